@@ -27,14 +27,35 @@ SERVICE_NETWORK = {4: "172.30.0.0/16", 6: "fd02::/112"}
 
 
 @dataclass(frozen=True)
+class BmcAccess:
+    """The BMC of a machine: `address` is that of its system, as install-config.yaml writes it."""
+
+    host: str
+    address: str
+    username: str
+    password: str = field(repr=False)
+
+    def credential(self) -> dict[str, str]:
+        """An entry of controlPlane.fencing.credentials but for the host's name; hosts do not know the BMC's CA."""
+        return {
+            "address": self.address,
+            "username": self.username,
+            "password": self.password,
+            "certificateVerification": "Disabled",
+        }
+
+
+@dataclass(frozen=True)
 class Access:
     """What a cluster needs to reach the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH public
-    key, and the release's repositories by their own names, each with the one on the lab's registry (`mirrors`)."""
+    key, the release's repositories by their own names, each with the one on the lab's registry (`mirrors`), and the
+    machines' BMCs."""
 
     pull_secret: str = field(repr=False)
     trust_bundle: str
     ssh_key: str
     mirrors: tuple[tuple[str, str], ...]
+    bmcs: tuple[BmcAccess, ...] = ()
 
     @property
     def digest_sources(self) -> list[dict[str, Any]]:
@@ -49,7 +70,8 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
         "apiVersion": "v1",
         "metadata": {"name": topology.cluster_name},
         "baseDomain": topology.base_domain,
-        "controlPlane": {"name": "master", "replicas": len(topology.masters)},
+        **({"featureSet": "TechPreviewNoUpgrade"} if topology.fenced else {}),
+        "controlPlane": {"name": "master", "replicas": len(topology.masters), **fencing(topology, access)},
         **({"arbiter": {"name": "arbiter", "replicas": len(topology.arbiters)}} if topology.arbiters else {}),
         "compute": [{"name": "worker", "replicas": len(topology.workers)}],
         "networking": {
@@ -74,6 +96,13 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
             },
         }
     return config
+
+
+def fencing(topology: Topology, access: Access) -> dict[str, Any]:
+    """What controlPlane says of two masters that fence each other."""
+    masters = {node.name for node in topology.masters}
+    credentials = [{"hostName": bmc.host, **bmc.credential()} for bmc in access.bmcs if bmc.host in masters]
+    return {"fencing": {"credentials": credentials}} if topology.fenced else {}
 
 
 def _load_balancer(topology: Topology) -> dict[str, Any]:

@@ -90,6 +90,24 @@ def through_proxy(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
     return {**config, "proxy": {**given, **ours}}
 
 
+def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:
+    """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
+    name; without fencing, as it is."""
+    pool = config.get("controlPlane")
+    fencing = pool.get("fencing") if isinstance(pool, dict) else None
+    given = fencing.get("credentials") if isinstance(fencing, dict) else None
+    if not isinstance(pool, dict) or not isinstance(fencing, dict) or not isinstance(given, list):
+        return config
+    ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
+    credentials = [
+        {**entry, **ours.get(str(entry.get("hostName") or "").partition(".")[0], {})}
+        if isinstance(entry, dict)
+        else entry
+        for entry in given
+    ]
+    return {**config, "controlPlane": {**pool, "fencing": {**fencing, "credentials": credentials}}}
+
+
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
     """The config with the lab's NTP server added, and where hosts find what they boot."""
     sources, clock = config.get("additionalNTPSources") or [], topology.gateway
@@ -137,6 +155,7 @@ class Deployment:
         if adapt:
             install, agent = read(source)
             install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
+            install = fenced_by_lab(install, self.lab.access)
             _write(self.directory / INSTALL, install)
             _write(self.directory / AGENT, adapt_agent_config(agent, self.topology))
 

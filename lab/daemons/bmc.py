@@ -136,6 +136,7 @@ class RequestLog:
         """Append a line. `bmc` names the machine whose vendor's BMC answered: the emulator's part has its own lines."""
         entry = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "from": request.remote_addr,
             **({"bmc": bmc} if bmc else {}),
             "method": request.method,
             "path": request.path,

@@ -16,6 +16,44 @@ PACKAGES: Mapping[str, Packages] = {
     "haproxy": Packages(("haproxy",), ("adduser", "libse*", "passwd")),
     "keepalived": Packages(("keepalived",)),
     "kubectl": Packages(("kubernetes-client",)),
+    # Without what agents for other hardware and clouds need, and what the wheels bring.
+    "pacemaker": Packages(
+        ("corosync", "fence-agents", "pacemaker", "pacemaker-cli-utils", "python3-pexpect", "python3-pycurl"),
+        (
+            "adduser",
+            "bc",
+            "bzip2",
+            "cluster-glue",
+            "dbus*",
+            "gawk",
+            "libnet1",
+            "libopenhpi3",
+            "libplumb*",
+            "liblrm2",
+            "libse*",
+            "libstonith1",
+            "libtimedate-perl",
+            "passwd",
+            "perl*",
+            "python3-boto*",
+            "python3-c*",
+            "python3-dateutil",
+            "python3-f*",
+            "python3-g*",
+            "python3-idna",
+            "python3-jmespath",
+            "python3-monotonic",
+            "python3-oauth2client",
+            "python3-pyasn1*",
+            "python3-r*",
+            "python3-s*",
+            "python3-u*",
+            "resource-agents",
+            "sgml-base",
+            "tzdata",
+            "xsltproc",
+        ),
+    ),
     "skopeo": Packages(
         ("skopeo", "zstd"),
         (
@@ -98,6 +136,9 @@ _USERS = """root:x:0:0:root:/root:/bin/bash
 postgres:x:26:26:PostgreSQL:/var/lib/pgsql:/usr/sbin/nologin
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 """
+# Pacemaker's daemons run as this user, and let this group in.
+_HA_USERS = "root:x:0:0:root:/root:/bin/bash\nhacluster:x:189:189:cluster:/var/lib/pacemaker:/usr/sbin/nologin\n"
+_HA_GROUPS = "root:x:0:\nhaclient:x:189:\n"
 _NO_DATABASE = """#!/bin/bash
 echo "no database is needed: the service keeps its state in a file"
 trap 'exit 0' TERM INT
@@ -212,6 +253,19 @@ COMPONENTS: tuple[Component, ...] = (
         entrypoint=("/usr/bin/machine-config-server",),
         code=("cluster",),
         commands={"usr/bin/machine-config-server": "lab.release.cluster.machine_config_server.command"},
+    ),
+    # OpenShift's machine OS has these programs in it; here only clusters of two nodes pull them.
+    Component(
+        "pacemaker",
+        entrypoint=("/usr/bin/run-pacemaker",),
+        # Libraries that several groups need are in the first one's layer only.
+        packages=("haproxy", "keepalived", "pacemaker"),
+        code=("cluster",),
+        commands={
+            "usr/bin/run-pacemaker": "lab.release.cluster.fencing.command",
+            "usr/lib/ocf/resource.d/node0/podman-etcd": "lab.release.cluster.fencing.agent",
+        },
+        files={"etc/passwd": _HA_USERS, "etc/group": _HA_GROUPS},
     ),
 )
 

@@ -316,6 +316,11 @@ class Topology(Checked, frozen=True, kw_only=True):
         return tuple(n for n in self.nodes if n.role == "master")
 
     @property
+    def fenced(self) -> bool:
+        """Whether there are two masters and nobody else who votes: they fence each other."""
+        return len(self.masters) == 2 and not self.arbiters
+
+    @property
     def arbiters(self) -> tuple[NodeSpec, ...]:
         """The nodes of role arbiter, in order."""
         return tuple(n for n in self.nodes if n.role == "arbiter")

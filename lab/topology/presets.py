@@ -1,4 +1,4 @@
-"""Topologies by name: sno, compact, ha, arbiter, four, five; then -ipv6 or -dual, -dhcp and -bios, in this order."""
+"""Topologies by name: sno, compact, ha, arbiter, fencing, four, five; then -ipv6 or -dual, -dhcp, -bios, in order."""
 
 from __future__ import annotations
 
@@ -105,6 +105,11 @@ def arbiter(addressing: Addressing = "static", firmware: Firmware = "uefi", stac
     return _topology("arbiter", addressing, stack, _nodes(2, 0, addressing, firmware, stack=stack, arbiters=1))
 
 
+def fencing(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """Two masters that run workloads too and fence each other through their BMCs; platform baremetal."""
+    return _topology("fencing", addressing, stack, _nodes(2, 0, addressing, firmware, stack=stack))
+
+
 def four(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """Four masters that run workloads too; platform baremetal."""
     return _topology("four", addressing, stack, _nodes(4, 0, addressing, firmware, stack=stack))
@@ -120,6 +125,7 @@ SHAPES: dict[str, Shape] = {
     "compact": compact,
     "ha": ha,
     "arbiter": arbiter,
+    "fencing": fencing,
     "four": four,
     "five": five,
 }

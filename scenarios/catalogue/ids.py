@@ -29,6 +29,7 @@ SHAPES: dict[str, Callable[[Addressing, Firmware, Stack], Topology]] = {
     "compact": shapes.compact,
     "ha": shapes.ha,
     "arbiter": shapes.arbiter,
+    "fencing": shapes.fencing,
     "four": shapes.four,
     "five": shapes.five,
 }

@@ -248,6 +248,7 @@ ALLOWED: dict[str, set[str]] = {
         "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube", "lab.release.cluster.pki",
         "lab.release.cluster.pods",
     },
+    "lab.release.cluster.fencing": {"lab.release.cluster", "lab.release.cluster.nodes", "lab.release.cluster.pods"},
     "lab.release.cluster.openshift_install": {
         "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube", "lab.release.cluster.pki",
     },

@@ -87,3 +87,12 @@ class Stopped(ClusterError):
 
 class LeaseLost(ClusterError):
     """Another instance of the version operator leads now: this one must not write any more."""
+
+
+class AgentError(ClusterError):
+    """A program that pacemaker's agent runs has failed."""
+
+    def __init__(self, program: str, seen: str) -> None:
+        super().__init__(f"{program}: {seen}")
+        self.program = program
+        self.seen = seen

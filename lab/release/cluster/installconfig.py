@@ -29,6 +29,17 @@ class Mirror:
 
 
 @dataclass(frozen=True)
+class FencingCredential:
+    """By which Redfish service a control plane node is fenced; without secrets in the copy that the cluster holds."""
+
+    host_name: str
+    address: str
+    username: str = field(repr=False)
+    password: str = field(repr=False)
+    verify: bool = True
+
+
+@dataclass(frozen=True)
 class InstallConfig:
     """What was asked for; ``text`` is the whole file, for the ConfigMap cluster-config-v1."""
 
@@ -52,6 +63,7 @@ class InstallConfig:
     proxy: Mapping[str, str] = field(repr=False)
     fips: bool
     text: str = field(repr=False)
+    fencing: tuple[FencingCredential, ...] = ()
 
     @property
     def domain(self) -> str:
@@ -109,6 +121,17 @@ class InstallConfig:
     def etcd_members(self) -> int:
         """How many nodes run a member of etcd: the control plane's, and arbiters."""
         return self.control_plane_replicas + self.arbiter_replicas
+
+    @property
+    def fenced(self) -> bool:
+        """Two control plane nodes that fence each other: nobody else votes when one of them is lost."""
+        return self.control_plane_replicas == 2 and not self.arbiter_replicas
+
+    @property
+    def enough_members(self) -> int:
+        """How many members of etcd vote before the bootstrap host may go: itself and two more, or one more where there
+        are to be two (reference/cluster.md §2.5, delayed HA)."""
+        return 2 if self.fenced else 3
 
     @property
     def first_api_servers(self) -> int:
@@ -208,6 +231,23 @@ def _mirrors(reader: _Reader) -> tuple[Mirror, ...]:
     return tuple(mirrors)
 
 
+def _fencing(reader: _Reader) -> tuple[FencingCredential, ...]:
+    found = []
+    for index, entry in enumerate(reader.get("controlPlane.fencing.credentials", list, [])):
+        item = _Reader(f"{reader.source}: controlPlane.fencing.credentials[{index}]", entry)
+        verification = item.get("certificateVerification", str, "Enabled")
+        found.append(
+            FencingCredential(
+                host_name=item.get("hostName", str),
+                address=item.get("address", str),
+                username=item.get("username", str, ""),
+                password=item.get("password", str, ""),
+                verify=verification != "Disabled",
+            )
+        )
+    return tuple(found)
+
+
 def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
     """Read an install-config. Raises ConfigError, naming the field."""
     try:
@@ -256,4 +296,5 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
         proxy={k: str(v) for k, v in reader.get("proxy", dict, {}).items()},
         fips=reader.get("fips", bool, False),
         text=text,
+        fencing=_fencing(reader),
     )

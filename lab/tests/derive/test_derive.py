@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import topology
-from lab.configs import Access, agent_config, install_config, write_configs
-from lab.deploy import adapt_agent_config, adapt_install_config, read, through_proxy
+from lab.configs import Access, BmcAccess, agent_config, install_config, write_configs
+from lab.deploy import adapt_agent_config, adapt_install_config, fenced_by_lab, read, through_proxy
 from lab.derive import derive
 from lab.errors import TopologyError
 from lab.topology import NodeSpec, Topology
@@ -283,3 +283,26 @@ def test_a_proxy_is_the_labs_own(given, wanted):
     found = derive(install, agent)
     assert found.proxy is bool(wanted)
     assert through_proxy(install, found).get("proxy") == (wanted or given)
+
+
+def test_nodes_are_fenced_by_the_labs_bmcs():
+    shape = topology.fencing()
+    bmcs = tuple(BmcAccess(node.name, f"redfish+https://lab/{node.name}", "ours", "hidden") for node in shape.nodes)
+    access = Access(pull_secret="{}", trust_bundle="", ssh_key="", mirrors=(), bmcs=bmcs)
+    install, agent = files(shape)
+    given = [
+        {"hostName": name, "address": f"redfish+https://10.9.0.{n}/x", "username": "u", "password": "p"}
+        for n, name in enumerate(("master-1", "master-0.corp.example", "elsewhere"))
+    ]
+    install["controlPlane"] |= {"fencing": {"credentials": given}}
+    assert derive(install, agent).fenced
+    found = fenced_by_lab(install, access)["controlPlane"]["fencing"]["credentials"]
+    assert [(one["hostName"], one["address"]) for one in found] == [
+        ("master-1", "redfish+https://lab/master-1"),
+        ("master-0.corp.example", "redfish+https://lab/master-0"),
+        ("elsewhere", "redfish+https://10.9.0.2/x"),
+    ]
+    assert found[0]["certificateVerification"] == "Disabled"
+    assert install["controlPlane"]["fencing"]["credentials"] == given, "the user's own is left alone"
+    plain = files(topology.compact())[0]
+    assert fenced_by_lab(plain, access) == plain

@@ -27,6 +27,7 @@ from lab.release.cluster.ignition.document import Config, file, unit
 from lab.release.cluster.kube import apply, lease, payload
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.nodes import scaling
+from lab.release.cluster.nodes.etcdapi import Etcd
 from lab.release.cluster.pki import tls
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
@@ -250,6 +251,10 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
     # Release the stopped programs' leases, so that their successors need not wait for them to expire.
     for namespace, name in (("openshift-cluster-version", "version"), ("kube-system", "kube-controller-manager")):
         kube.delete(lease.API, "Lease", name, namespace)
+    if cluster.config.fenced:
+        files = host.kubernetes / "static-pod-resources" / "cluster-version-operator"
+        cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
+        scaling.leave(Etcd(["https://localhost:2379"], str(files / "etcd-ca.crt"), cert))
     say(host, "released")
 
 

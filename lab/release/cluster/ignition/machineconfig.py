@@ -15,7 +15,7 @@ from lab.release.cluster.ignition.document import Config, file, unit
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.pods import staticpods
+from lab.release.cluster.pods import pacemaker, staticpods
 from lab.release.cluster.pods.pod import RESOURCES
 
 API = "machineconfiguration.openshift.io/v1"
@@ -144,7 +144,22 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     # An arbiter answers neither for the API nor for the ingress.
     if config.holds_vips and role != "arbiter":
         configs.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
+    if config.fenced and role == "master":
+        configs.append(machine_config(f"02-{role}-pacemaker", role, _pacemaker(config, images)))
     return configs
+
+
+def _pacemaker(config: InstallConfig, images: Images) -> Config:
+    """Pacemaker as a service that begins when the node has been told what to do; not in the machine OS, which clusters
+    of all other sizes would carry it in."""
+    plan = f"{pacemaker.DIRECTORY}/{pacemaker.PLAN}"
+    service = templates.fill("pacemaker.service", plan=plan, image=images["pacemaker"])
+    return ignition.config(
+        units=[
+            unit("pacemaker.service", service, enabled=False, dropins=_proxy_dropins(config)),
+            unit("pacemaker.path", templates.fill("pacemaker.path", plan=plan), enabled=True),
+        ]
+    )
 
 
 def fips(config: InstallConfig) -> dict[str, list[Object]]:

@@ -58,7 +58,9 @@ def _infrastructure(config: InstallConfig, infra_id: str) -> Object:
             "ingressIPs": list(config.ingress_vips),
             "loadBalancer": {"type": "UserManaged" if config.own_load_balancer else "OpenShiftManagedDefault"},
         }
-    highly = "HighlyAvailableArbiter" if config.arbiter_replicas else "HighlyAvailable"
+    highly = (
+        "HighlyAvailableArbiter" if config.arbiter_replicas else "DualReplica" if config.fenced else "HighlyAvailable"
+    )
     topology = "SingleReplica" if config.control_plane_replicas == 1 else highly
     workers = "SingleReplica" if config.single_node or config.compute_replicas == 1 else "HighlyAvailable"
     status = {

@@ -70,6 +70,14 @@ class Etcd:
         """Make a learner vote. Raises EtcdError while it is behind the leader."""
         self._call("cluster/member/promote", {"ID": member.id})
 
+    def lead(self, member: Member) -> None:
+        """Let a member lead, if the endpoint that is asked leads now. Raises EtcdError."""
+        try:
+            self._call("maintenance/transfer-leadership", {"targetID": member.id})
+        except EtcdError as error:
+            if "not leader" not in error.seen:
+                raise
+
     def remove(self, member: Member) -> None:
         """Take a member out. Raises EtcdError."""
         self._call("cluster/member/remove", {"ID": member.id})

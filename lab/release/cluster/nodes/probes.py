@@ -23,6 +23,8 @@ SECONDS = 20.0
 #: Seconds after which a pending CSR counts as overlooked.
 CSR_SECONDS = 180
 LEASE_SECONDS = 180
+#: What the pods are called that teach nodes to fence each other, before the node's name.
+SETUP = "tnf-setup-"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,15 @@ class View:
     def missing_members(self) -> int:
         """How many nodes that are to have a member of etcd have not joined."""
         return max((self.config.etcd_members if self.config else 1) - len(self.etcd_nodes), 0)
+
+    @property
+    def without_pacemaker(self) -> list[str]:
+        """Of two nodes that fence each other, those where pacemaker does not run etcd yet."""
+        if self.config is None or not self.config.fenced:
+            return []
+        done = {p["metadata"]["name"] for p in self.pods if (p.get("status") or {}).get("phase") == "Succeeded"}
+        names = [str(node["metadata"]["name"]) for node in self.masters]
+        return [name for name in names if SETUP + name not in done]
 
     @property
     def console_host(self) -> str:
@@ -141,6 +152,7 @@ def etcd(view: View) -> Finding:
             bad.append(f"{node['metadata']['name']}: {body.strip()[:120]}")
     if view.missing_members:
         bad.append(f"{view.missing_members} control plane nodes have not joined")
+    bad += [f"{name}: pacemaker does not run etcd yet" for name in view.without_pacemaker]
     if bad or not view.masters:
         text = "; ".join(bad) or "no control plane node yet"
         return Finding(False, f"EtcdMembersAvailable: /health of a member is not true: {text}", "EtcdMembersUnhealthy")

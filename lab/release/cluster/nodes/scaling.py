@@ -25,6 +25,7 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import is_status, put
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import config_map, secret
+from lab.release.cluster.nodes import fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes import View, address, addresses
 from lab.release.cluster.pki.certs import KeyPair
@@ -37,12 +38,11 @@ log = logging.getLogger(__name__)
 
 BOOTSTRAP_MEMBER = "etcd-bootstrap"
 BOOTSTRAP_NOTE = "alpha.installer.openshift.io/etcd-bootstrap"
-#: Members that must vote before the bootstrap host may go: itself and two more (§2.5, delayed HA).
-ENOUGH_MEMBERS = 3
 CONTROL_PLANE = "control-plane-resources"
 INGRESS = "ingress-resources"
 SIGNER = "etcd-signer"
 OPERATOR = "operator.openshift.io/v1"
+LEAVE_SECONDS = 120.0
 
 
 def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
@@ -55,6 +55,7 @@ def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
         resource_secret(INGRESS, assets.ingress_files(cluster)),
         secret(NAMESPACE, SIGNER, {"tls.crt": signer.cert, "tls.key": signer.key}, "kubernetes.io/tls"),
         endpoints,
+        *fencing.bootstrap_objects(cluster.config),
     ]
 
 
@@ -98,6 +99,29 @@ def wait_for_control_plane(
         pause(5.0)
 
 
+def leave(etcd: Etcd, seconds: float = LEAVE_SECONDS, pause: Callable[[float], None] = time.sleep) -> None:
+    """Take the bootstrap host's member out while it still runs: of two members, the other could not do so alone. It
+    hands over the lead before, so that the other knows what was agreed. Raises EtcdError."""
+    deadline, own = time.monotonic() + seconds, etcd.endpoints
+    while True:
+        try:
+            members = etcd.members()
+            mine = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
+            others = [m for m in members if m.votes and m is not mine]
+            if mine is None or not others:
+                return
+            # A member that has been removed does not answer any more: the other says whether it has.
+            etcd.endpoints = (*own, *(url.replace(":2380", ":2379") for url in others[0].peer_urls))
+            etcd.lead(others[0])
+            etcd.remove(mine)
+            log.info("etcd member %s is removed, %s is alone", BOOTSTRAP_MEMBER, others[0].name)
+        except EtcdError as error:
+            if time.monotonic() > deadline:
+                raise
+            log.info("etcd member %s is not removed yet: %s", BOOTSTRAP_MEMBER, error.seen)
+        pause(1.0)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The desired cluster."""
@@ -127,6 +151,9 @@ class Scaling:
         self._files = files
         self._wanted = wanted
         self._client: Etcd | None = None
+        self._enough = wanted.config.enough_members
+        config = wanted.config
+        self._fencing = fencing.Fencing(kube, config, wanted.images, wanted.release_image) if config.fenced else None
 
     def etcd(self, view: View) -> Etcd:
         """A client of the members that there are: the bootstrap host's and those of all nodes that have one."""
@@ -159,7 +186,10 @@ class Scaling:
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
-        return bool(pending) or any(not m.votes for m in members) or self._nodes_missing(view)
+        if pending or any(not m.votes for m in members) or self._nodes_missing(view):
+            return True
+        # Only then: from now on pacemaker says who is a member.
+        return self._fencing is not None and (bool(busy) or self._fencing.step(view))
 
     def _nodes_missing(self, view: View) -> bool:
         return len(view.nodes) < self._wanted.config.nodes
@@ -208,7 +238,7 @@ class Scaling:
 
     def _remove_bootstrap(self, etcd: Etcd, members: list[Member]) -> list[Member]:
         bootstrap = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
-        if bootstrap is None or sum(1 for m in members if m.votes) < ENOUGH_MEMBERS:
+        if bootstrap is None or sum(1 for m in members if m.votes) < self._enough:
             return members
         progress = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
         if ((progress or {}).get("data") or {}).get("status") != "complete":
@@ -227,7 +257,7 @@ class Scaling:
         if gone:
             enough, reason = True, "BootstrapAlreadyRemoved"
         else:
-            enough = len(voters) >= ENOUGH_MEMBERS
+            enough = len(voters) >= self._enough
             reason = "EnoughEtcdMembers" if enough else "NotEnoughEtcdMembers"
         text = f"{len(voters)} members vote: {', '.join(sorted(voters))}"
         status = dict(obj.get("status") or {})

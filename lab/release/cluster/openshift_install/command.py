@@ -153,9 +153,10 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
         raise ConfigError(
             "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
         )
-    if not single_node and (config.control_plane_replicas < 2 or config.etcd_members < 3):
-        # The bootstrap host becomes a control plane node itself, and leaves two members of etcd behind while it does.
-        rule = "must be 3 or more, or 2 with an arbiter; use create single-node-ignition-config for a single node"
+    few = config.etcd_members < (len(config.fencing) if config.fenced and config.fencing else 3)
+    if not single_node and (config.control_plane_replicas < 2 or few):
+        # The bootstrap host becomes a control plane node itself: others have etcd meanwhile, or one that can be fenced.
+        rule = "must be 3 or more, or 2 with an arbiter or fencing; use create single-node-ignition-config for one node"
         raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
     if not (directory / "manifests" / "cluster-config.yaml").exists():
         create_manifests(directory, assets)

@@ -50,12 +50,12 @@ def _items(source: Object) -> list[dict[str, str]]:
     return [{"key": key, "path": paths[key]} for key in sorted(source["data"])]
 
 
-def installer_pod(node: str, image: str, sources: Sequence[Object]) -> Object:
-    """The pod that puts the Secrets' files and the node's static pods in place."""
+def installer_pod(node: str, image: str, sources: Sequence[Object], name: str = "") -> Object:
+    """The pod that puts the Secrets' files and the node's static pods in place; another `name` is for files alone."""
     projected = [{"secret": {"name": s["metadata"]["name"], "items": _items(s)}} for s in sources]
     volumes: list[dict[str, Any]] = [
         {"name": "files", "projected": {"sources": projected}},
-        {"name": "pods", "configMap": {"name": f"static-pods-{node}"}},
+        {"name": "pods", **({"emptyDir": {}} if name else {"configMap": {"name": f"static-pods-{node}"}})},
         {"name": "kubernetes", "hostPath": {"path": KUBERNETES, "type": "DirectoryOrCreate"}},
         {"name": "etcd", "hostPath": {"path": ETCD_DATA, "type": "DirectoryOrCreate"}},
     ]
@@ -72,7 +72,7 @@ def installer_pod(node: str, image: str, sources: Sequence[Object]) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"installer-1-{node}", "namespace": NAMESPACE, "labels": {"app": "installer"}},
+        "metadata": {"name": name or f"installer-1-{node}", "namespace": NAMESPACE, "labels": {"app": "installer"}},
         "spec": {
             "nodeName": node,
             "hostNetwork": True,

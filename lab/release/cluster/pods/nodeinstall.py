@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.release.cluster.errors import ClusterError, WaitError
+from lab.release.cluster.pods import pacemaker
 from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
 from lab.release.cluster.private import write_private
 
@@ -63,15 +64,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Only this node is asked: an answer from elsewhere counts as none."""
 
 
-def answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None) -> str:
-    """Empty when a GET answers 200, else what it said."""
+def answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None, seconds: float = 15) -> str:
+    """Empty when a GET answers 200 in time, else what it said."""
     context = ssl.create_default_context(cafile=str(ca))
     if cert is not None:
         context.load_cert_chain(*cert)
     handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
     opener = urllib.request.build_opener(*handlers)
     try:
-        with opener.open(url, timeout=15) as answer:
+        with opener.open(url, timeout=seconds) as answer:
             return "" if answer.status == 200 else f"{url}: {answer.status}"
     except (OSError, urllib.error.URLError) as error:
         return f"{url}: {error}"
@@ -90,7 +91,16 @@ def api_ready(resources: Path) -> str:
     )
 
 
-CHECKS: dict[str, Callable[[Path], str]] = {"etcd": etcd_ready, "kube-apiserver": api_ready}
+def pacemaker_runs_etcd(resources: Path) -> str:
+    """Empty when pacemaker has taken etcd over on this node."""
+    return "" if (resources / pacemaker.FOLDER / pacemaker.RUNNING).exists() else "pacemaker does not run etcd yet"
+
+
+CHECKS: dict[str, Callable[[Path], str]] = {
+    "etcd": etcd_ready,
+    "kube-apiserver": api_ready,
+    pacemaker.FOLDER: pacemaker_runs_etcd,
+}
 
 
 def wait(
@@ -123,6 +133,8 @@ def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path) -> None:
             place(manifest, kubernetes / "manifests")
         log.info("Placed %s: %s", stage, ", ".join(m.stem.partition("_")[2] for m in manifests))
         wait(stage, resources)
+    if (files / pacemaker.FOLDER).exists():
+        wait(pacemaker.FOLDER, resources)
     log.info("All static pods are in place")
 
 

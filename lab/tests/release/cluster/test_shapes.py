@@ -78,6 +78,30 @@ def test_two_masters_need_an_arbiter(
     assert not list(tmp_path.glob("*.ign"))
 
 
+def test_or_each_others_bmcs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = config(2)
+    document["controlPlane"]["fencing"] = {
+        "credentials": [
+            {
+                "hostName": f"m{n}",
+                "address": f"redfish+https://192.0.2.1:8000/{n}",
+                "username": "u",
+                "password": "Fenc3-W",
+            }
+            for n in range(2)
+        ]
+    }
+    assert create(tmp_path, document, monkeypatch) == 0
+    assert sorted(path.stem for path in tmp_path.glob("*.ign")) == ["bootstrap", "master", "worker"]
+    found = parse(yaml.safe_dump(document))
+    assert (found.fenced, found.nodes, found.etcd_members, found.first_api_servers, found.enough_members) == (
+        True, 2, 2, 1, 2,
+    )  # fmt: skip
+    texts = {path.name: path.read_text() for path in (tmp_path / "manifests").iterdir()}
+    assert "controlPlaneTopology: DualReplica" in texts["cluster-infrastructure-02-config.yml"]
+    assert not [name for name, text in texts.items() if "Fenc3-W" in text]
+
+
 def test_the_cluster_says_of_what_kind_its_control_plane_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert create(tmp_path, config(2, 1), monkeypatch) == 0
     [text] = [p.read_text() for p in (tmp_path / "manifests").iterdir() if "kind: Infrastructure" in p.read_text()]

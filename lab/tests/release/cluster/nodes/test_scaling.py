@@ -21,39 +21,12 @@ from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
 from lab.release.cluster.pods.pod import RESOURCES
 from lab.release.cluster.private import write_private
+from lab.testing.clusterapi import Api
 from lab.testing.scaling import CONFIG
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "haproxy-router", "console", "agent-installer-csr-approver")
 IMAGES = Images("4.18.0", {**{tag: f"r.example/n@sha256:{tag}" for tag in TAGS}, "cluster-version-operator": "r"})
-
-
-class Api:
-    """The part of the API client that scaling uses, over a dictionary."""
-
-    def __init__(self):
-        self.objects = {}
-
-    @staticmethod
-    def _key(kind, name, namespace):
-        return (kind, namespace or "", name)
-
-    def get(self, api_version, kind, name, namespace=None):
-        return self.objects.get(self._key(kind, name, namespace))
-
-    def create(self, obj):
-        key = self._key(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))
-        if key in self.objects:
-            return None
-        self.objects[key] = obj
-        return obj
-
-    def replace(self, obj, sub=""):
-        self.objects[self._key(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))] = obj
-        return obj
-
-    def pods(self):
-        return [obj for (kind, _, _), obj in self.objects.items() if kind == "Pod"]
 
 
 def node(name, ip, role="master"):
@@ -154,6 +127,28 @@ def finish(api):
 def condition(api, kind):
     status = api.get("", "Etcd", "cluster").get("status") or {}
     return next((c["status"] for c in status.get("conditions", []) if c["type"] == kind), None)
+
+
+def test_of_two_members_the_bootstrap_hosts_takes_itself_out(world):
+    operator, _, members, ips = world
+    etcd = operator.etcd(None)
+
+    def tried(action):
+        try:
+            return action() or True
+        except EtcdError:
+            return False
+
+    until(lambda: tried(lambda: etcd.add_learner(staticpods.peer_url(ips[1]))))
+    peers = scaling.peers_for("m1", staticpods.peer_url(ips[1]), etcd.members())
+    members.start(staticpods.etcd(ips[1], "m1", peers), "m1", ips[1])
+    until(lambda: tried(lambda: [etcd.promote(m) for m in etcd.members() if m.learner]))
+    own, left = operator.etcd(None), operator.etcd(None)
+    own.endpoints, left.endpoints = (f"https://{ips[0]}:2379",), (f"https://{ips[1]}:2379",)
+    scaling.leave(own, seconds=30)
+    assert [m.name for m in left.members()] == ["m1"]
+    # It has a quorum of its own: it can change the members.
+    until(lambda: tried(lambda: left.add_learner(staticpods.peer_url(ips[2]))))
 
 
 def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(world):
