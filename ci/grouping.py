@@ -55,7 +55,7 @@ LONG: Mapping[str, float] = {
 #: Of any other test: a module's are as many as its tests.
 _EACH = 0.03
 #: Modules of real labs: named for it, or in the folder of container machines.
-LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/containers/test_")
+LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/containers/(?:\w+/)?test_")
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

@@ -127,15 +127,18 @@ def agent_config(topology: Topology) -> dict[str, Any]:
 
 
 def write_configs(
-    directory: Path, topology: Topology, access: Access, edit_agent: Callable[[dict[str, Any]], None] | None = None
+    directory: Path,
+    topology: Topology,
+    access: Access,
+    edit: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
 ) -> None:
     """Write install-config.yaml and agent-config.yaml (0600: one holds the pull secret) into `directory`.
 
-    `edit_agent` may change the agent-config before it is written.
+    `edit` may change the two before they are written.
     """
-    agent = agent_config(topology)
-    if edit_agent is not None:
-        edit_agent(agent)
-    files = {"install-config.yaml": install_config(topology, access), "agent-config.yaml": agent}
+    install, agent = install_config(topology, access), agent_config(topology)
+    if edit is not None:
+        edit(install, agent)
+    files = {"install-config.yaml": install, "agent-config.yaml": agent}
     for name, content in files.items():
         write_private(directory / name, yaml.safe_dump(content, sort_keys=False))

@@ -145,7 +145,12 @@ class Deployment:
         where = str(directory or self.directory)
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", where, "--log-level", self.log_level],
-            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec, **self._tools()},
+            env={
+                "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec,
+                # A cluster in FIPS mode wants a host in FIPS mode, which this one need not be.
+                "OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION": "true",
+                **self._tools(),
+            },
             name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
             timeout=timeout,
         )

@@ -155,7 +155,7 @@ class Layout:
     @property
     def ssh_key(self) -> Path:
         """The private key of user core."""
-        return self.root / "id_ed25519"
+        return self.root / "id_ecdsa"
 
     @property
     def secrets(self) -> Path:

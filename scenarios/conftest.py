@@ -27,7 +27,7 @@ from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.catalogue.fromfile import file_topology, of_topology
-from scenarios.catalogue.ids import SHAPES, edit_agent_config, further_files, topology_of
+from scenarios.catalogue.ids import SHAPES, edit_configs, further_files, topology_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
@@ -286,7 +286,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             ("note what of the lab has failed", note_failure),
             ("keep the lab", keep_lab),
         ):
-            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario_id))
+            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_configs, scenario_id))
             for name, text in further_files(scenario_id).items():
                 (deployment.directory / name).parent.mkdir(parents=True, exist_ok=True)
                 (deployment.directory / name).write_text(text)

@@ -110,6 +110,20 @@ def test_kernel_arguments_of_machine_configs_are_in_force(installation: Installa
         assert [word for word in words if word in KERNEL_ARGUMENTS] == list(KERNEL_ARGUMENTS), name
 
 
+@pytest.mark.parametrize("installation", params(lambda row: "fips" in row.variants), indirect=True)
+def test_every_node_is_in_fips_mode(installation: Installation):
+    """As far as a kernel of its own goes: container machines have the argument, and the host's kernel."""
+    configs = {item["metadata"]["name"]: item for item in installation.kubectl_json("get", "machineconfigs")["items"]}
+    for spec in installation.topology.nodes:
+        assert configs[f"99-{spec.role}-fips"]["spec"]["fips"] is True
+        host = installation.lab.nodes[spec.name].ssh()
+        assert "fips=1" in host.file("/proc/cmdline").content_string.split(), spec.name
+        if installation.topology.machine == "vm":
+            assert host.file("/proc/sys/crypto/fips_enabled").content_string.strip() == "1", spec.name
+            tested = host.file("/proc/crypto").content_string
+            assert set(re.findall(r"^selftest\s*: (.*)$", tested, re.M)) == {"passed"}, spec.name
+
+
 @pytest.mark.parametrize("installation", params(lambda row: "proxy" in row.variants), indirect=True)
 def test_hosts_reach_the_registry_through_the_proxy_alone(installation: Installation):
     layout = installation.lab.layout

@@ -120,7 +120,8 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
                 "why": job.why,
                 "regressed_since": str(job.finding.since) if job.finding else None,
                 "labels": sorted({row.label for row in job.failures if row.label}),
-                "components": sorted({row.component for row in job.failures if row.component}),
+                "components": job.components,
+                "slower": str(job.slower) if job.slower else None,
                 "again": job.again,
             }
             for job in verdict.jobs

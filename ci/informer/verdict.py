@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from enum import Enum
 from fnmatch import fnmatch
 
+from ci.informer import slowness
 from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, percentage_of, required_passes
 from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
 from ci.informer.arithmetic.promotion import Kind
@@ -15,7 +16,18 @@ from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
 from ci.informer.clusters import first_seen
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History, Row
-from ci.informer.review import TestChange, counts_of, kind_of, record, regressed_tests, rejected, watched, within
+from ci.informer.review import (
+    KIND_DAYS,
+    TestChange,
+    counts_of,
+    kind_of,
+    record,
+    regressed_tests,
+    rejected,
+    watched,
+    within,
+)
+from ci.informer.slowness import Slower
 from ci.informer.watching import Finding
 
 
@@ -44,6 +56,13 @@ class JobVerdict:
     flaky: int = 0
     #: Clusters of its failures that were there before the payload, and since when.
     known: Mapping[str, date] = field(default_factory=dict)
+    slower: Slower | None = None
+
+    @property
+    def components(self) -> list[str]:
+        """What is at fault, where that is known."""
+        named = {row.component for row in self.failures} | ({self.slower.component} if self.slower else set())
+        return sorted(named - {""})
 
     @property
     def again(self) -> str:
@@ -106,6 +125,10 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
             decision = Decision.REJECTED
     elif watch.wanted:
         more = max(more, watch.wanted)
+    slow = slowness.found(history, ours, within(others, day - timedelta(days=KIND_DAYS), day + timedelta(days=1)))
+    if slow is not None:
+        why += f"; {slow}"
+        decision = Decision.REJECTED if decision is Decision.ACCEPTED else decision
     seen = first_seen(history)
     failures = [row for row in ours if row.outcome is Outcome.FAILED]
     return JobVerdict(
@@ -120,6 +143,7 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
         finding=finding,
         failures=failures,
         flaky=sum(row.outcome is Outcome.FLAKE for row in ours),
+        slower=slow,
         known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < ours[0].day},
     )
 
@@ -129,8 +153,11 @@ def _decided(jobs: Sequence[JobVerdict]) -> tuple[Decision, str]:
     if not blocking:
         return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
     for decision in (Decision.REJECTED, Decision.UNDECIDED):
-        if found := [one.job for one in blocking if one.decision is decision]:
-            return decision, f"{len(found)} of {len(blocking)} blocking jobs: {', '.join(found)}"
+        if found := [one for one in blocking if one.decision is decision]:
+            named = sorted({component for one in found for component in one.components})
+            whose = f"; {'components' if len(named) > 1 else 'component'} {', '.join(named)}" if named else ""
+            jobs_of_it = ", ".join(one.job for one in found)
+            return decision, f"{len(found)} of {len(blocking)} blocking jobs: {jobs_of_it}{whose}"
     return Decision.ACCEPTED, f"all {len(blocking)} blocking jobs"
 
 

@@ -57,10 +57,12 @@ def test_a_feature_changes_what_it_is_for(name: str) -> None:
         changed = id_of(plain, variants=(name,))
         files = further_files(changed)
         config: dict[str, object] = {"rendezvousIP": "x", "hosts": [{"role": "master"}]}
+        install: dict[str, object] = {}
         FEATURES[name].agent_config(config, topology_of(plain))
+        FEATURES[name].install_config(install, topology_of(plain))
         same = topology_of(changed) == topology_of(plain)
-        assert not same or files or config == {"hosts": [{}]}, changed
-        assert FEATURES[name].written is bool(files or config == {"hosts": [{}]})
+        assert not same or files or install or config == {"hosts": [{}]}, changed
+        assert FEATURES[name].written is bool(files or install or config == {"hosts": [{}]})
         after, before = topology_of(changed), topology_of(plain)
         assert [known(after, i) for i in range(3)] == [known(before, i) for i in range(3)]
 

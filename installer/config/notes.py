@@ -11,7 +11,6 @@ from installer.config.types.cloud import NutanixPlatform, NutanixPool, VSpherePl
 from installer.config.types.install import InstallConfig, Networking
 from installer.config.types.platform import BareMetalPlatform, PoolPlatform
 from installer.config.values import check
-from installer.formats import jsontext
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +19,7 @@ _DOCKER = "172.17.0.0/16"
 
 def log_all(given: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `given` is the config as it was written, `complete` with its defaults."""
-    for note in (*overlaps(complete), *ignored(given, complete), *architectures(complete)):
+    for note in (*overlaps(complete), *ignored(given, complete), *architectures(complete), *partitioning(complete)):
         log.warning(note)
     for note in silently_ignored(given):
         log.debug(note)
@@ -65,6 +64,15 @@ def architectures(config: InstallConfig) -> Iterator[str]:
         yield (
             "Could not determine release architecture for multi arch cluster configuration. Make sure the release is a "
             "multi architecture payload."
+        )
+
+
+def partitioning(config: InstallConfig) -> Iterator[str]:
+    """A mode that there is not partitions nothing, and partitioning cannot be turned on later."""
+    if config.cpu_partitioning_mode not in ("", "None", "AllNodes"):
+        yield (
+            f"cpuPartitioningMode: {config.cpu_partitioning_mode} is neither None nor AllNodes: no processor is "
+            "partitioned, and that cannot be changed after the installation"
         )
 
 
@@ -135,10 +143,10 @@ def silently_ignored(config: InstallConfig) -> Iterator[str]:
 def missing_credentials(config: InstallConfig) -> list[str]:
     """Registries of mirrors that the pull secret has no entry for (rule 57), in alphabetical order."""
     try:
-        auths = jsontext.loads(config.pull_secret)["auths"]
-    except (ValueError, KeyError, TypeError):
+        known = check.pull_secret_hosts(config.pull_secret)
+    except ValueError:
         return []  # rule 45 has more to say
-    if not isinstance(auths, dict):
+    if not known:
         return []
     hosts = {mirror.partition("/")[0] for source in config.sources for mirror in source.mirrors}
-    return sorted(host for host in hosts - set(auths) if host)
+    return sorted(host for host in hosts - set(known) if host)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from installer.testing.create.image_kit import directory, lab  # noqa: F401 - fixtures
-from installer.testing.service.world_kit import World
+from installer.testing.engine.world_kit import World
 
 if TYPE_CHECKING:
     from installer.testing.orchestrator_kit import Site

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lab.release.cluster.private import write_private
@@ -89,8 +89,9 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def make_ssh_key(path: Path) -> str:
-    """Write an Ed25519 key in OpenSSH's format (0600) to `path`; returns the public key's line."""
-    key = ed25519.Ed25519PrivateKey.generate()
+    """Write an ECDSA key in OpenSSH's format (0600) to `path`; returns the public key's line. With FIPS the installer
+    takes no Ed25519."""
+    key = ec.generate_private_key(ec.SECP256R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )

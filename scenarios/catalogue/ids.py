@@ -115,11 +115,12 @@ def size_of(topology: Topology) -> str:
     return "ha" if topology.workers else "compact"
 
 
-def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
-    """Change the decoded agent-config.yaml as the id's variants require."""
+def edit_configs(scenario_id: str, install: dict[str, Any], agent: dict[str, Any]) -> None:
+    """Change the decoded install-config.yaml and agent-config.yaml as the id's variants require."""
     topology = topology_of(scenario_id)
     for variant in _variants(words_of(scenario_id)):
-        variant.agent_config(config, topology)
+        variant.install_config(install, topology)
+        variant.agent_config(agent, topology)
 
 
 def further_files(scenario_id: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ def _same(topology: Topology) -> Topology:
     return topology
 
 
-def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
+def _unchanged(_config: dict[str, Any], _topology: Topology) -> None:
     return
 
 
@@ -43,12 +43,12 @@ def _none(_topology: Topology) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Variant:
-    """How a variant changes a scenario: other machines, another agent-config.yaml, or further files, by their paths in
-    the installer's directory; and with which addressing there can be such a scenario, or whether of several nodes only.
-    """
+    """How a variant changes a scenario: other machines, other configs, or further files, by their paths in the
+    installer's directory; and with which addressing there can be such a scenario, or whether of several nodes only."""
 
     machines: Callable[[Topology], Topology] = _same
     addressing: tuple[Addressing, ...] = ("static", "dhcp")
+    install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     files: Callable[[Topology], dict[str, str]] = _none
     several: bool = False
@@ -56,7 +56,8 @@ class Variant:
     @property
     def written(self) -> bool:
         """Whether it is in the installer's files, which a service that discovers hosts is not given."""
-        return self.agent_config is not _unchanged or self.files is not _none
+        edited = self.install_config is not _unchanged or self.agent_config is not _unchanged
+        return edited or self.files is not _none
 
 
 def each(topology: Topology, change: Callable[[int, NodeSpec], NodeSpec]) -> Topology:
@@ -181,6 +182,11 @@ def _own_balancer(topology: Topology) -> Topology:
     return msgspec.structs.replace(topology, load_balancer=True)
 
 
+def _fips(config: dict[str, Any], _topology: Topology) -> None:
+    """The cluster is in FIPS mode."""
+    config["fips"] = True
+
+
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
     """A MachineConfig for each role that there is, in openshift/."""
     documents = {
@@ -214,6 +220,7 @@ FEATURES: dict[str, Variant] = {
     "own_balancer": Variant(machines=_own_balancer, several=True),
     "workers": Variant(machines=_workers, several=True),
     "kernel_arguments": Variant(files=_kernel_arguments),
+    "fips": Variant(install_config=_fips),
     **{bmc: Variant(machines=_behind(bmc)) for bmc in BMCS},
 }
 # Those through which none can be installed.

@@ -31,7 +31,7 @@ from lab.release.build import Release, latest_release
 from lab.subject.installer import default_installer
 from lab.subject.model import of_lab
 from lab.topology import MachineKind
-from scenarios.catalogue.ids import edit_agent_config, topology_of
+from scenarios.catalogue.ids import edit_configs, topology_of
 
 KINDS: tuple[MachineKind, ...] = get_args(MachineKind)
 SIZES = ("sno", "compact", "ha")
@@ -175,7 +175,7 @@ def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, 
         origin, wall_origin = time.monotonic(), time.time()
         with Sampler() as sampler, Lab(shape, Path(work) / "artifacts", of_lab(release)) as lab:
             deployment = Deployment(lab, default_installer(), of_lab(release), log_level="debug")
-            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario))
+            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_configs, scenario))
             deployment.create_image()
             deployment.boot()
             deployment.wait(INSTALL_SECONDS)

@@ -12,8 +12,10 @@ CLASSES: dict[str, tuple[str, ...]] = {
         r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
         r"(only node0 refuses|error of node0 only): additionalNTPSources: Invalid value: NTP server is not a valid",
     ),
-    "mac-case": (r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",),
-    "cpu-partitioning": (r"(only node0 refuses|error of node0 only): cpuPartitioningMode: Unsupported value",),
+    "mac-case": (
+        r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",
+        r"refused at: network documents, node0: hosts' rules",
+    ),
     "private-keys": (
         r"(only node0 refuses|error of node0 only): additionalTrustBundle: Invalid value: invalid block: PRIVATE KEY",
     ),
@@ -54,6 +56,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),
     "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),
     "ignored-values": (r"warning of (openshift-install|node0) only: [Pp]latform\..* is ignored",),
+    "cpu-partitioning": (r"warning of node0 only: cpuPartitioningMode: .* is neither None nor AllNodes",),
     "interfaces-by-name": (r"warning of node0 only: networkConfig has interface \S+, which is not among",),
     "warned-and-refused": (
         r'warning of node0 only: Mirror registry "…" is not found in pullSecret',

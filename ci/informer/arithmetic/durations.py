@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scipy.stats import mannwhitneyu
+
 NOTABLE = 0.15
 #: Durations on each side that a drift is told of.
 ENOUGH = 5
@@ -36,6 +38,15 @@ def summary(seconds: Sequence[float]) -> Durations | None:
         return Durations(1, seconds[0], seconds[0], seconds[0])
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     return Durations(len(seconds), cuts[49], cuts[94], max(seconds))
+
+
+def slower(recent: Sequence[float], before: Sequence[float]) -> float:
+    """The probability that durations which are no longer than those before look as long as these: the Mann-Whitney
+    test, one-sided (H. B. Mann, D. R. Whitney, "On a test of whether one of two random variables is stochastically
+    larger than the other", Annals of Mathematical Statistics 18, 1947). 1 where a side has none."""
+    if not recent or not before:
+        return 1.0
+    return float(mannwhitneyu(recent, before, alternative="greater").pvalue)
 
 
 def drift(recent: Sequence[float], before: Sequence[float]) -> float | None:

@@ -201,7 +201,9 @@ class Engine:
         for one in self._flights.values():
             if one.address not in self._places and one.missing is None:
                 one.missing = now
-        for address in new:
+        # Calls end with the connection that they were made by, even where it is there again at once.
+        cut = {one.address for one in self._flights.values() if one.missing is not None and one.address in present}
+        for address in [*new, *sorted(cut.difference(new))]:
             self._adopt(address)
         for key, one in list(self._flights.items()):
             if one.missing is not None and now - one.missing >= self._grace:
@@ -292,16 +294,12 @@ class Engine:
             if len(self._flights) >= self._most:
                 return
             able = [address for address, place in self._places.items() if not why_not(unit, place.has)]
-            room = [
-                address
-                for address in able
-                if address != kept and not self._takes(unit, address).short(self._free(address))
-            ]
+            fits = [address for address in able if not self._takes(unit, address).short(self._free(address))]
+            room = [address for address in fits if address != kept]
             if room:
                 self._waiting.remove(unit)
                 best = max(room, key=lambda address: self._free(address).mib)
-                if self._address:
-                    self._say(f"{unit.job}: to {self._places[best].name}")
+                self._say(f"{unit.job}: " + (f"to {self._places[best].name}" if self._address else "begins"))
                 self._send(unit, best)
             elif able and not kept:
                 kept = max(able, key=lambda address: self._free(address).mib)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history import stages
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from lab.evidence import report
 from lab.redact import redact
@@ -25,6 +26,10 @@ KINDS: Mapping[str, Sequence[str]] = {
 }
 #: Bytes that are kept of a file (its end), and of a kind.
 FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
+#: The phase in which a lab waits for others to leave it room: no part of what a run takes.
+QUEUE = "wait for the machine"
+#: The installer's events, below a run's directory.
+EVENTS = Path("installer/logs/events.json")
 _BEGAN = re.compile(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
 #: What these files say of outcomes, as the history's.
 _WORDS = {"passed": Outcome.PASSED, "failed": Outcome.FAILED, "void": Outcome.VOID, "skipped": Outcome.SKIPPED}
@@ -81,6 +86,8 @@ def _run(one: report.Run, payload: str) -> Run:
         began = f"{datetime.fromtimestamp(one.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
     if not _BEGAN.fullmatch(began):
         raise InformerError(f"{one.folder / 'phases.json'}: began: {began!r}: must be like 2026-11-23T22:00:00Z")
+    stages_of_it = stages.steps(one.folder / EVENTS, began)
+    steps = sorted([*steps, *stages_of_it], key=lambda step: step.at) if stages_of_it else steps
     job = f"{one.name}@{_kind_of_machines(one.folder)}"
     failed = one.outcome in ("failed", "running")
     messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
@@ -94,7 +101,7 @@ def _run(one: report.Run, payload: str) -> Run:
         payload=payload,
         key=f"lab {job} {began}",
         began=began,
-        seconds=sum(step.seconds for step in steps if not step.depth),
+        seconds=sum(step.seconds for step in steps if not step.depth and step.name != QUEUE),
         attempts=attempts,
         steps=steps,
         evidence=texts,

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import dask
@@ -20,12 +20,11 @@ from ci.informer import running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.cli import main
 from ci.informer.engine import host, serving, tls
-from ci.informer.engine.announce import announced
+from ci.informer.engine.announce import GIB, MIB, VCPU, amount, announced
 from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
-from lab.host.budget import Amount
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -145,6 +144,73 @@ def test_a_collector_that_is_killed_before_it_writes_gets_the_same_run_again(tmp
         wait_until(lambda: not units_in(spool), LIMIT, "the host forgets it", lambda: units_in(spool), poll=0.05)
 
 
+class Relay:
+    """Passes bytes between whoever connects to `port` and another port, until it breaks all connections."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._start(self._accept)
+
+    def _start(self, function, *args) -> None:
+        thread = threading.Thread(target=function, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = self._server.accept()
+                other = socket.create_connection(("127.0.0.1", self._to))
+                self._ends += [one, other]
+                for source, sink in ((one, other), (other, one)):
+                    self._start(self._pass, source, sink)
+
+    @staticmethod
+    def _pass(source: socket.socket, sink: socket.socket) -> None:
+        with source:
+            with suppress(OSError):
+                while data := source.recv(65536):
+                    sink.sendall(data)
+            with suppress(OSError):
+                sink.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """Break what is connected now; who comes again is served."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self.cut()
+        for thread in self._threads:
+            thread.join(LIMIT)
+        self._server.close()
+
+
+def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, scheduler):
+    """The scheduler and its host are well: only the way there broke, and the collector comes again."""
+    said: list[str] = []
+    with (
+        closing(Relay(int(scheduler.rpartition(":")[2]))) as relay,
+        Engine(said.append, address=f"tcp://127.0.0.1:{relay.port}", patience=LIMIT) as engine,
+    ):
+        engine.submit([unit(program)])
+        with in_a_thread(lambda: engine.ended(lambda _: tmp_path / "there")) as results:
+            until(tmp_path, "began slow")
+            relay.cut()
+            wait_until(lambda: "slow@vm: 0 has it still" in said, LIMIT, "to go on", lambda: said, poll=0.05)
+            (tmp_path / "go").touch()
+    [(_, result)] = results
+    assert result.run.outcome is Outcome.PASSED
+    assert noted(tmp_path) == ["began slow"]
+
+
 def test_a_spool_keeps_what_is_not_a_unit_s(tmp_path):
     spool = tmp_path / "spool"
     for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
@@ -188,10 +254,10 @@ def small_disk(tmp_path):
 
 def test_a_host_takes_no_more_than_it_has_room_for(tmp_path, program):
     """Two collectors may send at the same moment, as neither knows what the other is about to do."""
-    one = host.Host("a", tmp_path / "spool", Amount(1000, 2, 10))
+    one = host.Host("a", tmp_path / "spool", amount({MIB: 1000, VCPU: 2, GIB: 10}))
+    needs = amount({MIB: 600, VCPU: 4, GIB: 1})
     first, second = (
-        msgspec.json.encode(unit(program, key=f"0123abcd/slow@vm/{number}.0", needs=Amount(600, 4, 1)))
-        for number in range(2)
+        msgspec.json.encode(unit(program, key=f"0123abcd/slow@vm/{number}.0", needs=needs)) for number in range(2)
     )
     thread = threading.Thread(target=one.perform, args=(first,), daemon=True)
     thread.start()

@@ -63,6 +63,23 @@ def test_a_symptom_names_the_component():
     assert diagnose(Outcome.VOID, ended, SYMPTOMS).component == "dnsmasq"
 
 
+@pytest.mark.parametrize(
+    ("line", "component"),
+    [
+        (
+            "Nov 25 02:50:40.113138 master-0 start-agent.sh[3234]: Error: initializing source"
+            " docker://r.example/x@sha256:29: reading manifest sha256:29 in r.example/x: manifest unknown",
+            "agent",
+        ),
+        ("Nov 25 02:50:40 m podman[3]: Error: reading manifest sha256:29 in r.example/x: manifest unknown", ""),
+        ("Nov 25 02:50:40 m kubelet[3]: E1125 pod_workers.go:918] ErrImagePull: not found", ""),
+    ],
+)
+def test_who_misses_an_image_is_named(line, component):
+    found = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
+    assert (found.shown[0].symptom.name, found.component) == ("image-missing", component)
+
+
 @given(st.sampled_from([Outcome.FAILED, Outcome.VOID]), st.dictionaries(st.sampled_from(triage.PLACES), st.text()))
 def test_every_red_run_has_a_label_and_advice(outcome, evidence):
     found = diagnose(outcome, evidence, SYMPTOMS)

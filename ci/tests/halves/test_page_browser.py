@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drivers.browser import PROGRAM, Page, chromium
-from installer.testing.service.fleet_kit import Machine
+from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
 from installer.testing.service.single_kit import World
 

@@ -15,7 +15,7 @@ import yaml
 
 from installer.hostsys.system import HostSystem
 from installer.orchestrator.controller import Controller
-from installer.testing.service.fleet_kit import Machine
+from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
 from installer.testing.service.single_kit import World
 from lab.release.cluster.bootkube import command as bootkube

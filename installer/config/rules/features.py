@@ -122,13 +122,6 @@ def os_image_stream(config: InstallConfig) -> Iterator[FieldError]:
         yield forbidden("osImageStream", text)
 
 
-@rule("cpu", "cpuPartitioningMode")
-def cpu_partitioning(config: InstallConfig) -> Iterator[FieldError]:
-    """None or AllNodes."""
-    if config.cpu_partitioning_mode not in ("", "None", "AllNodes"):
-        yield unsupported("cpuPartitioningMode", config.cpu_partitioning_mode, ("None", "AllNodes"))
-
-
 @rule("disks", "diskSetup")
 def disk_setup(config: InstallConfig) -> Iterator[FieldError]:
     """Each entry has what its type says; etcd and swap once at most, etcd on the control plane."""

@@ -158,10 +158,15 @@ def _auths(data: object) -> dict[str, Any]:
     return {host: dict(entry) if isinstance(entry, tuple) else entry for host, entry in auths.items()}
 
 
+def pull_secret_hosts(value: str) -> list[str]:
+    """The registries that a pull secret names. Raises ValueError for one that is not JSON."""
+    return list(_auths(_go_json(value)))
+
+
 def redacted_pull_secret(value: str) -> str:
     """What an error message may show of a pull secret: its hosts at most."""
     try:
-        hosts = ", ".join(_auths(_go_json(value)))
+        hosts = ", ".join(pull_secret_hosts(value))
     except ValueError:
         return "<not shown>"
     return f"<auths of {hosts}>" if hosts else "<no auths>"

@@ -46,7 +46,7 @@ class Client:
         self.failures = failures
         self.env = env
         self.sleep = sleep
-        self._fenced: set[tuple[str, str]] = set()  # the API never shows such credentials
+        self._fenced: set[tuple[str, str, str]] = set()  # the API never shows such credentials
         # Hosts whose disk was chosen by the hints: it is not chosen a second time.
         self._chosen: set[str] = set()
         config = settings.load({key: env[key] for key in ("RELEASE_IMAGES", "OPENSHIFT_VERSION") if key in env})
@@ -146,7 +146,8 @@ class Client:
             except DiskMissing as missing:
                 failures[config.name] = str(missing)
                 continue
-            fenced = (config.name, str(host["id"]))
+            # A host's folder and its entry in the file for all may have the same name.
+            fenced = (config.hostname, config.name, str(host["id"]))
             if config.fencing and fenced not in self._fenced:
                 changes["fencing_credentials"] = dict(config.fencing)
             if not changes:
@@ -156,7 +157,8 @@ class Client:
             except ClientError as error:
                 failures[config.name] = _explain(error, changes, config)
             else:
-                self._fenced.add(fenced)
+                if "fencing_credentials" in changes:
+                    self._fenced.add(fenced)
                 if "disks_selected_config" in changes:
                     self._chosen.add(str(host["id"]))
         return failures

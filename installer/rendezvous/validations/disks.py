@@ -17,6 +17,8 @@ ALWAYS = ("HDD", "SSD", "Multipath")
 LATER = ("RAID", "iSCSI")
 ONLY_S390X = ("FC", "ECKD (ESE)", "ECKD", "FBA")
 PATHS = ("FC", "iSCSI")
+#: Kinds of disks that other hosts may use, or that are made of others.
+NEVER_FORMATTED = ("FC", "iSCSI", "LVM", "Multipath")
 # How what the service itself holds against a disk begins: said anew with each inventory.
 TOO_SMALL, WRONG_TYPE = "Disk is too small", "Drive type is"
 WRONG_PATHS, MIXED_PATHS = (
@@ -158,6 +160,19 @@ def _order(disk: Disk) -> tuple[bool, bool, str, int, str]:
     return (not disk.bootable, disk.name.startswith("nvme"), disk.drive_type, disk.size_bytes, disk.hctl)
 
 
+def is_formatted(disk: Disk) -> bool:
+    """Would a firmware boot from this disk, and is it this machine's alone? What is on a SAN is others' too, and what
+    can be taken out was put in by somebody (upstream: internal/common/disk_formatting.go)."""
+    return (
+        disk.bootable
+        and disk.installation_eligibility.eligible
+        and not disk.is_installation_media
+        and not disk.removable
+        and "mmcblk" not in (disk.by_path or "")
+        and disk.drive_type not in NEVER_FORMATTED
+    )
+
+
 def choose(inventory: Inventory) -> Disk | None:
     """The disk taken when nobody chose: bootable, not NVMe, HDD before SSD, smallest, HCTL; None when none fits."""
     return min(eligible(inventory), key=_order, default=None)
@@ -180,9 +195,9 @@ def installation(host: Host, inventory: Inventory) -> Disk | None:
 
 def skipped(host: Host, inventory: Inventory) -> list[tuple[str, Disk | None]]:
     """What is not to be formatted: each by the name that it was given last, and the disk, None when it is missing."""
-    known = {item.id: item for item in host.skipped_disks}
+    by_id = {item.id: item for item in host.skipped_disks}
     return [
-        (name, diskidentity.find(inventory, known[name]) if name in known else find(inventory, name))
+        (name, diskidentity.find(inventory, by_id[name]) if name in by_id else find(inventory, name))
         for name in host.skip_formatting_disks.split(",")
         if name
     ]
@@ -199,10 +214,10 @@ def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
 
 def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
     """The host with these disks not to be formatted, by any of their names."""
-    known = {item.id: item for item in host.skipped_disks}
+    by_id = {item.id: item for item in host.skipped_disks}
     kept = []
     for name in names:
-        before = known.get(name)
+        before = by_id.get(name)
         disk = None
         if inventory is not None:
             disk = diskidentity.find(inventory, before) if before else find(inventory, name)

@@ -96,7 +96,6 @@ ROWS = [
     (SNO, "capabilities", {"baselineCapabilitySet": "v9"}, None),
     (SNO, "featureSet", "x", 'featureSet: Unsupported value: "x"'),
     (SNO, "featureGates", ["A=true"], "featureGates: Forbidden"),
-    (SNO, "cpuPartitioningMode", "x", 'cpuPartitioningMode: Unsupported value: "x"'),
     (SNO, "osImageStream", "rhel-8", None),
     (SNO, "osImageStream", "rhel-9", "osImageStream: Forbidden: this field is protected by the OSStreams feature gate"),
     (SNO, "controlPlane.diskSetup", [{"type": "swap"}], None),

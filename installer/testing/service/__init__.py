@@ -1,1 +1,1 @@
-"""Kits of the rendezvous service: its engine and store in this process, the whole of it in one of its own."""
+"""Kits of the rendezvous service as clients have it: its API in this process, the whole of it in one of its own."""

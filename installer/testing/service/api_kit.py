@@ -17,9 +17,9 @@ from installer.rendezvous.api.app import build
 from installer.rendezvous.api.context import BASE, Service
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, ROUTES
 from installer.rendezvous.api.limits import Bucket
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import make_keys
-from installer.testing.service.world_kit import World
 
 KEYS = make_keys()
 

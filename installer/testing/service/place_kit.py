@@ -14,10 +14,10 @@ from installer.assisted.auth import Authenticator, Scheme
 from installer.rendezvous.api import serving
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.eventloop.gate import Limits
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.service.api_kit import KEYS, filled, header
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
 from installer.testing.service.rendezvous_kit import make_tls
-from installer.testing.service.world_kit import World
 
 USER, AGENT = header(Scheme.USER), header(Scheme.AGENT)
 # The first bytes of a handshake, and no more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from installer.assisted.enums import Stage
-from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, Running
 
 

@@ -1,6 +1,7 @@
 """Rules of platforms, topologies and features; the table of rules against the numbers of the reference's page."""
 
 import contextlib
+import json
 import logging
 
 import pytest
@@ -251,6 +252,25 @@ def test_what_is_only_worth_a_line(caplog):
         'Mirror registry "m.example:5000" is not found in pullSecret',
     ]
     assert "platform.baremetal.libvirtURI: qemu:///x is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(("mode", "count"), [("AllNodes", 0), ("None", 0), ("allnodes", 1), ("x y", 1)])
+def test_a_partitioning_mode_that_there_is_not_is_worth_a_line(caplog, mode, count):
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        found = parse_install_config(text(COMPACT | {"cpuPartitioningMode": mode}))
+    # What it is called stays in the manifests, as OpenShift's.
+    assert found.cpu_partitioning_mode == mode
+    assert caplog.text.count(f"cpuPartitioningMode: {mode} is neither None nor AllNodes") == count
+
+
+@pytest.mark.parametrize("name", ["auths", "Auths"])
+def test_registries_of_a_pull_secret_are_found_as_go_finds_them(name):
+    config = SNO | {
+        "pullSecret": json.dumps({name: {"registry.example": {"auth": "dXNlcjpzM2NyM3Q="}}}),
+        "imageDigestSources": [{"source": "a.example/b", "mirrors": ["m.example/x", "registry.example/y"]}],
+    }
+    assert notes.missing_credentials(parse_install_config(text(config))) == ["m.example"]
 
 
 def test_ignored_fields_of_other_platforms():

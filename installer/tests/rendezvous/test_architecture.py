@@ -25,9 +25,9 @@ from installer.rendezvous.store.model import InfraEnv
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build, needs_xorriso
 from installer.testing.create.registry_kit import MISSING, Registry, registry
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET
-from installer.testing.service.world_kit import World
 
 # In each ISO somewhere, to be known by.
 MARKS = {"x86_64": b"\0mark-of-x86_64\0", "aarch64": b"\0mark-of-aarch64\0"}

@@ -153,10 +153,10 @@ def test_fencing_credentials_reach_the_install_config(service: Running, tmp_path
     agent.call("POST", f"{hosts}/{HOST_ID}/instructions", body)
     (name,) = {host["requested_hostname"] for host in service.client().call("GET", hosts)}
 
-    # One host by its name in the file for all, the other by its MAC in its own folder.
-    write_host(root, "host-0", "52:54:00:00:00:80")
+    # A host by its name in the file for all, and by its MAC in its own folder, which has the same name.
+    write_host(root, name, "52:54:00:00:00:80")
     own = {"credentials": [{"macaddress": "52:54:00:00:00:80".upper(), "certificateVerification": "Disabled", **FENCE}]}
-    (root / "hostconfig/host-0/fencing-credentials.yaml").write_text(yaml.safe_dump(own))
+    (root / f"hostconfig/{name}/fencing-credentials.yaml").write_text(yaml.safe_dump(own))
     everybody = root / "hostconfig/fencing-credentials.yaml"
     everybody.write_text(yaml.safe_dump({"credentials": [{"hostname": "master-7", **FENCE}]}))
     seen: list[str] = []

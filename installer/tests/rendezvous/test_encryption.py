@@ -19,7 +19,7 @@ from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Manifest
 from installer.rendezvous.validations import hardware as checks_hardware
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.verdict_kit import host_view
+from installer.testing.engine.verdict_kit import host_view
 
 TANG = [{"url": "http://tang.test.node0.example:7500", "thumbprint": "PLjNyRdGw03zlRoGjQYMahSZGu9"}]
 # An installer that shows what it was given beside the install-config.

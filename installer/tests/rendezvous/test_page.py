@@ -25,10 +25,10 @@ from installer.rendezvous import settings
 from installer.rendezvous.api.app import PAGE, Page, build
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.page import feed as page
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.service.api_kit import KEYS, header
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
 from installer.testing.service.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
-from installer.testing.service.world_kit import World
 
 PATH = "/page/stream"
 Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]

@@ -18,9 +18,9 @@ from installer.assisted.errors import ServiceError
 from installer.rendezvous.api.views import Views, encode
 from installer.rendezvous.resources import clusters
 from installer.rendezvous.validations import hints
-from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import API_VIP, Fleet, Machine, Network
-from installer.testing.service.world_kit import World
+from installer.testing.engine import sent_kit
+from installer.testing.engine.fleet_kit import API_VIP, Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.waitfor_kit import QUICK, Moment, Run
 
 SHORT = replace(QUICK, bootstrap=1.5)
@@ -65,8 +65,8 @@ def test_a_host_with_too_little_memory(run: Run, make: Any) -> None:
     fleet.discover()
     line = first_error(run, fleet)
     assert line.startswith(
-        "Host host-1 validation has-min-memory failed: The minimum required RAM for any role is 1.00 GiB, "
-        "found only 512 MiB"
+        "Host host-1 validation has-min-memory failed: The host is not eligible to participate in Openshift Cluster "
+        "because the minimum required RAM for any role is 1.00 GiB, found only 512 MiB"
     )
 
 

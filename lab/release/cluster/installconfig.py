@@ -50,6 +50,7 @@ class InstallConfig:
     ssh_key: str
     installation_disk: str
     proxy: Mapping[str, str] = field(repr=False)
+    fips: bool
     text: str = field(repr=False)
 
     @property
@@ -253,5 +254,6 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
         ssh_key=reader.get("sshKey", str, ""),
         installation_disk=reader.get("bootstrapInPlace.installationDisk", str, ""),
         proxy={k: str(v) for k, v in reader.get("proxy", dict, {}).items()},
+        fips=reader.get("fips", bool, False),
         text=text,
     )

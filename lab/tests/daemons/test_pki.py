@@ -20,5 +20,5 @@ def test_certificates_verify_and_keys_are_secret(tmp_path):
     assert names.get_values_for_type(x509.DNSName) == ["registry.lab"]
     public = make_ssh_key(tmp_path / "id")
     load_ssh_private_key((tmp_path / "id").read_bytes(), None)
-    assert public.startswith("ssh-ed25519 ")
+    assert public.startswith("ecdsa-sha2-nistp256 ")
     assert [stat.S_IMODE(os.stat(tmp_path / n).st_mode) for n in ("k", "id")] == [0o600, 0o600]

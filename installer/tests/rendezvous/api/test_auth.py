@@ -23,8 +23,8 @@ from installer.assisted.errors import ConfigurationError, Forbidden, TooMany, Un
 from installer.rendezvous.api import limits
 from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
 from installer.rendezvous.api.limits import Bucket
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import KEYS, filled, header, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import make_keys
 
 STRANGERS = make_keys()

@@ -11,8 +11,8 @@ from aiohttp.test_utils import TestClient
 
 from installer.assisted.auth import Scheme
 from installer.rendezvous.client import manifests as client_manifests
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import JSON, UUID, filled, header, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET
 
 

@@ -25,7 +25,7 @@ from installer.image import cpio
 from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
 from installer.testing.create.registry_kit import MISSING
-from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.service.rendezvous_kit import wait_for
 from installer.testing.service.service_kit import APIS, Standalone, standalone
 

@@ -25,8 +25,8 @@ from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.store import documents, shapes
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import JSON, filled, header, no_brakes, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET
 
 UUID = "00000000-0000-4000-8000-000000000001"

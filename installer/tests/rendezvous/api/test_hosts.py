@@ -16,9 +16,9 @@ from installer.assisted.errors import BadRequest, DiskRefused
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import HOST_ID, JSON, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, JSON, World
 
 
 def test_a_small_disk_is_named_with_found_and_needed(world: World) -> None:

@@ -21,8 +21,8 @@ from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.events import make, plain
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.validations.hostview import load_json
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import filled, header, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.lag_kit import LIMIT, measured, quickest
 from installer.testing.service.lag_kit import LONGEST as LONGEST_TURN
 from installer.testing.service.rendezvous_kit import inventory, running

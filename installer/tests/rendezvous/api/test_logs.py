@@ -19,8 +19,8 @@ from installer.assisted.auth import Scheme
 from installer.assisted.errors import Conflict, NoSpace, TooLarge
 from installer.rendezvous.store import logs as logstore
 from installer.rendezvous.store.logs import LARGEST, LogStore, room
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import UUID, filled, header, serve
-from installer.testing.service.fleet_kit import Fleet
 
 KIND = {"Content-Type": "multipart/form-data; boundary=a"}
 MIB = 1024**2

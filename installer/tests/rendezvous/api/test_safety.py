@@ -20,8 +20,8 @@ from installer.redact import redact
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import BASE
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, OPEN
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import EVERY, JSON, KEYS, UUID, filled, header, no_brakes, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET, make_keys
 
 

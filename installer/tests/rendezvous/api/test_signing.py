@@ -20,8 +20,8 @@ from installer.rendezvous.api import signing
 from installer.rendezvous.api.context import BASE
 from installer.rendezvous.api.handlers.routes import ROUTES, SIGNED
 from installer.rendezvous.store.model import Manifest
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import EVERY, UUID, filled, header, no_brakes, serve
-from installer.testing.service.fleet_kit import Fleet
 
 KEY = b"k" * 32
 PATH = f"/api/x/{UUID}/files"

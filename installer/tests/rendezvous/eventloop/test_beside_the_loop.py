@@ -16,8 +16,8 @@ from installer.rendezvous.api.app import SERVICE
 from installer.rendezvous.eventloop import heap
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.database import Store
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import serve
-from installer.testing.service.fleet_kit import Fleet
 
 MIB = 1024**2
 

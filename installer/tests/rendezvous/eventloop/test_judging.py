@@ -11,9 +11,9 @@ from typing import Any
 from unittest import mock
 
 from installer.rendezvous.reconcile.slices import SLICE, Slices
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.service.lag_kit import in_turns
-from installer.testing.service.world_kit import World
 
 
 def fleet_of(directory: Path, count: int, at: datetime | None = None) -> Fleet:

@@ -28,8 +28,8 @@ from installer.assisted.auth import Scheme
 from installer.rendezvous import events
 from installer.rendezvous.api.bodies import PIECE, joined
 from installer.rendezvous.store.links import Connectivity
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import filled, header, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.lag_kit import LIMIT, LONGEST, measured, quickest
 from installer.testing.service.rendezvous_kit import Running, running
 

@@ -10,10 +10,10 @@ import pytest
 from installer.assisted.enums import ClusterStatus
 from installer.rendezvous.clock import age, to_text
 from installer.rendezvous.resources import clusters
-from installer.testing.service.clock_kit import JUMPS, go, installing, restart, service, tick, told
-from installer.testing.service.fleet_kit import Fleet
-from installer.testing.service.store_kit import locked
-from installer.testing.service.world_kit import World
+from installer.testing.engine.clock_kit import JUMPS, go, installing, restart, service, tick, told
+from installer.testing.engine.fleet_kit import Fleet
+from installer.testing.engine.store_kit import locked
+from installer.testing.engine.world_kit import World
 
 
 @pytest.mark.parametrize("jump", JUMPS)

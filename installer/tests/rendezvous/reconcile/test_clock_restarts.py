@@ -13,9 +13,9 @@ from installer.rendezvous.clock import SteadyClock, age, moved, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
-from installer.testing.service.clock_kit import JUMPS, go, installing, restart, revived, told
-from installer.testing.service.store_kit import locked
-from installer.testing.service.world_kit import World
+from installer.testing.engine.clock_kit import JUMPS, go, installing, restart, revived, told
+from installer.testing.engine.store_kit import locked
+from installer.testing.engine.world_kit import World
 
 
 @pytest.mark.parametrize("rate", [-0.083, 0.083, 0.0])

@@ -14,8 +14,8 @@ from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.states.cluster import Trigger
 from installer.rendezvous.steps import instructions as steps
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 
 def test_sno_from_discovering_to_rebooting(world: World) -> None:

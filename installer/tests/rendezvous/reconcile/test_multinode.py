@@ -11,9 +11,9 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.rendezvous.resources import clusters
-from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
-from installer.testing.service.world_kit import World
+from installer.testing.engine import sent_kit
+from installer.testing.engine.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 
 BOOTSTRAP = 1
 Make = Callable[..., Fleet]

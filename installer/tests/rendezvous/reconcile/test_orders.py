@@ -9,8 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from installer.rendezvous.resources import clusters
-from installer.testing.service.fleet_kit import API_VIP, Fleet, Machine, Network
-from installer.testing.service.world_kit import World
+from installer.testing.engine.fleet_kit import API_VIP, Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 
 ACTIONS = st.lists(
     st.tuples(

@@ -23,10 +23,10 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.validations import host as host_validations
-from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine import sent_kit
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import running
-from installer.testing.service.world_kit import World
 
 BIG = AT_ONCE + 2
 

@@ -13,10 +13,10 @@ from installer.assisted.enums import HostStatus, Result, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.store.model import encode
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.service import sent_kit
-from installer.testing.service.events_kit import messages, told
+from installer.testing.engine import sent_kit
+from installer.testing.engine.events_kit import messages, told
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
 BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
@@ -183,6 +183,11 @@ def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
         disk("sdc", bootable=True, is_installation_media=True),
         disk("sdd", bootable=True, size_bytes=1),
         disk("sde", bootable=True),
+        # What others may use, and what somebody has put in.
+        disk("sdf", bootable=True, removable=True),
+        disk("sdg", bootable=True, by_path="/dev/disk/by-path/platform-mmcblk0"),
+        disk("sdh", bootable=True, drive_type="iSCSI", iscsi={"host_ip_address": "192.168.111.80"}),
+        disk("dm-0", bootable=True, drive_type="Multipath"),
     ]
     _, infra_env_id = world.known(disks=disks)
     assert world.host(infra_env_id).disks_to_be_formatted == "sda,sde"

@@ -6,9 +6,9 @@ from typing import Any
 
 from installer.assisted.enums import StepType
 from installer.rendezvous.resources import hosts
-from installer.testing.service.events_kit import messages
+from installer.testing.engine.events_kit import messages
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
 # Not to everywhere, without a gateway, of IPv6, and one that others are better than: the last is taken.

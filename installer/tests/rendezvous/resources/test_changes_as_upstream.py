@@ -14,10 +14,10 @@ from installer.assisted.errors import BadRequest, Conflict, NotFound, ServiceErr
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.store.model import Cluster
-from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine import sent_kit
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET
-from installer.testing.service.world_kit import HOST_ID, World
 
 VIPS = {"api_vips": [{"ip": "192.168.111.5"}], "ingress_vips": [{"ip": "192.168.111.6"}]}
 

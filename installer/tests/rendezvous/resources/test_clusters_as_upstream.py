@@ -14,9 +14,9 @@ import pytest
 
 from installer.assisted.errors import ServiceError
 from installer.redact import redact
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import PULL_SECRET
-from installer.testing.service.world_kit import World
 
 BODY = {"name": "c1", "openshift_version": "4.19", "pull_secret": PULL_SECRET, "base_dns_domain": "example.com"}
 RELEASE = '[{"version": "4.19.0", "url": "r.example/r@sha256:0", "cpu_architecture": "x86_64"}]'

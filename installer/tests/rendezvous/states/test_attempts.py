@@ -20,11 +20,11 @@ from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps.instructions import MAKERS, OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.attempts_kit import MANIFEST, NEW, OLD, cancelled, out_of_time, was_reset
+from installer.testing.engine.fleet_kit import Fleet
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.api_kit import header, serve
-from installer.testing.service.attempts_kit import MANIFEST, NEW, OLD, cancelled, out_of_time, was_reset
-from installer.testing.service.fleet_kit import Fleet
-from installer.testing.service.world_kit import HOST_ID, World
 
 
 @pytest.mark.parametrize("ended", [out_of_time, cancelled, was_reset])

@@ -19,11 +19,11 @@ from installer.assisted.errors import PrepareError
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.resources import clusters
-from installer.testing.service import sent_kit
-from installer.testing.service.attempts_kit import MANIFEST, NEW, OLD, out_of_time
+from installer.testing.engine import sent_kit
+from installer.testing.engine.attempts_kit import MANIFEST, NEW, OLD, out_of_time
+from installer.testing.engine.store_kit import no_more_bytes
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import make_keys
-from installer.testing.service.store_kit import no_more_bytes
-from installer.testing.service.world_kit import World
 
 
 class Generator:

@@ -19,7 +19,7 @@ from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
-from installer.testing.service.states_kit import CGOOD, GOOD, cluster_facts, host_facts
+from installer.testing.engine.states_kit import CGOOD, GOOD, cluster_facts, host_facts
 
 
 def bad(*names: str) -> dict[str, Result]:

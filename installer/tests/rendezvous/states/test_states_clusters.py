@@ -11,7 +11,7 @@ from installer.assisted.enums import HostStatus as H
 from installer.assisted.enums import PreparationStatus, Result, Role
 from installer.assisted.errors import Conflict
 from installer.rendezvous.states import cluster as cs
-from installer.testing.service.states_kit import CGOOD, cluster_facts
+from installer.testing.engine.states_kit import CGOOD, cluster_facts
 
 # Statuses that a trigger takes, "->", where it leads. All others refuse it.
 CLUSTERS = {

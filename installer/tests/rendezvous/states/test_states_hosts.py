@@ -11,7 +11,7 @@ from installer.assisted.enums import HostStatus as H
 from installer.assisted.enums import Result, Stage
 from installer.assisted.errors import Conflict, Forbidden
 from installer.rendezvous.states import host as hs
-from installer.testing.service.states_kit import GOOD, host_facts
+from installer.testing.engine.states_kit import GOOD, host_facts
 
 # Statuses that a trigger takes, "->", where it leads; "=": stays. All others refuse it.
 HOSTS = {

@@ -10,7 +10,7 @@ import pytest
 
 from installer.assisted.enums import StepType
 from installer.rendezvous.steps import instructions
-from installer.testing.service.verdict_kit import host_view
+from installer.testing.engine.verdict_kit import host_view
 
 IMAGES = {"installer_image": "r/i", "mco_image": "r/mco", "must_gather_image": "r/mg", "release_image": "r/release"}
 

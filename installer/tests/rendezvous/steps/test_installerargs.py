@@ -13,8 +13,8 @@ from installer.rendezvous.steps import installerargs, instructions
 from installer.rendezvous.store.documents import InstallerArgs
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations.hostview import HostView
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import World
 
 replace = msgspec.structs.replace
 NIC = "ip=52-54-00-00-00-80:dhcp"

@@ -1,3 +1,3 @@
 """Fixtures that several modules use."""
 
-from installer.testing.service.store_kit import store  # noqa: F401 - a fixture
+from installer.testing.engine.store_kit import store  # noqa: F401 - a fixture

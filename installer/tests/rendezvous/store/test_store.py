@@ -17,7 +17,7 @@ from installer.rendezvous import events
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
-from installer.testing.service.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
+from installer.testing.engine.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
 
 replace = msgspec.structs.replace
 # More than fits into the pages that a small database has free.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
-from installer.testing.service.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, filled, picture
+from installer.testing.engine.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, filled, picture
 
 replace = msgspec.structs.replace
 

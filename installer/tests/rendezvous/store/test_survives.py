@@ -24,9 +24,9 @@ from installer.assisted.errors import Conflict
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts
 from installer.rendezvous.store.database import Store
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, inventory, running, wait_for
-from installer.testing.service.world_kit import HOST_ID, World
 
 # Writes cluster N with its event and a file in one change, then says that N is kept.
 WRITER = """

@@ -20,9 +20,9 @@ from installer.rendezvous.store import diskidentity
 from installer.rendezvous.store.diskidentity import DiskIdentity
 from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.validations import disks
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 GB = 1000**3
 FIT = Eligibility(eligible=True)

@@ -16,9 +16,9 @@ from installer.rendezvous.client.command import Client
 from installer.rendezvous.client.manifests import HostConfig
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
-from installer.testing.service import sent_kit
-from installer.testing.service.disks_kit import BIG, GB, MARKED, SMALL, disk, late, named, select, tell, three, verdict
-from installer.testing.service.world_kit import HOST_ID, World
+from installer.testing.engine import sent_kit
+from installer.testing.engine.disks_kit import BIG, GB, MARKED, SMALL, disk, late, named, select, tell, three, verdict
+from installer.testing.engine.world_kit import HOST_ID, World
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.hardware_kit import verdict
+from installer.testing.engine.hardware_kit import verdict
+from installer.testing.engine.verdict_kit import HOST, host_view
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.verdict_kit import HOST, host_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 SUPPRESSED = Result.SUPPRESSED
@@ -60,6 +60,7 @@ UNMEASURED = (
     "While preparing the previous installation the installation disk speed measurement failed or was found to be "
     "insufficient"
 )
+FOR_ANY_ROLE = "The host is not eligible to participate in Openshift Cluster because the minimum required"
 CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("media_connected", {}, OK, "Media device is connected"),
     (
@@ -77,7 +78,12 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("not_fully_truncated", cut("full", "too long", "gpus"), BAD, "Inventory is truncated (full): too long; gpus"),
     # For any role at all: what a worker needs, unless the role is chosen (which is another check's).
     ("min_cpu", {"found": {"cpus": 2}}, OK, "Sufficient CPU cores"),
-    ("min_cpu", {"found": {"cpus": 1}}, BAD, "The minimum required CPU cores for any role is 2, found only 1"),
+    (
+        "min_cpu",
+        {"found": {"cpus": 1}},
+        BAD,
+        f"{FOR_ANY_ROLE} CPU cores for any role is 2, found only 1",
+    ),
     ("min_memory", {"found": {"ram_mib": 8192}}, OK, "Sufficient minimum RAM"),
     # 100 MiB may be missing: what firmware keeps for itself.
     ("min_memory", {"found": bytes_of(8092)}, OK, "Sufficient minimum RAM"),
@@ -85,7 +91,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "min_memory",
         {"found": bytes_of(8092, 1)},
         BAD,
-        "The minimum required RAM for any role is 8.00 GiB, found only 7.90 GiB",
+        f"{FOR_ANY_ROLE} RAM for any role is 8.00 GiB, found only 7.90 GiB",
     ),
     # What the kernel counts is less than what is built in: 2 % more may be missing.
     ("min_memory", {"found": bytes_of(7929, method="meminfo")}, OK, "Sufficient minimum RAM"),
@@ -93,7 +99,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "min_memory",
         {"found": bytes_of(7929, 1, method="meminfo")},
         BAD,
-        "The minimum required RAM for any role is 8.00 GiB, found only 7.74 GiB",
+        f"{FOR_ANY_ROLE} RAM for any role is 8.00 GiB, found only 7.74 GiB",
     ),
     ("role_cpu", {"found": {"cpus": 4}}, OK, "Sufficient CPU cores for role master"),
     ("role_cpu", {"found": {"cpus": 3}}, BAD, "Require at least 4 CPU cores for master role, found only 3"),

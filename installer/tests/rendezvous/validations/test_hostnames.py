@@ -7,8 +7,8 @@ import pytest
 from installer.assisted.enums import Result
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.hardware_kit import verdict
-from installer.testing.service.verdict_kit import cluster_host, host_view, with_inventory
+from installer.testing.engine.hardware_kit import verdict
+from installer.testing.engine.verdict_kit import cluster_host, host_view, with_inventory
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 

@@ -11,7 +11,7 @@ import pytest
 from installer.assisted.enums import Result
 from installer.rendezvous.validations import names as net
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict
-from installer.testing.service.verdict_kit import host_view
+from installer.testing.engine.verdict_kit import host_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 OWN = {"user_managed_networking": True}

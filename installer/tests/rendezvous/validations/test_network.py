@@ -11,7 +11,7 @@ from installer.assisted.enums import ClusterStatus, HostStatus, Result
 from installer.rendezvous.validations import names
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.verdict_kit import host_view
+from installer.testing.engine.verdict_kit import host_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 SUPPRESSED = Result.SUPPRESSED

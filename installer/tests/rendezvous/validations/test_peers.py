@@ -16,7 +16,7 @@ from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.connectivity import majority_groups
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.verdict_kit import CLUSTER, cluster_host, host_view, with_inventory
+from installer.testing.engine.verdict_kit import CLUSTER, cluster_host, host_view, with_inventory
 
 replace = msgspec.structs.replace
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

@@ -20,8 +20,8 @@ from installer.rendezvous.resources import clusters
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations import requirements as hwreqs
+from installer.testing.engine.world_kit import JSON, World
 from installer.testing.service.rendezvous_kit import inventory, make_keys
-from installer.testing.service.world_kit import JSON, World
 
 
 def test_install_config(world: World, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from installer.assisted.enums import ClusterStatus, Role
 from installer.assisted.errors import BadRequest
 from installer.rendezvous.resources import hosts
-from installer.testing.service import sent_kit
-from installer.testing.service.disks_kit import named, tell, three
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
-from installer.testing.service.world_kit import HOST_ID, World
+from installer.testing.engine import sent_kit
+from installer.testing.engine.disks_kit import named, tell, three
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import HOST_ID, World
 
 
 def test_a_name_that_the_user_gave_stays(world: World) -> None:

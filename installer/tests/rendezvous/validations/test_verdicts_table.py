@@ -17,7 +17,7 @@ from installer.rendezvous.store.documents import ValidationIds
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import Info, Verdict, as_info, overridden
-from installer.testing.service.verdict_kit import cluster_view, host_view
+from installer.testing.engine.verdict_kit import cluster_view, host_view
 
 OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
 HARDWARE = """

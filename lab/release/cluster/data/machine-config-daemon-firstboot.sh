@@ -1,12 +1,12 @@
 #!/bin/bash
-# Brings the kernel arguments of the node's MachineConfig into the boot loader's configuration, and reboots into them, before
-# the node joins (reference/cluster.md §3.2).
+# Brings the kernel arguments of the node's MachineConfig, and fips=1 where it has `fips`, into the boot loader's
+# configuration, and reboots into them, before the node joins (reference/cluster.md §3.2).
 set -euo pipefail
 set -o noglob
 encapsulated=/etc/ignition-machine-config-encapsulated.json
 read -r -a now </proc/cmdline
 missing=()
-for word in $(jq -r '.spec.kernelArguments[]?' "$encapsulated"); do
+for word in $(jq -r '(.spec | if .fips then "fips=1" else empty end), .spec.kernelArguments[]?' "$encapsulated"); do
     [[ " ${now[*]} " == *" $word "* ]] || missing+=("$word")
 done
 if ((${#missing[@]})); then

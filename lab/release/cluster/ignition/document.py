@@ -94,13 +94,25 @@ def _merge_named(parent: list[Config], child: list[Config], key: str) -> list[Co
     return list(merged.values())
 
 
+#: By which of their fields Ignition tells the entries of a section of `storage` apart.
+_KEYS = {
+    "disks": "device",
+    "raid": "name",
+    "luks": "name",
+    "filesystems": "device",
+    "files": "path",
+    "directories": "path",
+    "links": "path",
+}
+
+
 def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Config:
-    """``child`` on top of ``parent``, as Ignition does: files, directories, links by path; units, users by name."""
+    """``child`` on top of ``parent``, as Ignition does: what is in storage by `_KEYS`; units, users by name."""
     result: Config = {"ignition": {**parent.get("ignition", {}), **child.get("ignition", {}), "version": VERSION}}
     storage: Config = {}
-    for section in ("files", "directories", "links"):
+    for section, key in _KEYS.items():
         both = _merge_named(
-            parent.get("storage", {}).get(section) or [], child.get("storage", {}).get(section) or [], "path"
+            parent.get("storage", {}).get(section) or [], child.get("storage", {}).get(section) or [], key
         )
         if both:
             storage[section] = both

@@ -47,13 +47,16 @@ def node_ip_script(config: InstallConfig) -> Config:
     return file("/usr/local/bin/node-ip.sh", content, 0o755)
 
 
-def machine_config(name: str, role: str, config: Config, kernel_arguments: Sequence[str] = ()) -> Object:
+def machine_config(
+    name: str, role: str, config: Config, kernel_arguments: Sequence[str] = (), *, fips: bool = False
+) -> Object:
     """A MachineConfig object."""
+    further = {"kernelArguments": list(kernel_arguments), "fips": fips}
     return {
         "apiVersion": API,
         "kind": "MachineConfig",
         "metadata": {"name": name, "labels": {ROLE: role}},
-        "spec": {"config": config, **({"kernelArguments": list(kernel_arguments)} if kernel_arguments else {})},
+        "spec": {"config": config} | {key: value for key, value in further.items() if value},
     }
 
 
@@ -144,6 +147,16 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     return configs
 
 
+def fips(config: InstallConfig) -> dict[str, list[Object]]:
+    """The manifests by which a cluster in FIPS mode has its nodes in it, one for each pool, with the names that
+    OpenShift's installer gives them; none without FIPS."""
+    names = {role: f"99-{role}-fips" for role in config.pools if config.fips}
+    return {
+        f"99_openshift-machineconfig_{name}.yaml": [machine_config(name, role, ignition.config(), fips=True)]
+        for role, name in names.items()
+    }
+
+
 def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
     """keepalived as a static pod, its configuration but for the interface, which the host fills in at each start."""
     template = f"{RESOURCES}/keepalived/keepalived.conf.tmpl"
@@ -158,16 +171,17 @@ def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
 
 def rendered(pool: str, configs: Iterable[Object]) -> Object:
     """All MachineConfigs of a pool in one, the later name winning; its name carries the hash of its content. Kernel
-    arguments add up. Raises ConfigError."""
+    arguments add up, and one with `fips` is enough. Raises ConfigError."""
     merged: Config = ignition.config()
     arguments: list[str] = []
     mine = [c for c in configs if (c["metadata"].get("labels") or {}).get(ROLE) == pool]
     for entry in sorted(mine, key=lambda c: str(c["metadata"]["name"])):
         merged = ignition.merge(merged, entry["spec"].get("config") or {})
         arguments += kernel_arguments(entry)
-    content = json.dumps([merged, arguments], sort_keys=True)
+    mode = any(entry["spec"].get("fips") is True for entry in mine)
+    content = json.dumps([merged, arguments, mode], sort_keys=True)
     digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
-    return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments)
+    return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments, fips=mode)
 
 
 def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -> Object:
@@ -190,7 +204,8 @@ def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -
 
 def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:
     """The config served to a node of the pool: the rendered one and what only the server adds (§3.2)."""
-    name = current["metadata"]["name"]
+    name, mode = current["metadata"]["name"], current["spec"].get("fips") is True
+    encapsulated = machine_config(name, pool, ignition.config(), kernel_arguments(current), fips=mode)
     annotations = {
         f"{PREFIX}/currentConfig": name,
         f"{PREFIX}/desiredConfig": name,
@@ -205,7 +220,7 @@ def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: st
         file("/etc/kubernetes/kubelet-ca.crt", kubelet_ca),
         file("/etc/kubernetes/kubelet-labels.env", f"KUBELET_NODE_LABELS={text}\n"),
         file("/etc/mcs-machine-config-content.json", json.dumps(current), 0o600, compress=True),
-        file(ENCAPSULATED, json.dumps(machine_config(name, pool, ignition.config(), kernel_arguments(current)))),
+        file(ENCAPSULATED, json.dumps(encapsulated)),
     ]
     return ignition.merge(current["spec"]["config"], ignition.config(files=added))
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.release.cluster import templates
 from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition import machineconfig
+from lab.release.cluster.openshift_install import command
 from lab.testing.ignition import read_data_url
 
 INSTALLED = 'set node0_root="PARTUUID=1"\nset node0_boot="PARTUUID=2"\nset node0_kargs="quiet console=ttyS0"\n'
@@ -40,6 +42,39 @@ def test_those_of_a_pool_add_up_in_the_order_of_names() -> None:
     assert told["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1", "b=2", "c=3", "d=4"]}
 
 
+def test_fips_of_one_is_the_pools_and_reaches_the_node_with_its_arguments() -> None:
+    on = machineconfig.machine_config("99-master-fips", "master", ignition.config(), fips=True)
+    given = [on, config("99-a", ["a=1"]), config("99-w", ["w=9"], "worker")]
+    rendered = machineconfig.rendered("master", given)
+    assert rendered["spec"]["fips"] is True
+    assert rendered["metadata"]["name"] != machineconfig.rendered("master", given[1:])["metadata"]["name"]
+    assert "fips" not in machineconfig.rendered("worker", given)["spec"]
+    told = json.loads(
+        next(
+            read_data_url(f["contents"]["source"], None)
+            for f in machineconfig.served("master", rendered, "kubeconfig", "ca")["storage"]["files"]
+            if f["path"] == machineconfig.ENCAPSULATED
+        )
+    )
+    assert told["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1"], "fips": True}
+
+
+@pytest.mark.parametrize("fips", [True, False])
+def test_fips_of_the_install_config_is_a_machine_config_of_each_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fips: bool
+) -> None:
+    given = {"metadata": {"name": "c"}, "baseDomain": "d.example", "platform": {"none": {}}, "fips": fips}
+    (tmp_path / "install-config.yaml").write_text(json.dumps(given))
+    monkeypatch.setenv(command.RELEASE_ENV, "release.example/n/r@sha256:" + "0" * 64)
+    assert command.main(["create", "manifests", "--dir", str(tmp_path)]) == 0
+    found = {path.name: yaml.safe_load(path.read_text()) for path in (tmp_path / "openshift").glob("*-fips.yaml")}
+    roles = ("master", "worker") if fips else ()
+    assert set(found) == {f"99_openshift-machineconfig_99-{role}-fips.yaml" for role in roles}
+    for role in roles:
+        made = found[f"99_openshift-machineconfig_99-{role}-fips.yaml"]
+        assert machineconfig.rendered(role, [made])["spec"]["fips"] is True
+
+
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
@@ -64,12 +99,14 @@ PATH="$1/bin:$PATH" bash "$1/script.sh"
 """
 
 
-def run(root: Path, cmdline: str, arguments: list[str]) -> tuple[subprocess.CompletedProcess[str], str]:
+def run(
+    root: Path, cmdline: str, arguments: list[str], *, fips: bool = False
+) -> tuple[subprocess.CompletedProcess[str], str]:
     """The script's run, and the boot loader's configuration afterwards."""
     (root / "cmdline").write_text(cmdline + "\n")
     (root / "etc").mkdir(exist_ok=True)
-    encapsulated = json.dumps(config("rendered-master-1", arguments))
-    (root / "etc" / Path(machineconfig.ENCAPSULATED).name).write_text(encapsulated)
+    given = machineconfig.machine_config("rendered-master-1", "master", ignition.config(), arguments, fips=fips)
+    (root / "etc" / Path(machineconfig.ENCAPSULATED).name).write_text(json.dumps(given))
     (root / "script.sh").write_text(templates.text(machineconfig.FIRSTBOOT_SCRIPT))
     (root / "bin").mkdir(exist_ok=True)
     (root / "bin/systemctl").write_text('#!/bin/sh\necho "systemctl $*"\n')
@@ -105,6 +142,13 @@ def test_a_node_reboots_into_what_it_lacks_and_only_once(disk: Path) -> None:
     assert "systemctl --no-block reboot" in done.stdout
     left = sorted(path.name for path in (disk / "etc").iterdir())
     assert left == [Path(machineconfig.ENCAPSULATED).name + ".bak"]
+
+
+def test_fips_is_a_kernel_argument(disk: Path) -> None:
+    done, text = run(disk, f"root=x boot={disk}/boot.img quiet", ["iommu=pt"], fips=True)
+    assert done.returncode == 0, done.stderr
+    assert text == INSTALLED.replace("console=ttyS0", "console=ttyS0 fips=1 iommu=pt")
+    assert "systemctl --no-block reboot" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["quiet"]])

@@ -16,9 +16,9 @@ from installer.rendezvous.resources import clusters, hosts, manifests
 from installer.rendezvous.resources.requests.clusters import ManifestParams
 from installer.rendezvous.resources.requests.params import decoded
 from installer.rendezvous.store.documents import TangConnectivity
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from installer.assisted import inventory as inv
 from installer.assisted.enums import ClusterStatus
 from installer.rendezvous.store.model import Cluster
 from installer.rendezvous.validations.machinenetworks import computed
-from installer.testing.service.verdict_kit import CLUSTER
+from installer.testing.engine.verdict_kit import CLUSTER
 
 OPEN = (ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.INSUFFICIENT)
 

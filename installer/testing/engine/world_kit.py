@@ -19,7 +19,7 @@ from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import requirements as hwreqs
 from installer.rendezvous.validations.names import names_to_resolve
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"

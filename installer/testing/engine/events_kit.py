@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from installer.rendezvous.store.model import Event
-from installer.testing.service.world_kit import World
+from installer.testing.engine.world_kit import World
 
 
 def told(world: World, name: str) -> list[Event]:

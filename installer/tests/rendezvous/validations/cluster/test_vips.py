@@ -10,7 +10,7 @@ import pytest
 from installer.assisted.enums import Result
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.verdict_kit import cluster_host, cluster_view
+from installer.testing.engine.verdict_kit import cluster_host, cluster_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 CHECKS = {line.id: line.check for line in cv.TABLE}

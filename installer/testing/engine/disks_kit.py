@@ -7,9 +7,9 @@ from typing import Any
 from installer.assisted.enums import StepType
 from installer.rendezvous.store.model import Event
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 GB = 1000**3
 SMALL, BIG, MARKED = "/dev/disk/by-path/pci-1", "/dev/disk/by-path/pci-2", "/dev/disk/by-id/wwn-0x3"

@@ -10,8 +10,8 @@ from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict
-from installer.testing.service.cluster_kit import CHECKS, hosts, nets
-from installer.testing.service.verdict_kit import cluster_view
+from installer.testing.engine.cluster_kit import CHECKS, hosts, nets
+from installer.testing.engine.verdict_kit import cluster_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 OWN = {"user_managed_networking": True}

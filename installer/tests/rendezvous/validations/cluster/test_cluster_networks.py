@@ -8,8 +8,8 @@ import pytest
 
 from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.cluster_kit import CHECKS, hosts, nets, pods
-from installer.testing.service.verdict_kit import cluster_view
+from installer.testing.engine.cluster_kit import CHECKS, hosts, nets, pods
+from installer.testing.engine.verdict_kit import cluster_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 OWN = {"user_managed_networking": True}

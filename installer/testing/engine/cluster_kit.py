@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from installer.rendezvous.validations.cluster import table as cv
-from installer.testing.service.verdict_kit import cluster_host
+from installer.testing.engine.verdict_kit import cluster_host
 
 CHECKS = {line.id: line.check for line in cv.TABLE}
 

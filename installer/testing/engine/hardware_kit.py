@@ -6,7 +6,7 @@ from typing import Any
 
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.verdict_kit import host_view
+from installer.testing.engine.verdict_kit import host_view
 
 NO_VIEW_ONLY = {
     *("media_connected", "has_inventory", "compatible_agent", "disk_speed", "disk_encryption", "vsphere_uuid"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from installer.assisted.enums import ClusterStatus, StepType
 from installer.rendezvous.resources import clusters, hosts
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 OLD, NEW = {"bootstrap.ign": b"old", "old-only": b"old"}, {"bootstrap.ign": b"new"}
 MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}

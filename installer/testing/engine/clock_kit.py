@@ -10,9 +10,9 @@ from installer.rendezvous.api.context import Service
 from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.store.database import Store
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import Clock, World
 from installer.testing.service.rendezvous_kit import make_keys
-from installer.testing.service.world_kit import Clock, World
 
 JUMPS = [305.0, -305.0, 7 * 3600.0, -7 * 3600.0, 400 * 86400.0]
 

@@ -1,0 +1,188 @@
+"""Releases that take longer: which step, by how much, and whose it is, on hosts that are busy or not."""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ci.informer.arithmetic.durations import slower
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.history import artifacts, stages
+from ci.informer.history.model import Run, Step
+from ci.informer.history.store import History
+from ci.informer.slowness import judged
+from ci.informer.text import verdict_lines
+from ci.informer.verdict import Decision, judge
+
+#: Seconds of one node's steps as a container, on a machine that has little else to do.
+USUAL = {
+    "lab up": 6.0,
+    "create image": 2.0,
+    "stage discovery": 8.0,
+    "stage preparing": 4.0,
+    "stage handing over to the hosts": 2.0,
+    "stage Starting installation": 0.5,
+    "stage Installing": 2.0,
+    "stage Waiting for bootkube": 21.0,
+    "stage Writing image to disk": 9.0,
+    "wait-for install-complete": 72.0,
+}
+HANDING_OVER = "stage handing over to the hosts"
+
+
+def taken(chance, speed=1.0, **more):
+    """Seconds of a run's steps: each a tenth off its usual ones or less, all of them by the host's speed."""
+    seconds = {name: value * chance.uniform(0.9, 1.1) for name, value in USUAL.items()}
+    for name, value in more.items():
+        seconds[name.replace("_", " ")] += value
+    return {name: value * speed for name, value in seconds.items()}
+
+
+def ours(chance, count, *, speeds=(1.0, 1.0), **more):
+    return [taken(chance, chance.uniform(*speeds), **more) for _ in range(count)]
+
+
+def test_the_step_that_grew_is_found_and_whose_it_is():
+    chance = random.Random(1)
+    found = judged(ours(chance, 3, stage_handing_over_to_the_hosts=40), ours(chance, 20))
+    assert (found.step, found.component) == (HANDING_OVER, "agent-installer-orchestrator")
+    assert 38 < found.now < 46
+    assert 1.8 < found.before < 2.2
+    assert "takes 4" in str(found)
+    assert "component agent-installer-orchestrator" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_host_that_is_busy_is_no_slower_release(seed):
+    chance = random.Random(seed)
+    assert judged(ours(chance, 5, speeds=(2.0, 6.0)), ours(chance, 20, speeds=(0.8, 1.5))) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_and_it_hides_none(seed):
+    """The host's load slows the step that grew as well."""
+    chance = random.Random(seed)
+    busy = ours(chance, 5, speeds=(2.0, 6.0), stage_handing_over_to_the_hosts=40)
+    assert judged(busy, ours(chance, 20)).step == HANDING_OVER
+
+
+def test_too_few_runs_and_small_rises_say_nothing():
+    chance = random.Random(2)
+    before = ours(chance, 20)
+    assert judged(ours(chance, 2, stage_handing_over_to_the_hosts=40), before) is None
+    assert judged(ours(chance, 5, stage_handing_over_to_the_hosts=40), before[:4]) is None
+    assert judged(ours(chance, 9, stage_handing_over_to_the_hosts=12), before) is None  # 10 % of a run
+
+
+def test_chance_seldom_finds_one():
+    """Of a thousand releases that are as those before, on steps that vary by a half."""
+    chance = random.Random(3)
+
+    def runs(count):
+        return [{name: value * chance.uniform(0.5, 1.5) for name, value in USUAL.items()} for _ in range(count)]
+
+    assert sum(judged(runs(5), runs(20)) is not None for _ in range(1000)) < 10
+
+
+def test_the_lab_s_own_phases_are_not_the_release_s():
+    chance = random.Random(4)
+    assert judged(ours(chance, 5, lab_up=100), ours(chance, 20)) is None
+
+
+@pytest.mark.parametrize(
+    ("recent", "before", "p"),
+    [([4, 5, 6], [1, 2, 3], 1 / 20), ([1, 2, 3], [4, 5, 6], 1.0), ([8, 9], [1, 2, 3, 4, 5, 6], 1 / 28), ([], [1], 1.0)],
+)
+def test_the_test_has_the_exact_distribution(recent, before, p):
+    """Ranks are equally likely: of C(6, 3) = 20 ways to choose three of six, one has the three largest."""
+    assert slower(recent, before) == pytest.approx(p)
+
+
+def events(began, *milestones):
+    """A file of events: seconds after `began`, name, message."""
+    return [
+        {"name": name, "message": message, "event_time": f"{(began + timedelta(seconds=at)).isoformat()[:23]}Z"}
+        for at, name, message in milestones
+    ]
+
+
+BEGAN = datetime(2026, 1, 1, 12, 0, 0, 500000, tzinfo=UTC)
+
+
+def test_stages_are_read_from_events_and_the_slowest_host_s_counts(tmp_path):
+    file = tmp_path / "events.json"
+    told = events(
+        BEGAN,
+        (10, "cluster_registration_succeeded", "Successfully registered cluster ostest"),
+        (20, "cluster_prepare_installation_started", "Cluster starting to prepare for installation"),
+        (30, "cluster_status_updated", "Updated status of the cluster to installing"),
+        (32, "host_install_progress_updated", "Host: a, reached installation stage Installing: bootstrap"),
+        (35, "host_install_progress_updated", "Host: b, reached installation stage Installing: master"),
+        (40, "host_install_progress_updated", "Host: a, reached installation stage Writing image to disk: 6%"),
+        (45, "host_install_progress_updated", "Host: a, reached installation stage Writing image to disk: 100%"),
+        (50, "host_install_progress_updated", "Host: a, reached installation stage Rebooting"),
+    )
+    file.write_text(json.dumps([*told, "noise", {"name": "host_install_progress_updated"}]))
+    found = {step.name: (step.at, step.seconds, step.depth) for step in stages.steps(file, "2026-01-01T12:00:00Z")}
+    assert found == {
+        "stage discovery": (10.5, 10.0, 1),
+        "stage preparing": (20.5, 10.0, 1),
+        "stage handing over to the hosts": (30.5, 5.0, 1),
+        "stage Installing": (32.5, 8.0, 1),
+        "stage Writing image to disk": (40.5, 10.0, 1),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '[{"event_time": 3}]', '{"a": 1}'])
+def test_events_that_are_none_are_no_stages(tmp_path, text):
+    (tmp_path / "events.json").write_text(text)
+    assert stages.steps(tmp_path / "events.json", "2026-01-01T12:00:00Z") == []
+    assert stages.steps(tmp_path / "none.json", "2026-01-01T12:00:00Z") == []
+
+
+def test_stages_are_below_their_phase_and_not_counted_twice(tmp_path):
+    folder = tmp_path / "sno-ipv4-static-uefi"
+    (folder / "installer/logs").mkdir(parents=True)
+    phases = [
+        {"name": artifacts.QUEUE, "began": "2026-01-01T12:00:00Z", "at": 0, "seconds": 80, "outcome": "passed"},
+        {"name": "create image", "at": 0, "seconds": 5, "outcome": "passed"},
+        {"name": "wait-for bootstrap-complete", "at": 5, "seconds": 60, "outcome": "passed"},
+        {"name": "wait-for install-complete", "at": 65, "seconds": 30, "outcome": "passed"},
+    ]
+    (folder / "phases.json").write_text(json.dumps(phases))
+    told = events(BEGAN, (10, "cluster_registration_succeeded", ""), (20, "cluster_prepare_installation_started", ""))
+    (folder / artifacts.EVENTS).write_text(json.dumps(told))
+    [run] = artifacts.load(tmp_path, "p")
+    assert [(step.name, step.depth) for step in run.steps] == [
+        (artifacts.QUEUE, 0),
+        ("create image", 0),
+        ("wait-for bootstrap-complete", 0),
+        ("stage discovery", 1),
+        ("wait-for install-complete", 0),
+    ]
+    assert run.seconds == 95
+
+
+def test_a_slower_release_is_rejected_and_the_component_named(tmp_path):
+    chance = random.Random(5)
+
+    def run(payload, day, place, seconds):
+        steps, at = [], 0.0
+        for name, value in seconds.items():
+            steps.append(Step(name, at, value, Outcome.PASSED))
+            at += value
+        return Run(
+            "sno@container", payload, f"{payload} {day} {place}", f"2026-01-{day:02}T0{place}:00:00Z", at, steps=steps
+        )
+
+    with History(tmp_path / "history.db") as history:
+        history.add(run("old", day, place, taken(chance)) for day in range(1, 6) for place in range(4))
+        history.add(run("same", 7, place, taken(chance)) for place in range(4))
+        slow = [taken(chance, stage_handing_over_to_the_hosts=40) for _ in range(4)]
+        history.add(run("slow", 8, place, seconds) for place, seconds in enumerate(slow))
+        assert judge(history, "same", ("sno@*",)).decision is Decision.ACCEPTED
+        verdict = judge(history, "slow", ("sno@*",))
+    assert verdict.decision is Decision.REJECTED
+    *_, last = verdict_lines(verdict)
+    assert last == "slow: rejected (1 of 1 blocking jobs: sno@container; component agent-installer-orchestrator)"
