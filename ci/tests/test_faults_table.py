@@ -42,18 +42,18 @@ def test_three_rows_are_in_the_gate_at_most():
     ],
 )
 def test_what_is_wrong_with_a_row(old, new, rule):
-    assert len(load(GOOD)) == 1
+    assert len(load({"t": GOOD})) == 1
     with pytest.raises(TableError) as caught:
-        load(GOOD.replace(old, new), "faults.yaml")
+        load({"t.yaml": GOOD.replace(old, new)})
     assert rule in str(caught.value)
-    assert str(caught.value).startswith("faults.yaml: ")
+    assert str(caught.value).startswith("t.yaml: ")
 
 
 def test_all_that_is_wrong_is_told_at_once():
     with pytest.raises(TableError) as caught:
-        load(GOOD + GOOD + GOOD.replace("begin: {seconds: 0}", "begin: {}").replace("a_b", "c"), "t")
+        load({"t": GOOD, "u": GOOD + GOOD.replace("begin: {seconds: 0}", "begin: {}").replace("a_b", "c")})
     assert len(str(caught.value).splitlines()) == 2
-    assert "a_b: is there twice" in str(caught.value)
+    assert "u: sno-ipv4-static-uefi-a_b: is there twice" in str(caught.value)
 
 
 def test_the_error_lines_of_a_waiting_command():

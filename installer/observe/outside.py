@@ -7,18 +7,21 @@ is off, unplugged or has another address. An image that cannot be had from here 
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import socket
 import subprocess
+from urllib.parse import urlsplit
 
 from installer.errors import InstallerError, PullSecretRejected, RegistryCertificateError, RegistryUnreachable
 from installer.observe.state import Images
 from installer.release.access import RegistryAccess
-from installer.release.proxy import ImageProxy
+from installer.release.proxy import ImageProxy, OpenImage
 
 PING_SECONDS = 2
 # A registry that has not answered after this long does not answer hosts either.
 REGISTRY_SECONDS = 20.0
+MOST_READ = 1 << 30
 
 
 def port(address: str, number: int, timeout: float) -> str:
@@ -66,10 +69,42 @@ def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
     )
 
 
-def image_problems(images: Images, timeout: float = REGISTRY_SECONDS) -> tuple[str, ...]:
+def api(url: str, state: str, rendezvous_ip: str, timeout: float) -> str:
+    """One sentence on a cluster's API that never answered: where its name leads, and whether it is there elsewhere."""
+    parts = urlsplit(url)
+    name, number = parts.hostname or "", parts.port or 443
+    try:
+        found = list(
+            dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(name, number, type=socket.SOCK_STREAM))
+        )
+    except OSError as error:
+        said = f"{name} has no address here ({error.strerror or error})"
+    else:
+        lead = f"{name} leads to " if found != [name] else ""
+        said = lead + ", ".join(f"{address}, where port {number} {port(address, number, timeout)}" for address in found)
+        if rendezvous_ip in found:
+            return f"The cluster's API {url} has never answered: {state}; {said}"
+    said += f"; {rendezvous_ip}, the rendezvous host, {port(rendezvous_ip, number, timeout)} there"
+    return f"The cluster's API {url} has never answered: {state}; {said}"
+
+
+def _read_whole(image: OpenImage) -> None:
+    """Read an image's layers. Raises InstallerError where one is not what its digest says, or ends too early."""
+    left = MOST_READ
+    for digest, size in image.layers():
+        left -= size
+        if left < 0:
+            return
+        with image.blob(digest, size) as (fd, _):
+            while os.read(fd, 1 << 20):
+                pass
+
+
+def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: bool = False) -> tuple[str, ...]:
     """Why hosts cannot pull what they need from the start, as seen from here; empty when all of it can be had.
 
-    One line for a registry that nothing can be had from, else one for each image.
+    One line for a registry that nothing can be had from, else one for each image. With `whole`, what they consist of is
+    read as well, at most 1 GiB of each.
     """
     problems = []
     try:
@@ -77,7 +112,9 @@ def image_problems(images: Images, timeout: float = REGISTRY_SECONDS) -> tuple[s
             for tag, name in images.names.items():
                 try:
                     with ImageProxy(access, timeout) as proxy:
-                        proxy.open_image(name)
+                        opened = proxy.open_image(name)
+                        if whole:
+                            _read_whole(opened)
                 except (RegistryUnreachable, PullSecretRejected, RegistryCertificateError) as error:
                     return (f"Hosts cannot pull images: {error}",)
                 except InstallerError as error:

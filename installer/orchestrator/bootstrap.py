@@ -93,6 +93,9 @@ def start(host: HostSystem, config: Mapping[str, Any]) -> None:
 
 
 BOOTKUBE_IDENTIFIER = "bootkube.sh"
+#: A pull that failed names the image by its digest, then each mirror with its answer: 300 characters before the first
+#: that says why.
+MOST_WORDS = 900
 
 
 def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "") -> str:
@@ -123,7 +126,7 @@ def wait_bootkube(
         if failed_since is not None and clock() - failed_since > FAILED_FOR:
             raise StageError("bootkube.service failed", last_words(host, SERVICES[0]))
         # The script's own words: etcd and kube-apiserver log into the same unit.
-        words = last_words(host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:200]
+        words = last_words(host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:MOST_WORDS]
         if words and words != reported:
             report(words)
             reported = words

@@ -221,6 +221,8 @@ class Bootstrap:
                 "The rendezvous host is rebooting into its installed system, its service has ended as it should; "
                 "waiting for the cluster's API",
             )
+            if not self.kube_seen and now - self.lost_since >= self.settings.unreachable_after:
+                self.report.once("api", self._silent_api(), logging.WARNING)
         elif now - self.lost_since >= self.settings.lost_after:
             after = "the rendezvous service" if not self.kube_seen else "the bootstrap's kube API"
             text = f"Neither the rendezvous service nor the kube API answers any more, the last was {after}"
@@ -234,18 +236,22 @@ class Bootstrap:
         settings = self.settings
         return outside.host(self.inputs.rendezvous_ip, settings.rest_port, settings.ssh_port, settings.connect_timeout)
 
-    def _image_problems(self) -> tuple[str, ...]:
+    def _silent_api(self) -> str:
+        settings = self.settings
+        return outside.api(self.kube.host, self.kube_state, self.inputs.rendezvous_ip, settings.connect_timeout)
+
+    def _image_problems(self, *, whole: bool = False) -> tuple[str, ...]:
         """Why hosts cannot pull what they need to come up."""
-        return outside.image_problems(self.inputs.images) if self.inputs.images is not None else ()
+        return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
         """What a time-out tells first: who is missing, what fails, else what the service called an error."""
         if not self.rest_seen:
             never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
-            return (*self._image_problems(), never)
+            return (*self._image_problems(whole=True), never)
         causes = decide.missing(self.inputs.expected, self.hosts) if not self.rebooting else ()
         if causes and not self.hosts:
-            causes = (*self._image_problems(), *causes)
+            causes = (*self._image_problems(whole=True), *causes)
         if self.cluster and self.cluster.status in decide.BEFORE_INSTALL:
             causes += decide.causes(self.cluster, self.hosts)
         stuck = [
@@ -253,7 +259,10 @@ class Bootstrap:
             for host in self.hosts
             if host.stage and host.stage not in decide.REBOOTED
         ]
-        return (*causes, *decide.errors_told(self.report.events), *stuck)
+        # All that the service had to do is done, and what it once complained of is not what is waited for.
+        over = self.rebooting and not self.kube_seen and self.rest_state != "answers"
+        silent = (self._silent_api(),) if over else ()
+        return (*causes, *silent, *decide.errors_told(self.report.events), *stuck)
 
     def last_seen(self) -> str:
         """What a time-out, or whoever interrupts, is told: what was waited for, and what was seen last."""

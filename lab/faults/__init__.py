@@ -3,7 +3,7 @@
     with lab.fault(Hang("dnsmasq")), lab.fault(LinkDown("worker-0")):
         ...
 
-They are plain structs, so scenarios are parametrised with them (scenarios/catalogue/faults.yaml) and `node0-lab fault`
+They are plain structs, so scenarios are parametrised with them (scenarios/catalogue/faults/) and `node0-lab fault`
 keeps them in a file. A fault holds no state of its own: whoever has the lab and the same data can end it.
 """
 

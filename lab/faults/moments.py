@@ -66,14 +66,21 @@ class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             except re.error as error:
                 raise ValueError(f"{name}: {error}") from error
 
-    def wait(self, watched: Watched, began: float, timeout: float, over: threading.Event | None = None) -> bool:
+    def wait(
+        self,
+        watched: Watched,
+        began: float,
+        timeout: float,
+        over: threading.Event | None = None,
+        poll: float = POLL_SECONDS,
+    ) -> bool:
         """Return when it is here, `timeout` seconds from now at most, or `over` is set before: whether it came.
 
         `began` is when the machines were powered on, on the monotonic clock. Raises WaitTimeout, which says what was
         seen last.
         """
         check, ended = self._check(watched, began), over or threading.Event()
-        wait_until(lambda: ended.is_set() or check(), timeout, f"the moment {self}", poll=POLL_SECONDS)
+        wait_until(lambda: ended.is_set() or check(), timeout, f"the moment {self}", poll=poll)
         return not ended.is_set()
 
     def _check(self, watched: Watched, began: float) -> Callable[[], object]:

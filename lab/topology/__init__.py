@@ -51,6 +51,7 @@ from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
 from lab.topology.presets import (
     ARBITER_MIB,
     MASTER_MIB,
+    PATTERN,
     PRESETS,
     SNO_MIB,
     WORKER_MIB,
@@ -70,6 +71,7 @@ __all__ = [
     "FROM_STICK",
     "MACHINE_NETWORK",
     "MASTER_MIB",
+    "PATTERN",
     "PRESETS",
     "SNO_MIB",
     "WORKER_MIB",

@@ -1,6 +1,6 @@
 """Faults drawn at random: a seed says which, when and for how long, and the same seed says the same again.
 
-What is drawn is rows as in faults.yaml, so that what a seed has found becomes one.
+What is drawn is rows as in faults/*.yaml, so that what a seed has found becomes one.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
 
 
 def as_yaml(rows: Sequence[Row]) -> str:
-    """Rows as faults.yaml has them."""
+    """Rows as faults/*.yaml have them."""
     return yaml.safe_dump(msgspec.to_builtins(rows), sort_keys=False, width=120)
 
 

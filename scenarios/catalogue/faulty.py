@@ -1,16 +1,16 @@
-"""The table of faults (faults.yaml): what fails when, in which installation, and what must come of it."""
+"""The table of faults (faults/*.yaml): what fails when, in which installation, and what must come of it."""
 
 from __future__ import annotations
 
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -21,9 +21,14 @@ from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
 from lab.topology import Bmc
 from scenarios.catalogue.errors import TableError
+from scenarios.catalogue.simulated import Simulated
 from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
-TABLE = Path(__file__).with_name("faults.yaml")
+#: A file for each sort of faults.
+TABLES = Path(__file__).with_name("faults")
+Lane = Literal["swarm", "container", "vm"]
+#: A row runs in labs of both kinds unless it says otherwise.
+LABS: tuple[Lane, ...] = ("container", "vm")
 _NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
 _ERROR = re.compile(r"^.*?level=(?:error|fatal) msg=(?P<message>.*)$", re.MULTILINE)
 
@@ -53,18 +58,20 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One row. `faults` begin together at `begin`, and end at `end` or with the installation. `why` is for readers.
 
-    `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have: what
-    one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does.
+    `lanes` are where it runs: in labs of containers or VMs, or as a swarm, the real service and agents over hosts of
+    data. `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have:
+    what one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does.
     """
 
     name: str
     scenario: str
-    faults: tuple[Fault, ...]
+    faults: tuple[Fault | Simulated, ...]
     begin: Moment
     why: str
     completes: Completes | None = None
     told: Told | None = None
     end: Moment | None = None
+    lanes: tuple[Lane, ...] = LABS
     gate: bool = False
     vm: str = ""
     bmc: Bmc = "lab"
@@ -74,6 +81,15 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"name {self.name!r}: want words of lower-case letters and digits joined by _")
         if (self.completes is None) == (self.told is None):
             raise ValueError("want either completes or told")
+        if self.lanes != ("swarm",) and any(isinstance(fault, Simulated) for fault in self.faults):
+            raise ValueError("lanes: only a swarm has simulated faults")
+        if bool(self.vm) != ("container" not in self.lanes and "vm" in self.lanes):
+            raise ValueError("vm: says why there is the lane vm without container")
+
+    @property
+    def real(self) -> tuple[Fault, ...]:
+        """What of its faults a lab can have."""
+        return tuple(fault for fault in self.faults if not isinstance(fault, Simulated))
 
     @property
     def id(self) -> str:
@@ -81,23 +97,27 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.scenario}-{self.name}"
 
 
-def load(text: str | bytes, source: str = TABLE.name) -> tuple[Row, ...]:
-    """The rows. Raises TableError with all that is wrong, each with its row."""
-    problems, rows = [], []
-    for number, entry in enumerate(yamltext.load(text) or []):
-        label = entry.get("name", number) if isinstance(entry, dict) else number
-        try:
-            rows.append(msgspec.convert(entry, Row))
-        except msgspec.ValidationError as error:
-            problems.append(f"{source}: {label}: {error}")
-    twice = [name for name, count in Counter(row.id for row in rows).items() if count > 1]
-    problems += [f"{source}: {name}: is there twice" for name in twice]
+def load(files: Mapping[str, str | bytes]) -> tuple[Row, ...]:
+    """The rows of files, texts by their names. Raises TableError with all that is wrong, each with its file and row."""
+    problems: list[str] = []
+    rows: dict[str, Row] = {}
+    for source, text in files.items():
+        for number, entry in enumerate(yamltext.load(text) or []):
+            label = entry.get("name", number) if isinstance(entry, dict) else number
+            try:
+                row = msgspec.convert(entry, Row)
+            except msgspec.ValidationError as error:
+                problems.append(f"{source}: {label}: {error}")
+                continue
+            if row.id in rows:
+                problems.append(f"{source}: {row.id}: is there twice")
+            rows[row.id] = row
     if problems:
         raise TableError("\n".join(problems))
-    return tuple(rows)
+    return tuple(rows.values())
 
 
-ROWS = load(TABLE.read_bytes())
+ROWS = load({path.name: path.read_bytes() for path in sorted(TABLES.glob("*.yaml"))})
 
 
 @dataclass(frozen=True)
@@ -128,7 +148,7 @@ def disturbed(deployment: Deployment, row: Row, began: float, seconds: float) ->
         begun = []
         try:
             with deployment.lab.phase(f"fault {row.name}"):
-                for fault in row.faults:
+                for fault in row.real:
                     fault.begin(deployment.lab)
                     begun.append(fault)
                 if row.end is not None:

@@ -46,6 +46,7 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
         ("wait-for", "level=error msg=Bootstrap failed to complete", "product", "bootstrap-failed"),
         ("message", "E   AssertionError: 2 == 3", "product", "assertion"),
         ("message", "TimeoutError: the API did not answer", "product", "timed-out"),
+        ("message", "wait-for bootstrap-complete did not end", "lab", "ended-from-outside"),
     ],
 )
 def test_a_symptom_labels_a_run(place, line, label, name):
@@ -53,6 +54,11 @@ def test_a_symptom_labels_a_run(place, line, label, name):
     assert found.label == label
     assert found.advice
     assert (found.shown[0].symptom.name, found.shown[0].place, found.shown[0].line) == (name, place, line)
+
+
+def test_what_wait_for_says_of_each_try_is_no_symptom():
+    found = diagnose(Outcome.FAILED, {"wait-for": "level=debug msg=kube API: timed out"}, SYMPTOMS)
+    assert not found.shown
 
 
 def test_a_symptom_names_the_component():
@@ -132,7 +138,7 @@ def good(old="", new=""):
     ("text", "told"),
     [
         ("a: b", "must be a list"),
-        ("[", "s.yaml: while parsing"),
+        ("[", "s.yaml: line 2: did not find expected node content"),
         ("- {name: a}", "[0]: must have exactly the fields advice, label, match, name, where"),
         (good("label: lab", "label: moon"), "[0].label: 'moon': must be one of product, lab, host"),
         (good("match: x", "match: '('"), "[0].match: '(': missing )"),

@@ -161,8 +161,12 @@ class Service:
             log.error("cluster %s: %s", cluster_id, error)
             return None, str(error)
         except Exception as error:
+            # A bug of ours: its text is for the log, as that of a 500 is.
             log.exception("cluster %s: preparation failed", cluster_id)
-            return None, f"internal error while preparing: {error}"
+            return (
+                None,
+                f"internal error while preparing ({type(error).__name__}): the log of assisted-service has more",
+            )
 
     async def tick(self) -> None:
         """One round of the monitor: time alone may change a state."""

@@ -89,6 +89,27 @@ def test_waiting_for_bootkube_outlasts_commands_that_hang(
     assert words == ["half of a line"]
 
 
+def test_why_an_image_of_the_cluster_cannot_be_pulled_is_reported(
+    host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """podman names the image by its digest first, twice, and the cause last."""
+    image, mirror = (f"{name}/node0/lab-release@sha256:{'e7' * 32}" for name in ("release.example", "r.example:5000"))
+    why = f"reading manifest sha256:{'e7' * 32} in {mirror.partition('@')[0]}: manifest unknown"
+    programs.put("systemctl", "echo active")
+    programs.put(
+        "journalctl", f"echo 'Error: initializing source docker://{image}: (Mirrors also failed: [{mirror}: {why}])'"
+    )
+    now, words = [0.0], list[str]()
+
+    def sleep(seconds: float) -> None:
+        now[0] += 40.0
+        if words:
+            host.write(bootstrap.DONE, "")
+
+    bootstrap.wait_bootkube(host, words.append, clock=lambda: now[0], sleep=sleep)
+    assert "manifest unknown" in words[0]
+
+
 def test_waiting_for_etcd_outlasts_commands_that_hang(
     host: Host, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,17 @@ def test_single_node_through_its_reboot(run):
     assert not run.world.refused
 
 
+def test_an_api_that_nobody_has_seen_is_what_a_time_out_tells_first(run):
+    """The rendezvous host has become its installed system, and the API's name leads elsewhere, say."""
+    gone = Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Rebooting")],
+                  [event("a disk was slow", "error")])  # fmt: skip
+    assert run([gone, Moment()], timeout=1.5) == 5
+    first, *_ = run.lines("ERROR")
+    assert first.startswith("The cluster's API https://127.0.0.1:")
+    assert "has never answered" in first
+    assert first in run.lines("WARNING"), "told before the time is over"
+
+
 def log_archive() -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as tar:

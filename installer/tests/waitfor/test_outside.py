@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,19 @@ def test_a_host_that_is_not_there() -> None:
     assert line.startswith(f"{NOWHERE} does not answer either (SSH, port 22: ")
 
 
+def test_an_api_whose_name_leads_elsewhere_or_nowhere(listening: int, closed: int) -> None:
+    line = outside.api(f"https://127.0.0.2:{closed}", "timed out", "127.0.0.1", 1)
+    assert f"127.0.0.2, where port {closed} refuses connections; 127.0.0.1, the rendezvous host, refuses" in line
+    line = outside.api(f"https://localhost:{listening}", "timed out", "127.0.0.1", 1)
+    assert line.startswith(
+        f"The cluster's API https://localhost:{listening} has never answered: timed out; localhost leads"
+    )
+    assert "rendezvous" not in line, "it is where the name leads to"
+    line = outside.api(f"https://api.node0.invalid:{listening}", "x", "127.0.0.1", 1)
+    assert "api.node0.invalid has no address here (" in line
+    assert line.endswith("; 127.0.0.1, the rendezvous host, answers there")
+
+
 @needs
 def test_images_that_cannot_be_had(tmp_path: Path) -> None:
     with registry_kit.registry(tmp_path) as server:
@@ -72,3 +85,19 @@ def test_images_that_cannot_be_had(tmp_path: Path) -> None:
     [line] = outside.image_problems(whole)
     assert "onnect" in line
     assert server.pull_secret not in line
+
+
+@needs
+@pytest.mark.parametrize(
+    "change", [lambda data: data[: len(data) // 2], lambda data: data[:-1] + bytes([data[-1] ^ 1])]
+)
+def test_an_image_whose_layer_is_not_what_its_digest_says(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    with registry_kit.registry(tmp_path) as server:
+        name = server.push([{"x": b"x" * 5000}], "agent")
+        images = Images({"agent": name}, server.pull_secret, server.ca_pem, server.sources)
+        assert outside.image_problems(images, whole=True) == ()
+        layer = max(tmp_path.rglob("blobs/sha256/*/*/data"), key=lambda path: path.read_bytes()[:2] == b"\x1f\x8b")
+        layer.write_bytes(change(layer.read_bytes()))
+        assert outside.image_problems(images) == (), "what is only opened looks well"
+        [line] = outside.image_problems(images, whole=True)
+        assert line.startswith("Hosts cannot pull agent: ")

@@ -13,6 +13,8 @@ import yaml
 from lab.release.cluster.kube.payload import Images
 
 RESOURCES = "/etc/kubernetes/static-pod-resources"
+#: How often a container of the bootstrap is started again, one after the other without a pause, before it stays away.
+RESTARTS = 30
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class StaticPod:
         """The same container as one shell command, for the bootstrap host."""
         argv = ["podman", "run", "--quiet", "--detach", "--name", self.name, "--net", "host", "--authfile"]
         argv += ["/root/.docker/config.json", "--log-driver", "journald", "--stop-timeout", str(self.grace_seconds)]
+        # A kubelet would start again what was killed, and nothing else of the bootstrap watches over it.
+        argv += ["--restart", f"on-failure:{RESTARTS}"]
         # podman hands on the proxies of the host; etcd would ask them for its own gateway.
         argv.append("--http-proxy=false")
         if self.privileged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.machine_config_server.command import bootstrap_source
 from lab.release.cluster.openshift_install import command as install
 from lab.release.cluster.pki import tls
+from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host
 from lab.testing.ignition import read_data_url
 
@@ -158,3 +160,9 @@ def test_virtual_addresses_of_a_load_balancer_are_held_by_no_node(tmp_path: Path
     assert not [name for name in bootkube.static_pod_files(cluster, host, machines) if "keepalived" in name]
     # The machine-config server is reached at the address all the same.
     assert found.api_host == "192.0.2.5"
+
+
+def test_what_is_killed_of_the_temporary_control_plane_is_started_again() -> None:
+    """As a kubelet would: without its etcd, the bootstrap waited until its time was over."""
+    options = staticpods.etcd("192.0.2.9", "n").podman(IMAGES).split("--entrypoint")[0]
+    assert re.search(r"--restart on-failure:\d\d ", options)

@@ -1,0 +1,288 @@
+"""Hosts of data in which things fail: the agent's own code, over a line to the service that can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from installer.agent.containers import AgentContext
+from installer.agent.errors import Refused, StepError
+from installer.agent.loop import Agent
+from installer.agent.steps import Step, StepContext
+from installer.agent.swarm.host import SimulatedHost, Site
+from installer.assisted.auth import Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import Endpoint
+from installer.assisted.enums import Role, Stage, StepType
+from installer.assisted.errors import ClientError
+from installer.assisted.stages import SNO, STAGES
+from installer.hostsys.system import HostSystem
+from installer.orchestrator.errors import OrchestratorError
+from installer.orchestrator.report import Reporter
+
+#: So many times as fast as real ones, the hosts and the service's patience with them.
+SPEED = 20.0
+STAGE_SECONDS, BOOT_SECONDS, STARTED_AGAIN_SECONDS = 10.0, 20.0, 5.0
+
+
+class Ended(BaseException):
+    """The process has been killed, or its host has no power. No Exception: an agent survives those."""
+
+
+@dataclass
+class Truth:
+    """What is the case on the network and in its services; faults change it."""
+
+    taken: set[str] = field(default_factory=set)
+    #: Names (api, api-int) that resolve to nothing.
+    unknown: set[str] = field(default_factory=set)
+    #: Why images cannot be pulled, by a part of their name: "" is all.
+    images: dict[str, str] = field(default_factory=dict)
+    loss: float = 0.0
+    replayed: bool = False
+
+
+class Line(AssistedClient):
+    """A client whose requests and answers may be lost, come twice, or wait; whose process may have ended."""
+
+    host: FailingHost
+    born = 0
+
+    def call(self, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        """As AssistedClient's."""
+        host, truth = self.host, self.host.truth
+        host.alive(self.born)
+        if host.cut:
+            time.sleep(0.05)
+            raise ClientError(f"{method} {path}", None, "No route to host")
+        if host.dice.random() * 100 < truth.loss:
+            raise ClientError(f"{method} {path}", None, "timed out")
+        if "timestamp" in (kwargs.get("query") or {}):
+            kwargs["query"] = {**kwargs["query"], "timestamp": str(int(time.time()) + host.clock_off)}
+        answer = super().call(method, path, *args, **kwargs)
+        # An agent says nothing more before its registration has been answered.
+        if truth.replayed and method in ("POST", "PUT") and not path.endswith("/hosts"):
+            again, host.last_sent = host.last_sent, (method, path, args, kwargs)
+            if again is not None:
+                with contextlib.suppress(ClientError):
+                    super().call(again[0], again[1], *again[2], **again[3])
+        if host.dice.random() * 100 < truth.loss:
+            raise ClientError(f"{method} {path}", None, "timed out")
+        host.alive(self.born)
+        return answer
+
+
+class FailingHost(SimulatedHost):
+    """One machine with its agent, and the orchestrator that it is asked to run."""
+
+    def __init__(
+        self, number: int, name: str, ip: str, mac: str, site: Site, truth: Truth, server: Endpoint, token: str
+    ) -> None:
+        super().__init__(number, replace(site, stage_seconds=STAGE_SECONDS / SPEED, wait=self._work))
+        self.name, self.ip, self.mac = name, ip, mac
+        self.truth, self.server, self.token = truth, server, token
+        self.infra_env = ""
+        self.cut, self.clock_off, self.sync_ms = False, 0, 2
+        self.unlike: dict[str, Any] = {}
+        self.steps_failing: dict[str, tuple[str, str]] = {}
+        self.dice = random.Random(name)
+        self.last_sent: tuple[str, str, Any, Any] | None = None
+        self.reached: list[Stage] = []
+        self._thawed = threading.Event()
+        self._thawed.set()
+        # Which run of the agent, of the orchestrator, and of the machine this is.
+        self._agents = self._orchestrators = 0
+        self.over = False
+
+    # -- what runs -------------------------------------------------------------------------------------------------
+
+    def alive(self, born: int) -> None:
+        """Raise Ended when the agent of that number has been killed; wait while it is frozen."""
+        while not self._thawed.wait(0.1) and not self.over:
+            pass
+        if self.over or born not in (0, self._agents):
+            raise Ended
+
+    def sleep(self, born: int) -> Callable[[float], None]:
+        """Sleep, so many times as fast, that killing ends."""
+
+        def wait(seconds: float) -> None:
+            end = time.monotonic() + seconds / SPEED
+            while (left := end - time.monotonic()) > 0:
+                self.alive(born)
+                time.sleep(min(left, 0.05))
+            self.alive(born)
+
+        return wait
+
+    def _line(self, born: int) -> Line:
+        line = Line(self.server, Scheme.AGENT, self.token)
+        line.host, line.born = self, born
+        return line
+
+    def start(self, after: float = 0.0) -> None:
+        """An agent begins, so many (real) seconds from now."""
+        self._agents += 1
+        threading.Thread(target=self._run, args=(self._agents, after), daemon=True).start()
+
+    def _run(self, born: int, after: float) -> None:
+        line = self._line(born)
+        identity = AgentContext(self.server.url, self.infra_env, self.id, self.token, "", False, "")
+        context = StepContext(HostSystem(Path("/nonexistent")), identity, line, table=self.steps())
+        sleep = self.sleep(born)
+        agent = Agent(context, 5.0, sleep)
+        try:
+            sleep(after)
+            agent.run()
+        except Refused:
+            # Its unit starts it again.
+            self.start(STARTED_AGAIN_SECONDS)
+        except Ended:
+            pass
+        finally:
+            line.close()
+
+    def kill_agent(self) -> None:
+        """SIGKILL; its unit starts it again."""
+        self.start(STARTED_AGAIN_SECONDS)
+
+    def freeze_agent(self, frozen: bool) -> None:
+        """SIGSTOP, SIGCONT."""
+        (self._thawed.clear if frozen else self._thawed.set)()
+
+    def kill_orchestrator(self) -> None:
+        """SIGKILL."""
+        self._orchestrators += 1
+
+    def power_off(self) -> None:
+        """All that runs ends."""
+        self._agents += 1
+        self._orchestrators += 1
+
+    def power_on(self) -> None:
+        """It boots the image again: there is nothing else on its disk yet."""
+        assert Stage.REBOOTING not in self.reached, "an installed system is nothing that a swarm has"
+        self.start(BOOT_SECONDS)
+
+    def end(self) -> None:
+        """All threads end."""
+        self.over = True
+        self._thawed.set()
+
+    # -- what it answers -------------------------------------------------------------------------------------------
+
+    def inventory(self) -> str:
+        """As the agent encodes a real one, with what is unlike the others."""
+        found = json.loads(super().inventory())
+        unlike = self.unlike
+        if unlike.get("hostname"):
+            found["hostname"] = unlike["hostname"]
+        if unlike.get("memory_mib"):
+            found["memory"] = dict.fromkeys(("physical_bytes", "usable_bytes"), unlike["memory_mib"] << 20)
+        if unlike.get("cpus"):
+            found["cpu"]["count"] = unlike["cpus"]
+        if unlike.get("disk_gb"):
+            found["disks"][0]["size_bytes"] = unlike["disk_gb"] * 1000**3
+        if unlike.get("mac"):
+            found["interfaces"][0]["mac_address"] = unlike["mac"]
+        return json.dumps(found)
+
+    def steps(self) -> Mapping[str, Step]:
+        """As a simulated host's, where nothing is wrong."""
+        usual = super().steps()
+        own: dict[str, Step] = {
+            StepType.FREE_ADDRESSES: lambda ctx, args: json.dumps(
+                [{"network": cidr, "free_addresses": self._free()} for cidr in json.loads(args[0])]
+            ),
+            StepType.VERIFY_VIPS: lambda ctx, args: json.dumps(
+                [
+                    {**item, "verification": "failed" if item["vip"] in self.truth.taken else "succeeded"}
+                    for item in json.loads(args[0])
+                ]
+            ),
+            StepType.DISK_SPEED: lambda ctx, args: json.dumps(
+                {"path": json.loads(args[0])["path"], "io_sync_duration": self.sync_ms}
+            ),
+            StepType.IMAGES: lambda ctx, args: json.dumps(
+                {"images": [self._image(name) for name in json.loads(args[0])["images"]]}
+            ),
+        }  # fmt: skip
+        return {kind: self._failing(kind, step) for kind, step in {**usual, **own}.items()}
+
+    def _failing(self, kind: str, step: Step) -> Step:
+        def run(ctx: StepContext, args: list[str]) -> str:
+            how, words = self.steps_failing.get(kind, ("", ""))
+            if how == "silent":
+                assert isinstance(ctx.client, Line)
+                self.sleep(ctx.client.born)(3600)
+            if how == "fails":
+                raise StepError(words, 1)
+            return "{no answer" if how == "nonsense" else step(ctx, args)
+
+        return run
+
+    def _free(self) -> list[str]:
+        return [str(address) for address in self.site.network.hosts() if str(address) not in self.truth.taken]
+
+    def _image(self, name: str) -> dict[str, Any]:
+        for part, why in self.truth.images.items():
+            if part in name:
+                return {"name": name, "result": "failure", "error": f"{name}: {why}"}
+        return {"name": name, "result": "success", "size_bytes": 1000**3, "time": 10.0, "download_rate": 100.0}
+
+    def _names(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        found = super()._names(asked)
+        for item in found:
+            if item["domain_name"].partition(".")[0] in self.truth.unknown:
+                item["ipv4_addresses"] = []
+        return found
+
+    # -- its installation ------------------------------------------------------------------------------------------
+
+    def _work(self, seconds: float) -> None:
+        """A stage's work, up to where the orchestrator is killed."""
+        born, end = self._orchestrators, time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.over:
+                raise Ended
+            if born != self._orchestrators:
+                raise StepError("the installer ended with code 137: ", 137)
+            time.sleep(0.02)
+
+    def _install(self, ctx: StepContext, args: list[str]) -> str:
+        """The orchestrator's own reports, stage by stage; it outlives the agent that has started it."""
+        request, born = json.loads(args[0]), self._orchestrators
+        role = SNO if request["control_plane_count"] == 1 else request["role"]
+        line = self._line(0)
+        reporter = Reporter(
+            line, request["infra_env_id"], request["cluster_id"], request["host_id"], sleep=self._pause(born)
+        )
+        self.reached.clear()
+        try:
+            for stage in STAGES.get(role, STAGES[Role.WORKER]):
+                self._work(self.site.stage_seconds)
+                if born != self._orchestrators:
+                    raise StepError("the installer ended with code 137: ", 137)
+                for info in ["50%", "100%"] if stage is Stage.WRITING else [""]:
+                    reporter.stage(stage, info)
+                self.reached.append(stage)
+        except OrchestratorError as error:
+            raise StepError(f"the installer ended with code 1: {error}", 1) from None
+        finally:
+            line.close()
+        return ""
+
+    def _pause(self, born: int) -> Callable[[float], None]:
+        def wait(seconds: float) -> None:
+            time.sleep(seconds / SPEED)
+            if self.over or born != self._orchestrators:
+                raise Ended
+
+        return wait
