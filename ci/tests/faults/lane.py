@@ -201,7 +201,7 @@ class SwarmLane:
             host.end()
         with self._lock:
             if self.service.process is not None:
-                self.service.process.send_signal(signal.SIGCONT)
+                self.service.kill()
             self.service.stop()
 
 
