@@ -8,6 +8,8 @@ configuration show with two values (Kuhn, Wallace, Gallo: Software Fault Interac
 from __future__ import annotations
 
 import argparse
+import functools
+import heapq
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
@@ -40,11 +42,16 @@ def id_of_values(values: dict[str, str]) -> str:
 
 def possible(values: dict[str, str]) -> bool:
     """Whether there is such a topology."""
+    return _size(id_of_values(values)) is not None
+
+
+@functools.cache
+def _size(scenario_id: str) -> int | None:
+    """How many nodes a scenario has, None where there is no such topology: told once for each of thousands."""
     try:
-        topology_of(id_of_values(values))
+        return len(topology_of(scenario_id).nodes)
     except (FieldsError, TopologyError, ValueError):
-        return False
-    return True
+        return None
 
 
 def dimensions(matrix: Matrix, *, everything: bool = False) -> dict[str, tuple[str, ...]]:
@@ -69,10 +76,15 @@ def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[st
     """
     missing = set().union(*ids.values()) - set(covered)
     found = []
-    # Once: there are more than a thousand, and as many rounds as rows are proposed.
-    sizes = {name: len(topology_of(name).nodes) for name in ids}
+    # What an id adds only shrinks, so a count that is not up to date is never too small: few are counted again.
+    heap = [(-len(pairs & missing), _size(name) or 0, name) for name, pairs in ids.items()]
+    heapq.heapify(heap)
     while missing:
-        best = min(ids, key=lambda name: (-len(ids[name] & missing), sizes[name], name))
+        _, size, best = heapq.heappop(heap)
+        now = (-len(ids[best] & missing), size, best)
+        if heap and now > heap[0]:
+            heapq.heappush(heap, now)
+            continue
         found.append((best, ids[best] & missing))
         missing -= ids[best]
     return found

@@ -17,6 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 #: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
 #: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
 LONG: Mapping[str, float] = {
+    "ci/tests/test_matrix.py": 20,
     "installer/tests/create/test_ended.py": 12,
     "installer/tests/create/test_forbidden.py": 8,
     "installer/tests/test_inputs.py": 5,
@@ -34,7 +35,6 @@ LONG: Mapping[str, float] = {
     "installer/tests/gather/test_gather.py": 6,
     "installer/tests/network/test_properties.py": 5,
     "installer/tests/agent/test_swarm.py": 5,
-    "ci/tests/test_topology_option.py": 5,
     "installer/tests/rendezvous/store/test_survives.py": 5,
     "installer/tests/create/test_initrd.py": 5,
     "installer/tests/rendezvous/reconcile/test_pace.py": 5,
@@ -43,7 +43,6 @@ LONG: Mapping[str, float] = {
     "ci/tests/test_mutation.py": 4,
     "installer/tests/rendezvous/test_prepare.py": 4,
     "installer/tests/rendezvous/eventloop/test_gate_places.py": 4,
-    "ci/tests/test_subject_options.py": 4,
     "installer/tests/rendezvous/api/test_contract.py": 4,
     "installer/tests/waitfor/test_causes.py": 4,
     "installer/tests/rendezvous/api/test_edges.py": 4,

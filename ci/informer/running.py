@@ -125,8 +125,9 @@ class _Session:
         triage.label(self._history, triage.read())
         clusters.assign(self._history)
         row = self._history.run(one)
-        whose = f" ({row.label}: {row.advice})" if row.label else ""
-        self._say(f"{row.job}: {row.outcome.value} after {row.seconds:.0f} s{whose}")
+        label = ", ".join(text for text in (row.label, row.component) if text)
+        whose = f" ({label}: {row.advice}) {row.folder}" if row.label else ""
+        self._say(f"{row.job}: {row.outcome.value} after {row.seconds:.0f} s{whose}".rstrip())
         if again is not None:
             self._say(f"{row.job}: void, run again")
             self._submit([again])

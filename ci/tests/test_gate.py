@@ -12,6 +12,7 @@ import pytest
 
 from ci import gate
 from ci.gate import CONTAINERS, Outcome, Stage, first_stages, fitting, lab_stages, passed, run
+from ci.tests.pytest_kit import collected
 from lab.host import budget
 from scenarios.catalogue.faulty import ROWS
 from scenarios.catalogue.ids import topology_of
@@ -78,9 +79,7 @@ def _selected(stage):
     words = [word for word in stage.argv[1:] if not word.startswith("--artifacts") and word != "-v"]
     if "-n" in words:
         del words[words.index("-n") : words.index("-n") + 2]
-    argv = [sys.executable, "-m", "pytest", "scenarios/", *words, "--collect-only", "-q"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    return set(re.findall(r"::(\w+)\[(.*)\]$", done.stdout, re.MULTILINE))
+    return {re.search(r"::(\w+)\[(.*)\]$", line).groups() for line in collected(*words)}
 
 
 def test_containers_get_each_size_its_losses_and_nothing_else():

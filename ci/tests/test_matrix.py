@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ci import combinations
+from ci.tests import pytest_kit
 from lab.topology import Topology
 from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
@@ -145,29 +144,19 @@ def test_parameters_carry_how_often_they_run() -> None:
     assert [(mark.name, mark.args) for mark in vm.marks] == [("weekly", ()), ("vm", ("because",))]
 
 
-def collected(*options: str) -> set[str]:
+def installed(*options: str) -> set[str]:
     """The ids of the installations that pytest would make."""
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "scenarios/test_install.py",
-        "-q",
-        "--collect-only",
-        "-p",
-        "no:cacheprovider",
-    ]
-    done = subprocess.run([*argv, *options], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    return {line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "::" in line}
+    tests = (one for one in pytest_kit.collected(*options) if one.startswith("scenarios/test_install.py::"))
+    return {one.partition("[")[2].rstrip("]") for one in tests}
 
 
 def test_words_and_the_fields_names_select() -> None:
     ids = {row.id for row in MATRIX.rows if row.topology.startswith("compact-ipv6-")}
-    assert collected("--weekly", "-k", "compact and ipv6") == ids
-    assert collected("--nightly", "-k", "e2e-agent-ha-dualstack") == {"ha-dual-static-uefi"}
+    assert installed("--weekly", "-k", "compact and ipv6") == ids
+    assert installed("--nightly", "-k", "e2e-agent-ha-dualstack") == {"ha-dual-static-uefi"}
     gate = {row.id for row in MATRIX.rows if row.runs == "gate"}
-    assert collected() == gate
-    assert collected("--nightly") == {row.id for row in MATRIX.rows if row.runs != "weekly"}
+    assert installed() == gate
+    assert installed("--nightly") == {row.id for row in MATRIX.rows if row.runs != "weekly"}
 
 
 def test_what_is_proposed_covers_all_that_there_can_be() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.grouping import LABS, LONG
+from ci.tests.pytest_kit import collected
 from scenarios.catalogue.scheduling import Durations, longest_first, unit_of
 
 ROOT = Path(__file__).parents[2]
@@ -159,17 +160,8 @@ def test_every_module_of_real_labs_is_known_by_its_place():
 
 @pytest.mark.parametrize("topology", ["sno", "compact", "ha"])
 def test_a_topology_is_selected_by_its_name_alone(topology):
-    argv = [sys.executable, "-m", "pytest", "scenarios", "-q", "--collect-only", "-n0", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*argv, "-k", f"not small_disk and {topology}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    units = {unit_of(line) for line in done.stdout.splitlines() if "::" in line}
-    assert units, done.stdout
+    units = {unit_of(line) for line in collected("-n0", "-k", f"not small_disk and {topology}")}
+    assert units
     assert all(unit.startswith(f"{topology}-") for unit in units), units
     assert not any("small_disk" in unit for unit in units), units
 

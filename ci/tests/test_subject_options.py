@@ -1,12 +1,8 @@
 """`pytest scenarios/ --release …`: what does not fit is one line, before anything starts."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from ci.tests.pytest_kit import pytest_scenarios
 
 
 @pytest.mark.parametrize(
@@ -19,9 +15,8 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_a_usage_error(option, rule):
-    command = [sys.executable, "-m", "pytest", "scenarios/", "-k", "console_answers", "-p", "no:cacheprovider", option]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 4
-    assert f"ERROR: {option.replace('=', ' ')}: " in done.stderr
-    assert rule in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    code, said = pytest_scenarios("-k", "console_answers", option)
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {option.replace('=', ' ')}: " in said
+    assert rule in said
+    assert "Traceback" not in said

@@ -1,21 +1,9 @@
 """`pytest scenarios/ --topology FILE`: the scenarios of the file's size, each test once."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from ci.tests.pytest_kit import collected, pytest_scenarios
 from lab import topology
-
-ROOT = Path(__file__).parents[2]
-
-
-def collected(file):
-    command = [sys.executable, "-m", "pytest", "scenarios/", "-q", "--collect-only", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [*command, "--topology", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 @pytest.mark.parametrize(
@@ -24,7 +12,7 @@ def collected(file):
 )
 def test_each_test_of_that_size_is_there_once_by_the_scenario_most_like_the_file(tmp_path, preset, scenario):
     (tmp_path / "mine.yaml").write_text(topology.load(preset).dump())
-    tests = [line for line in collected(tmp_path / "mine.yaml").stdout.splitlines() if "::" in line]
+    tests = collected("--topology", str(tmp_path / "mine.yaml"))
     names = [line.partition("[")[0] for line in tests]
     assert "scenarios/test_install.py::test_console_answers" in names
     assert len(names) == len(set(names))
@@ -34,6 +22,6 @@ def test_each_test_of_that_size_is_there_once_by_the_scenario_most_like_the_file
 
 def test_a_file_that_is_none_is_told(tmp_path):
     (tmp_path / "mine.yaml").write_text("name: x\nnodes: 5\n")
-    done = collected(tmp_path / "mine.yaml")
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert done.stderr.strip() == f"ERROR: {tmp_path}/mine.yaml: nodes: must be a list, is int"
+    code, said = pytest_scenarios("--collect-only", "--topology", str(tmp_path / "mine.yaml"))
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert said.strip() == f"ERROR: {tmp_path}/mine.yaml: nodes: must be a list, is int"

@@ -195,9 +195,9 @@ def extract(image: OpenImage, wanted: dict[str, Path], tell: Callable[[int], Non
             if not pending:
                 break
             with image.blob(digest, size) as (fd, _size), open_layer(fd, image.pullspec) as archive:
-                found, links, hidden = take(archive, pending, keep)
-            done |= found
-            for name in found:
+                contents, links, hidden = take(archive, pending, keep)
+            done |= contents
+            for name in contents:
                 pending.pop(name, None)
             for name, target in links.items():
                 # Where the link leads may be in any layer: looked for in the next round, from the top.

@@ -23,10 +23,10 @@ def notes(settings: Settings) -> dict[str, Any]:
     """What was read of the present release: version, architecture (GOARCH or multi), images, isos by architecture."""
     try:
         data = json.loads(notes_file(settings).read_text())
-        known = data if data["release"] == settings.release_image and isinstance(data["isos"], dict) else {}
+        isos = data if data["release"] == settings.release_image and isinstance(data["isos"], dict) else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return {key: known[key] for key in ("version", "architecture", "images", "isos") if key in known}
+    return {key: isos[key] for key in ("version", "architecture", "images", "isos") if key in isos}
 
 
 def check(release: str, found: str, architecture: str) -> None:
@@ -38,8 +38,13 @@ def check(release: str, found: str, architecture: str) -> None:
 def check_offered(settings: Settings, architecture: str) -> None:
     """Is a cluster of this architecture to be had? Always, where nothing is known of the release. Raises BadRequest."""
     read = str(notes(settings).get("architecture", ""))
-    known = {GOARCH.get(name, name) for name in ((read,) if read else settings.release_architectures)}
-    if known and "multi" not in known and GOARCH.get(architecture, architecture) not in known and len(known) < 2:
+    offered = {GOARCH.get(name, name) for name in ((read,) if read else settings.release_architectures)}
+    if (
+        offered
+        and "multi" not in offered
+        and GOARCH.get(architecture, architecture) not in offered
+        and len(offered) < 2
+    ):
         raise BadRequest(f"Requested CPU architecture {architecture} is not available")
 
 

@@ -25,14 +25,14 @@ _LONGEST = 366 * numbers.DAY
 
 def _duration(name: str, text: str, least: float = 0.0) -> float:
     """Seconds from Go's duration form (``90``, ``60m``, ``1h30m``, ``500ms``). Raises ConfigurationError."""
-    given = text.strip()
-    parts = _PART.findall(given if given[-1:].isalpha() else f"{given}s")
-    if not parts or "".join(number + unit for number, unit in parts) not in (given, f"{given}s"):
+    value = text.strip()
+    parts = _PART.findall(value if value[-1:].isalpha() else f"{value}s")
+    if not parts or "".join(number + unit for number, unit in parts) not in (value, f"{value}s"):
         raise ConfigurationError(name, f"{text!r} is not a duration such as 90s, 60m or 1h30m")
-    found = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not least <= found <= _LONGEST:
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not least <= seconds <= _LONGEST:
         raise ConfigurationError(name, f"{text!r} is not from {least:g} s to {_LONGEST / 3600:g} h")
-    return found
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ def _path(value: str | None) -> Path | None:
 
 def _page_access(env: Mapping[str, str]) -> str:
     """PAGE_ACCESS, else what the image says, else ``token``. Raises ConfigurationError."""
-    found = env.get("PAGE_ACCESS", "")
-    if not found:
+    access = env.get("PAGE_ACCESS", "")
+    if not access:
         try:
-            found = PAGE_ACCESS_FILE.read_text(encoding="utf-8").strip()
+            access = PAGE_ACCESS_FILE.read_text(encoding="utf-8").strip()
         except OSError:
-            found = "token"
-    if found not in ("token", "open"):
-        raise ConfigurationError("PAGE_ACCESS", f"{found!r} is not one of token, open")
-    return found
+            access = "token"
+    if access not in ("token", "open"):
+        raise ConfigurationError("PAGE_ACCESS", f"{access!r} is not one of token, open")
+    return access
 
 
 def _infra_env_id(text: str) -> str:

@@ -120,11 +120,11 @@ def prepare_tokens(directory: Path) -> str:
     public = directory / "public.pem"
     paths = {scheme: directory / f"{scheme}-token" for scheme in SCHEMES}
     if _to_be_made((*paths.values(), public)):
-        made = make_tokens()
+        tokens = make_tokens()
         with _made_together(directory):
             for scheme, path in paths.items():
-                _write(path, getattr(made, scheme).encode() + b"\n", PRIVATE)
-            _write(public, made.public_key_pem.encode(), PUBLIC)
+                _write(path, getattr(tokens, scheme).encode() + b"\n", PRIVATE)
+            _write(public, tokens.public_key_pem.encode(), PUBLIC)
     return base64.b64encode(read_input(public)).decode()
 
 
@@ -165,7 +165,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
     host = f"[{address}]" if ":" in address else address
     mirror = directory / "mirror"
     check_mirror(mirror)
-    given = {
+    variables = {
         "SERVICE_BASE_URL": f"https://{host}:{port}/",
         "LISTEN_HOST": address,
         "LISTEN_PORT": str(port),
@@ -182,10 +182,10 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         "OPENSHIFT_INSTALL_RELEASE_IMAGE": release_override(env),
     }
     heeded = {name: value for name, value in env.items() if name in HEEDED or STAGE_TIMEOUT.fullmatch(name)}
-    unheeded = sorted(name for name in (*UNHEEDED, *given) if env.get(name) and name not in HEEDED)
+    unheeded = sorted(name for name in (*UNHEEDED, *variables) if env.get(name) and name not in HEEDED)
     if unheeded:
         log.warning("not heeded in the environment: %s", ", ".join(unheeded))
-    return service_settings.load({**heeded, **given})
+    return service_settings.load({**heeded, **variables})
 
 
 def run(directory: Path, listen: str) -> int:
@@ -200,9 +200,9 @@ def run(directory: Path, listen: str) -> int:
 
     directory = directory.absolute()
     config = settings_of(directory, listen, os.environ)
-    found = payload.known(config)
-    if found is not None:
-        config = payload.adopted(config, found)
+    payloads = payload.known(config)
+    if payloads is not None:
+        config = payload.adopted(config, payloads)
     token = read_text(directory / "auth/agent-token").strip()
 
     def attach(made: Service) -> None:

@@ -53,11 +53,10 @@ With more than one lab, say which: --lab ID. Topologies are presets or YAML file
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    presets = "  " + "\n  ".join(sorted(topology.PRESETS)) + "\n"
     parser = argparse.ArgumentParser(
         prog="node0-lab",
         description="Virtual bare metal: machines behind Redfish BMCs, with DNS, DHCP, NTP and a registry.",
-        epilog=_EPILOG + presets,
+        epilog=_EPILOG + f"  {topology.PATTERN}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")

@@ -136,8 +136,8 @@ def _platform(top: Field) -> Platform:
     if len(names) == 1 and names[0] in PLATFORMS:
         return names[0]
     if field.value is None or isinstance(field.value, Mapping):
-        given = ", ".join(map(str, names)) or "nothing"
-        field.wrong(f"the lab has none, baremetal and external, not {given}")
+        given = f", not {', '.join(map(str, names))}" if names else "; nothing is given"
+        field.wrong(f"must be none, baremetal or external in a lab{given}")
     return "none"
 
 

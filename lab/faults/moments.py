@@ -72,6 +72,7 @@ class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         began: float,
         timeout: float,
         over: threading.Event | None = None,
+        *,
         poll: float = POLL_SECONDS,
     ) -> bool:
         """Return when it is here, `timeout` seconds from now at most, or `over` is set before: whether it came.

@@ -258,3 +258,8 @@ def test_whatever_stands_in_a_field_is_a_topology_or_a_told_error(data):
     assert (made is None) == bool(lines)
     assert all(line.strip() for line in lines)
     assert made is None or topology.load_text(made.dump()) == made
+
+
+def test_what_is_nearly_a_preset_is_named_and_all_are_by_their_pattern():
+    with pytest.raises(TopologyError, match=r"nor a preset \(\{sno,compact,.*\[-bios\]\); compact-ipv6 perhaps\?"):
+        topology.load("compact-ip6")

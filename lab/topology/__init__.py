@@ -36,11 +36,11 @@ from __future__ import annotations
 from lab.topology.boots import FROM_NETWORK, FROM_STICK, BootWay
 from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
 from lab.topology.errors import FieldsError
+from lab.topology.links import Link
 from lab.topology.load import load, load_text, read
 from lab.topology.model import (
     MACHINE_NETWORK,
     Addressing,
-    Link,
     MachineKind,
     Platform,
     Topology,
@@ -51,6 +51,7 @@ from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
 from lab.topology.presets import (
     ARBITER_MIB,
     MASTER_MIB,
+    PATTERN,
     PRESETS,
     SNO_MIB,
     WORKER_MIB,
@@ -70,6 +71,7 @@ __all__ = [
     "FROM_STICK",
     "MACHINE_NETWORK",
     "MASTER_MIB",
+    "PATTERN",
     "PRESETS",
     "SNO_MIB",
     "WORKER_MIB",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from lab.errors import TopologyError
 from lab.release.cluster import yamltext
 from lab.topology.errors import Problem, line
 from lab.topology.model import Topology
-from lab.topology.presets import PRESETS
+from lab.topology.presets import PATTERN, PRESETS
 from lab.topology.problems import Checked, collecting
 
 _WHERE = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
@@ -111,8 +112,8 @@ def load(name_or_path: str) -> Topology:
     try:
         text = path.read_bytes()
     except OSError as error:
-        presets = ", ".join(sorted(PRESETS))
-        raise TopologyError(
-            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({presets})"
-        ) from error
+        near = difflib.get_close_matches(name_or_path, PRESETS, n=1)
+        meant = f"; {near[0]} perhaps?" if near else ""
+        problem = f"neither a readable file ({error.strerror}) nor a preset ({PATTERN}){meant}"
+        raise TopologyError(name_or_path, problem) from error
     return load_text(text, source=name_or_path)

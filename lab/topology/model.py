@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_address
 from typing import Literal
 
@@ -13,6 +12,7 @@ import msgspec
 from lab.topology import words
 from lab.topology.boots import FROM_NETWORK, BootWay
 from lab.topology.errors import Problem
+from lab.topology.links import Link, attached
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
@@ -26,25 +26,6 @@ MachineKind = Literal["vm", "container"]
 MACHINE_NETWORK = "192.168.111.0/24"
 # The name of the network of a topology that lists none.
 ONLY = "lab"
-
-
-@dataclass(frozen=True)
-class Link:
-    """A card or a bond of a machine as it is attached: its name there, its cards, its MAC address, the network without
-    tags (None for a trunk alone) and those with tags, and its addresses with the network of each."""
-
-    name: str
-    nics: tuple[Nic, ...]
-    bond: Bond | None
-    mac: str
-    network: Network | None
-    trunk: tuple[Network, ...]
-    addresses: tuple[tuple[str, Network], ...]
-
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        """All of its networks, the one without tags first."""
-        return (*((self.network,) if self.network else ()), *self.trunk)
 
 
 class Topology(Checked, frozen=True, kw_only=True):
@@ -157,7 +138,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     def _attachments(self) -> Iterator[Problem]:
         known = {one.name: one for one in self.all_networks}
         for i, node in enumerate(self.nodes):
-            for path, one in _attached(node):
+            for path, one in attached(node):
                 place = f"nodes[{i}].{path}" if path else f"nodes[{i}]"
                 named = [("network", one.network)] if one.network else []
                 named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
@@ -227,7 +208,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             found += [(f"{prefix}address{'6' if ':' in text else ''}", text) for text in net.own]
             found += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(net.aliases)]
         for i, node in enumerate(self.nodes):
-            for path, one in _attached(node):
+            for path, one in attached(node):
                 where = f"nodes[{i}].{path}.addresses" if path else ""
                 found += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", t) for k, t in enumerate(one.addresses)]
         for name in ("api", "ingress"):
@@ -412,15 +393,3 @@ class Topology(Checked, frozen=True, kw_only=True):
     def dump(self) -> str:
         """This topology as YAML that `load_text` reads back to an equal one."""
         return msgspec.yaml.encode(self).decode()
-
-
-def _attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
-    """What of a machine is attached to networks, with the paths in its fields; empty for a single card."""
-    if not node.nics:
-        yield "", node.all_nics[0]
-        return
-    for one in node.attached:
-        if isinstance(one, Bond):
-            yield f"bonds[{node.bonds.index(one)}]", one
-        else:
-            yield f"nics[{[nic.name for nic in node.all_nics].index(one.name)}]", one

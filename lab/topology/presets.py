@@ -141,3 +141,5 @@ def _presets() -> dict[str, Callable[[], Topology]]:
 
 
 PRESETS = _presets()
+#: Their names, for people.
+PATTERN = f"{{{','.join(SHAPES)}}}[-ipv6|-dual][-dhcp][-bios]"

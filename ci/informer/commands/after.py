@@ -16,6 +16,8 @@ from lab.numbers import whole_type
 
 
 def _prune(arguments: argparse.Namespace) -> int:
+    if not arguments.directory.is_dir():
+        raise InformerError(f"directory: {arguments.directory}: no such directory")
     limits = retention.Limits(arguments.green_days, arguments.red_days, arguments.gib << 30)
     with History(history_path(arguments)) as history:
         count, freed = retention.prune(history, arguments.directory, datetime.now(UTC).date(), limits)

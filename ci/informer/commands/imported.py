@@ -18,6 +18,8 @@ def _load(arguments: argparse.Namespace) -> int:
     path: Path = arguments.path
     if path.is_dir():
         runs = artifacts.load(path, arguments.payload)
+    elif not path.exists():
+        raise InformerError(f"{path}: no such file or directory")
     elif not arguments.job:
         raise InformerError(f"{path}: --job: missing; a JUnit file does not say which job it is of")
     else:

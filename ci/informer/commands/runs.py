@@ -6,6 +6,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ci.informer import bisecting, running
@@ -20,6 +21,7 @@ from ci.informer.history import work
 from ci.informer.history.store import History, Row
 from ci.informer.review import counts_of
 from lab.numbers import real_type, whole_type
+from lab.subject.mirroring import parse_name
 from lab.subject.options import OPTIONS, add_options, choose
 
 
@@ -110,6 +112,11 @@ def _resume(arguments: argparse.Namespace) -> int:
             for one, made, units, done in plans:
                 print(f"{one}  made {made}, {done} of {units} runs done")
             return ACCEPTED
+        if arguments.forget:
+            work.plan(history, arguments.forget)
+            work.end(history, arguments.forget, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+            print(f"{arguments.forget}: will not be gone on with; its runs stay in the history")
+            return ACCEPTED
         if not plans and not arguments.plan:
             raise InformerError(f"{history.path}: plan: all have been run to their end")
         chosen = arguments.plan or plans[-1][0]
@@ -120,6 +127,10 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 def _bisect(arguments: argparse.Namespace) -> int:
     job = f"{arguments.scenario}@{arguments.machines}"
+    for release in arguments.releases:
+        # A misspelt one would be run, void each time, long after the search had begun.
+        if not Path(release).is_dir():
+            parse_name(release, "releases")
     with History(history_path(arguments)) as history, engine(arguments) as hosts:
         old = history.runs(job=job)
         good = counts_of([row for row in old if row.payload not in arguments.releases[1:]])
@@ -147,7 +158,9 @@ def _bisect(arguments: argparse.Namespace) -> int:
             likely, share = one.first_bad
             say(f"{release}: {one.runs.get(release, Counts())}; first bad, most likely: {likely} ({share:.0%})")
     likely, share = one.first_bad
-    print(f"first bad: {likely} ({share:.0%} sure, {sum(counts.runs for counts in one.runs.values())} runs)")
+    runs = sum(counts.runs for counts in one.runs.values())
+    sure = f"{share:.0%} sure, {runs} runs" if runs else "nothing was run: it is the only one between good and bad"
+    print(f"first bad: {likely} ({sure})")
     return REJECTED if one.found else UNDECIDED
 
 
@@ -168,6 +181,7 @@ def add(command: Adder) -> None:
     resume = command("resume", _resume, "go on with a plan whose node0-ci was killed or interrupted")
     resume.add_argument("plan", nargs="?", metavar="PLAN", help="its name (default: the last one that is not done)")
     resume.add_argument("--list", action="store_true", help="list them, and run nothing")
+    resume.add_argument("--forget", metavar="PLAN", help="go on with it never more, and run nothing")
     bisect = command("bisect", _bisect, "find the first bad of several releases by running a scenario on some of them")
     bisect.add_argument("scenario", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
     bisect.add_argument("releases", nargs="+", metavar="RELEASE", help="pullspecs or directories, the good one first")

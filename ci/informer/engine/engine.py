@@ -299,8 +299,7 @@ class Engine:
             if room:
                 self._waiting.remove(unit)
                 best = max(room, key=lambda address: self._free(address).mib)
-                if self._address:
-                    self._say(f"{unit.job}: to {self._places[best].name}")
+                self._say(f"{unit.job}: " + (f"to {self._places[best].name}" if self._address else "begins"))
                 self._send(unit, best)
             elif able and not kept:
                 kept = max(able, key=lambda address: self._free(address).mib)

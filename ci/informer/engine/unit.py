@@ -154,15 +154,23 @@ class Attempt:
                 void=f"not done after {unit.limit:.0f} s" if code == _LATE else why,
             )
         run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp, folder=str(folder))
-        if code == _LATE and run.outcome.good:
+        if code == _LATE and not run.void:
+            # pytest was told to end, so that what it says is no more than that something did not end.
             phase = f"the last phase was {run.steps[-1].name!r}" if run.steps else "no phase had begun"
-            why = f"not done after {unit.limit:.0f} s: {phase}"
+            why = f"not done after {unit.limit:.0f} s: {phase}{_last_said(run)}"
             late = RunAttempt("the whole run", Outcome.FAILED, unit.limit, why)
-            return replace(run, attempts=[*run.attempts, late], evidence={**run.evidence, "message": why})
+            message = "\n".join(text for text in (why, run.evidence.get("message", "")) if text)
+            return replace(run, attempts=[late, *run.attempts], evidence={**run.evidence, "message": message})
         if code and run.outcome.good:
             # Killed in mid-run, or it broke itself: what had passed until then is not all that was to be tested.
             return replace(run, void=f"pytest ended with {code} although no test failed", evidence={"message": tail})
         return run
+
+
+def _last_said(run: Run) -> str:
+    """What `wait-for` said last: what it was waiting for."""
+    lines = [line for line in run.evidence.get("wait-for", "").splitlines() if line.startswith("level=")]
+    return f"; wait-for said last: {lines[-1].partition(' msg=')[2]}" if lines else ""
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -26,9 +26,13 @@ KINDS: Mapping[str, Sequence[str]] = {
 }
 #: Bytes that are kept of a file (its end), and of a kind.
 FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
+#: The phase in which a lab waits for others to leave it room: no part of what a run takes.
+QUEUE = "wait for the machine"
 #: The installer's events, below a run's directory.
 EVENTS = Path("installer/logs/events.json")
 _BEGAN = re.compile(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
+#: A line of an error in pytest's reports.
+_ERROR = re.compile(r"E {2,}\S")
 #: What these files say of outcomes, as the history's.
 _WORDS = {"passed": Outcome.PASSED, "failed": Outcome.FAILED, "void": Outcome.VOID, "skipped": Outcome.SKIPPED}
 
@@ -57,17 +61,27 @@ def evidence(folder: Path) -> dict[str, str]:
 def _step(entry: Mapping[str, Any]) -> Step:
     # What was still running when the run ended has not passed.
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
-    error = redact(str(entry.get("error") or ("" if outcome is not Outcome.FAILED else "did not end")))
+    stuck = f"{entry.get('name')!s} did not end" if outcome is Outcome.FAILED else ""
+    error = redact(str(entry.get("error") or stuck))
     depth = int(seconds_of(entry.get("depth")))
     return Step(
         str(entry.get("name")), seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth, error
     )
 
 
+def _told(message: str) -> str:
+    """A test's message, its error first: pytest begins with the lines of code that led there."""
+    error = next((line[1:].strip() for line in message.splitlines() if _ERROR.match(line)), "")
+    return f"{error}\n{message}" if error and not message.startswith(error) else message
+
+
 def _attempt(entry: Mapping[str, Any]) -> Attempt:
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
     return Attempt(
-        str(entry.get("name")), outcome, seconds_of(entry.get("seconds")), redact(str(entry.get("message") or ""))
+        str(entry.get("name")),
+        outcome,
+        seconds_of(entry.get("seconds")),
+        redact(_told(str(entry.get("message") or ""))),
     )
 
 
@@ -99,7 +113,7 @@ def _run(one: report.Run, payload: str) -> Run:
         payload=payload,
         key=f"lab {job} {began}",
         began=began,
-        seconds=sum(step.seconds for step in steps if not step.depth),
+        seconds=sum(step.seconds for step in steps if not step.depth and step.name != QUEUE),
         attempts=attempts,
         steps=steps,
         evidence=texts,

@@ -56,15 +56,22 @@ if word == "nothing":
     sys.exit("cannot import name x")
 if word == "none":
     sys.exit(5)
-late = word == "late"
+stuck, late = word == "stuck", word in ("late", "stuck")
 if late:
     word = "passed"
 folder = root / scenario
 folder.mkdir()
 outcome = "passed" if word == "killed" else word
 phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+if stuck:
+    phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "outcome": "running"}
 (folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
+if stuck:
+    (folder / "commands").mkdir()
+    said = "Still waiting for the cluster to initialize: Working towards 4.18.0: 56 of 57 done, waiting on console"
+    (folder / "commands/003-wait-for-install-complete.log").write_text(f"$ node0 x\\nlevel=debug msg={said}\\n")
+tests = [] if stuck else [{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]
+(folder / "tests.json").write_text(json.dumps(tests))
 if late:
     time.sleep(60)
 sys.exit(-9 if word == "killed" else word != "passed")

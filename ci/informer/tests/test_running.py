@@ -154,6 +154,35 @@ def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"first bad: {releases[2]} (9")
 
 
+@pytest.mark.parametrize(
+    ("releases", "told"),
+    [
+        (["quay.io/a/b:1", "nosuch", "quay.io/a/b:3"], "releases: 'nosuch' is no image"),
+        (["quay.io/a/b:1", "quay.io/a/b:1"], "occurs twice"),
+        (["quay.io/a/b:1"], "1 is less than two"),
+    ],
+)
+def test_releases_that_cannot_be_bisected_are_told_at_once(tmp_path, capsys, releases, told):
+    assert main(["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_of_two_releases_nothing_needs_to_be_run(tmp_path, capsys):
+    words = ["--history", str(tmp_path / "history.db"), "bisect", "sno", "quay.io/a/b:1", "quay.io/a/b:2"]
+    assert main(words) == 1
+    assert "first bad: quay.io/a/b:2 (nothing was run" in capsys.readouterr().out
+
+
+def test_a_plan_that_is_forgotten_is_not_gone_on_with(history, script, tmp_path, capsys):
+    """One whose scenario was misspelt, for example: it would end in the same error each time."""
+    name = running.begin(history, script.plan("passed"), tmp_path / "artifacts")
+    words = ["--history", str(history.path), "resume"]
+    assert main([*words, "--forget", "nosuch"]) == 2
+    assert main([*words, "--forget", name]) == 0
+    assert main([*words]) == 2
+    assert "all have been run to their end" in capsys.readouterr().err
+
+
 def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
     name = running.begin(history, script.plan("passed"), tmp_path / "artifacts")
     assert main(["--history", str(history.path), "resume", "--list"]) == 0
@@ -170,6 +199,17 @@ def test_a_run_that_is_late_says_so(history, script):
     assert row.outcome.value == "failed"
     assert row.reason == "not done after 2 s: the last phase was 'install'"
     assert (row.label, row.advice.partition(";")[0]) == ("product", "Something did not happen in time")
+
+
+def test_a_run_that_is_ended_in_a_phase_says_what_was_waited_for(history, script):
+    script.run(script.plan("stuck", limit=2, more=0))
+    [row] = history.runs()
+    assert row.outcome.value == "failed"
+    assert row.reason == (
+        "not done after 2 s: the last phase was 'install'; wait-for said last: Still waiting for the cluster to"
+        " initialize: Working towards 4.18.0: 56 of 57 done, waiting on console"
+    )
+    assert (row.label, row.component) == ("product", "console")
 
 
 @pytest.mark.parametrize(("outcomes", "code"), [("void passed", 0), ("void void void", 3), ("nothing failed", 1)])

@@ -145,7 +145,8 @@ def test_stages_are_below_their_phase_and_not_counted_twice(tmp_path):
     folder = tmp_path / "sno-ipv4-static-uefi"
     (folder / "installer/logs").mkdir(parents=True)
     phases = [
-        {"name": "create image", "began": "2026-01-01T12:00:00Z", "at": 0, "seconds": 5, "outcome": "passed"},
+        {"name": artifacts.QUEUE, "began": "2026-01-01T12:00:00Z", "at": 0, "seconds": 80, "outcome": "passed"},
+        {"name": "create image", "at": 0, "seconds": 5, "outcome": "passed"},
         {"name": "wait-for bootstrap-complete", "at": 5, "seconds": 60, "outcome": "passed"},
         {"name": "wait-for install-complete", "at": 65, "seconds": 30, "outcome": "passed"},
     ]
@@ -154,6 +155,7 @@ def test_stages_are_below_their_phase_and_not_counted_twice(tmp_path):
     (folder / artifacts.EVENTS).write_text(json.dumps(told))
     [run] = artifacts.load(tmp_path, "p")
     assert [(step.name, step.depth) for step in run.steps] == [
+        (artifacts.QUEUE, 0),
         ("create image", 0),
         ("wait-for bootstrap-complete", 0),
         ("stage discovery", 1),

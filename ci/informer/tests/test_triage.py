@@ -46,6 +46,7 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
         ("wait-for", "level=error msg=Bootstrap failed to complete", "product", "bootstrap-failed"),
         ("message", "E   AssertionError: 2 == 3", "product", "assertion"),
         ("message", "TimeoutError: the API did not answer", "product", "timed-out"),
+        ("message", "wait-for bootstrap-complete did not end", "lab", "ended-from-outside"),
     ],
 )
 def test_a_symptom_labels_a_run(place, line, label, name):
@@ -55,12 +56,34 @@ def test_a_symptom_labels_a_run(place, line, label, name):
     assert (found.shown[0].symptom.name, found.shown[0].place, found.shown[0].line) == (name, place, line)
 
 
+def test_what_wait_for_says_of_each_try_is_no_symptom():
+    found = diagnose(Outcome.FAILED, {"wait-for": "level=debug msg=kube API: timed out"}, SYMPTOMS)
+    assert not found.shown
+
+
 def test_a_symptom_names_the_component():
     line = "level=error msg=Cluster operator authentication Available is False with NoEndpoints: none"
     found = diagnose(Outcome.FAILED, {"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
     assert (found.label, found.component) == ("product", "authentication")
     ended = {"lab": "dnsmasq ended by itself at 12:00:03", "wait-for": line}
     assert diagnose(Outcome.VOID, ended, SYMPTOMS).component == "dnsmasq"
+
+
+@pytest.mark.parametrize(
+    ("line", "component"),
+    [
+        (
+            "Nov 25 02:50:40.113138 master-0 start-agent.sh[3234]: Error: initializing source"
+            " docker://r.example/x@sha256:29: reading manifest sha256:29 in r.example/x: manifest unknown",
+            "agent",
+        ),
+        ("Nov 25 02:50:40 m podman[3]: Error: reading manifest sha256:29 in r.example/x: manifest unknown", ""),
+        ("Nov 25 02:50:40 m kubelet[3]: E1125 pod_workers.go:918] ErrImagePull: not found", ""),
+    ],
+)
+def test_who_misses_an_image_is_named(line, component):
+    found = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
+    assert (found.shown[0].symptom.name, found.component) == ("image-missing", component)
 
 
 @given(st.sampled_from([Outcome.FAILED, Outcome.VOID]), st.dictionaries(st.sampled_from(triage.PLACES), st.text()))
@@ -115,7 +138,7 @@ def good(old="", new=""):
     ("text", "told"),
     [
         ("a: b", "must be a list"),
-        ("[", "s.yaml: while parsing"),
+        ("[", "s.yaml: line 2: did not find expected node content"),
         ("- {name: a}", "[0]: must have exactly the fields advice, label, match, name, where"),
         (good("label: lab", "label: moon"), "[0].label: 'moon': must be one of product, lab, host"),
         (good("match: x", "match: '('"), "[0].match: '(': missing )"),

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.bench.oracle.service import drive, requests, verdicts
+from ci.bench.oracle.service import drive, installing, requests, verdicts
 from ci.bench.oracle.service.changes import CHANGES
+from ci.bench.oracle.service.payload import write_installer
 from ci.bench.oracle.service.programs import ours, service_home
 from ci.bench.oracle.service.worlds import TOPOLOGIES, World, worlds
 from installer.testing.service.rendezvous_kit import make_keys
@@ -55,6 +56,21 @@ def test_our_service_takes_what_is_in_order_and_sees_what_is_not(tmp_path: Path)
     differing = verdicts.compare(played[0], played[-1])
     told = {pair[0] for pair in differing.differences()}
     assert {"cluster-status", "host-status 0", "host-validation has-min-valid-disks of 0"} <= told
+
+
+def test_a_step_that_has_another_field_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installing, "CASES", [("sno", installing.bootable, ["--append-karg", "a=b"])])
+    program, keys = str(write_installer(tmp_path / "openshift-install")), make_keys()
+    image = f"registry.bench.node0.example/ocp/installer@sha256:{'4' * 64}"
+    with (
+        ours(keys, tmp_path / "one", INSTALLER_BINARY=program) as one,
+        ours(keys, tmp_path / "other", INSTALLER_BINARY=program, INSTALLER_IMAGE=image) as other,
+    ):
+        rows, lines = installing.compared(one, other)
+    assert [row[0] for row in rows] == [
+        "container-image-availability, fields", "install, fields", "installation-disk-speed-check, fields",
+    ]  # fmt: skip
+    assert [line[: line.index(" registry.")] for line in lines] == ["sno, host 0 install: installer_image:"]
 
 
 def test_without_the_real_service_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ class FailingHost(SimulatedHost):
     """One machine with its agent, and the orchestrator that it is asked to run."""
 
     def __init__(
-        self, number: int, name: str, ip: str, mac: str, site: Site, truth: Truth, server: Endpoint, token: str
+        self, number: int, name: str, ip: str, mac: str, *, site: Site, truth: Truth, server: Endpoint, token: str
     ) -> None:
         super().__init__(number, replace(site, stage_seconds=STAGE_SECONDS / SPEED, wait=self._work))
         self.name, self.ip, self.mac = name, ip, mac

@@ -86,7 +86,9 @@ class SwarmLane:
         agents = endpoint(self.service.url, ca_file=self.service.ca)
         token = self.service.keys.token("agentAuth")
         self.hosts = {
-            node.name: FailingHost(number, node.name, node.ip, node.mac, site, self.truth, agents, token)
+            node.name: FailingHost(
+                number, node.name, node.ip, node.mac, site=site, truth=self.truth, server=agents, token=token
+            )
             for number, node in enumerate(topology.nodes)
         }
         self.installed = False
@@ -338,13 +340,13 @@ BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
 def _drive(lane: SwarmLane, row: Row, began: float, limit: float) -> bool:
     """Begin and end the row's faults; whether their moment came."""
     at = began if row.begin.seconds is None else began - row.begin.seconds * (1 - 1 / SPEED)
-    if not row.begin.wait(lane, at, limit, lane.over, POLL_SECONDS):
+    if not row.begin.wait(lane, at, limit, lane.over, poll=POLL_SECONDS):
         return False
     undo = [BEGIN[type(fault)](lane, fault) for fault in row.faults]
     if row.end is not None:
         now = time.monotonic()
         at = now if row.end.seconds is None else now - row.end.seconds * (1 - 1 / SPEED)
-        if row.end.wait(lane, at, limit, lane.over, POLL_SECONDS):
+        if row.end.wait(lane, at, limit, lane.over, poll=POLL_SECONDS):
             for one in reversed(undo):
                 one()
     return True

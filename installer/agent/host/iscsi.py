@@ -15,10 +15,10 @@ WAY = re.compile(r"/(host\d+)/(session\d+)/")
 def _way(host: HostSystem, name: str) -> tuple[str, str]:
     """(host adapter, session) of a disk; empty texts when it has none."""
     try:
-        found = WAY.search(str(host.path(f"/sys/block/{name}").readlink()))
+        match = WAY.search(str(host.path(f"/sys/block/{name}").readlink()))
     except OSError:
         return "", ""
-    return (found[1], found[2]) if found else ("", "")
+    return (match[1], match[2]) if match else ("", "")
 
 
 def host_address(host: HostSystem, name: str) -> str:

@@ -45,9 +45,9 @@ def _mac(link: dict[str, Any]) -> str:
 
 def _flags(link: dict[str, Any]) -> list[str]:
     """ip leaves RUNNING out, and tells of a link that is up without it as NO-CARRIER."""
-    found = set(link.get("flags") or [])
-    running = "UP" in found and "NO-CARRIER" not in found
-    return [name for flag, name in FLAGS.items() if flag in found] + ["running"] * running
+    flags = set(link.get("flags") or [])
+    running = "UP" in flags and "NO-CARRIER" not in flags
+    return [name for flag, name in FLAGS.items() if flag in flags] + ["running"] * running
 
 
 def _link_local(text: str) -> bool:

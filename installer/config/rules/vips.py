@@ -104,7 +104,7 @@ def _primary(config: InstallConfig, path: str, kind: str, *, value: str, family:
     lists = families(config.networking) if config.networking else {}
     if not {4, 6} <= set(lists.get("serviceNetwork", ())):
         return
-    for name, found in sorted(lists.items()):
-        if found and found[0] != family:
+    for name, vips in sorted(lists.items()):
+        if vips and vips[0] != family:
             text = f"{name} primary IP Family and primary IP family for the {kind} VIP should match"
             yield invalid(path, value, text)

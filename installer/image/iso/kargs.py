@@ -34,10 +34,12 @@ def edited(text: str, operations: Sequence[Mapping[str, str]]) -> str:
         if name in NEEDED:
             raise ConfigError(f"kernel argument {value} cannot be {operation}d: the image needs its own {name}")
         whole = operation == "delete" and "=" in value
-        hit = [at for at, known in enumerate(arguments) if (known == value if whole else name_of(known) == name)]
+        hit = [
+            at for at, argument in enumerate(arguments) if (argument == value if whole else name_of(argument) == name)
+        ]
         if not hit:
             raise ConfigError(f"kernel argument {value} cannot be {operation}d: the image has {' '.join(arguments)}")
         if operation == "replace":
             arguments[hit.pop(0)] = value
-        arguments = [known for at, known in enumerate(arguments) if at not in hit]
+        arguments = [argument for at, argument in enumerate(arguments) if at not in hit]
     return " ".join(arguments)

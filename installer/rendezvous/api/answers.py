@@ -53,11 +53,11 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
             raise
         proof = "url"
     elif schemes:
-        known = service.auth.known(request.headers, schemes)
-        if known is None:
+        caller = service.auth.known(request.headers, schemes)
+        if caller is None:
             service.strangers.take(address)
-            known = service.auth.check(request.headers, schemes)
-        proof = known.value
+            caller = service.auth.check(request.headers, schemes)
+        proof = caller.value
     # Before it may be told to come back later: to do so it needs its connection.
     if proof != "open":
         service.vouch(request)
@@ -131,11 +131,11 @@ def not_offered(error: ServiceError) -> Handler:
     """Answers with the error where the request's host or cluster exists."""
 
     async def answer(service: Service, request: web.Request) -> web.Response:
-        found = request.match_info
-        if "host_id" in found:
-            service.engine.store.host(found["infra_env_id"], found["host_id"])
-        elif "cluster_id" in found:
-            service.engine.store.cluster(found["cluster_id"])
+        match = request.match_info
+        if "host_id" in match:
+            service.engine.store.host(match["infra_env_id"], match["host_id"])
+        elif "cluster_id" in match:
+            service.engine.store.cluster(match["cluster_id"])
         raise type(error)(error.reason)
 
     return answer
@@ -143,10 +143,10 @@ def not_offered(error: ServiceError) -> Handler:
 
 def unknown(paths: Mapping[str, set[str]]) -> Callable[[web.Request], Awaitable[web.Response]]:
     """For every path that no route took: 405 where another method would have been right, else 404."""
-    known = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), methods) for path, methods in paths.items()]
+    patterns = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), methods) for path, methods in paths.items()]
 
     async def answer(request: web.Request) -> web.Response:
-        for pattern, methods in known:
+        for pattern, methods in patterns:
             if pattern.fullmatch(request.path):
                 error = ServiceError(f"method {request.method} is not one of {', '.join(sorted(methods))}")
                 error.status = 405

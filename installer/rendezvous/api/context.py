@@ -161,8 +161,12 @@ class Service:
             log.error("cluster %s: %s", cluster_id, error)
             return None, str(error)
         except Exception as error:
+            # A bug of ours: its text is for the log, as that of a 500 is.
             log.exception("cluster %s: preparation failed", cluster_id)
-            return None, f"internal error while preparing: {error}"
+            return (
+                None,
+                f"internal error while preparing ({type(error).__name__}): the log of assisted-service has more",
+            )
 
     async def tick(self) -> None:
         """One round of the monitor: time alone may change a state."""
@@ -172,11 +176,11 @@ class Service:
                 clusters.reconcile_in_time(self.engine, cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
-        for number, known in enumerate(self.engine.store.unbound_hosts()):
+        for number, unbound in enumerate(self.engine.store.unbound_hosts()):
             if number % MANY == 0:
                 await asyncio.sleep(0)
             # As it is now: others have had their turn.
-            host = self.engine.store.find_host(known.infra_env_id, known.id)
+            host = self.engine.store.find_host(unbound.infra_env_id, unbound.id)
             if host is None or host.cluster_id is not None:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
@@ -225,13 +229,13 @@ class Service:
 
 def of_attempt(service: Service, request: web.Request) -> None:
     """Refuse what programs of an attempt to install that is over still ask for or tell. Raises Conflict, NotFound."""
-    attempt, found = request.headers.get(ATTEMPT_HEADER), request.match_info
+    attempt, ids = request.headers.get(ATTEMPT_HEADER), request.match_info
     if not attempt:
         return
-    cluster_id = found.get("cluster_id")
-    if "host_id" in found:
-        cluster_id = service.engine.store.host(found["infra_env_id"], found["host_id"]).cluster_id
+    cluster_id = ids.get("cluster_id")
+    if "host_id" in ids:
+        cluster_id = service.engine.store.host(ids["infra_env_id"], ids["host_id"]).cluster_id
         if cluster_id is None:
-            raise Conflict(f"host {found['host_id']} belongs to no cluster any more")
+            raise Conflict(f"host {ids['host_id']} belongs to no cluster any more")
     if cluster_id:
         clusters.of_attempt(service.engine, cluster_id, attempt)

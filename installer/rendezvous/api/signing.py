@@ -43,10 +43,10 @@ def signed(key: bytes, path: str, query: Mapping[str, str], lifetime: int = LIFE
 
 def check(key: bytes, method: str, target: str) -> None:
     """Raises Unauthorized unless this key has signed the method and the raw target, and that has not expired."""
-    found = _TARGET.fullmatch(target)
+    match = _TARGET.fullmatch(target)
     # HEAD tells of a file what GET does, without the file.
-    digest = "" if found is None else signature_of(key, "GET" if method == "HEAD" else method, found["signed"])
-    if found is None or not hmac.compare_digest(digest, found["given"]):
+    digest = "" if match is None else signature_of(key, "GET" if method == "HEAD" else method, match["signed"])
+    if match is None or not hmac.compare_digest(digest, match["given"]):
         raise Unauthorized("the URL's signature is not valid")
-    if time.time() >= int(found["end"]):
+    if time.time() >= int(match["end"]):
         raise Unauthorized("the URL has expired")

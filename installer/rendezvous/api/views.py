@@ -48,9 +48,9 @@ class Views:
         """The same, encoded."""
         key = (host.infra_env_id, host.id)
         cluster = self._engine.store.cluster(host.cluster_id) if host.cluster_id else None
-        known = self._hosts.get(key)
-        if known is not None and known[0] is host and known[1] is cluster:
-            return known[2]
+        cached = self._hosts.get(key)
+        if cached is not None and cached[0] is host and cached[1] is cluster:
+            return cached[2]
         if len(self._hosts) >= REMEMBERED:
             self._hosts.clear()
         raw = msgspec.Raw(encode(self.host_map(host)))

@@ -245,16 +245,16 @@ def fencing(path: Path) -> list[HostConfig]:
     credentials_of = documents(path) if path.is_file() else []
     entries = [entry for document in credentials_of for entry in document.get("credentials") or []]
     for index, entry in enumerate(entries):
-        given = {key: str(value) for key, value in entry.items() if value} if isinstance(entry, dict) else {}
-        mac, hostname = given.get("macaddress", "").lower(), given.get("hostname", "")
+        credentials = {key: str(value) for key, value in entry.items() if value} if isinstance(entry, dict) else {}
+        mac, hostname = credentials.get("macaddress", "").lower(), credentials.get("hostname", "")
         for key in ("address", "username", "password"):
-            if key not in given:
+            if key not in credentials:
                 raise ManifestError(str(path), f"credentials[{index}].{key}: Required value")
         if not (mac or hostname):
             raise ManifestError(str(path), f"credentials[{index}] has neither hostname nor macaddress")
-        params = {key: given[key] for key in ("address", "username", "password")}
-        if "certificateVerification" in given:
-            params["certificate_verification"] = given["certificateVerification"]
+        params = {key: credentials[key] for key in ("address", "username", "password")}
+        if "certificateVerification" in credentials:
+            params["certificate_verification"] = credentials["certificateVerification"]
         if mac:
             params["mac_address"] = mac
         macs = frozenset([mac] if mac else [])

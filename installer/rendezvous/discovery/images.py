@@ -44,10 +44,12 @@ def _network(infra_env: InfraEnv) -> list[File]:
             for nic in item.get("mac_interface_map") or []
         ]
         try:
-            made = host_network_files(nics, load(item["network_yaml"]) or {})
+            keyfiles = host_network_files(nics, load(item["network_yaml"]) or {})
         except InstallerError as error:
             raise PrepareError(f"static_network_config[{index}]", str(error)) from None
-        files += [File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600) for name, text in made.items()]
+        files += [
+            File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600) for name, text in keyfiles.items()
+        ]
     return files
 
 
@@ -86,11 +88,11 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
     if network:
         units.append(Unit(NETWORK_UNIT, (live / "systemd" / NETWORK_UNIT).read_text()))
     keys = tuple(line.strip() for line in infra_env.ssh_authorized_key.splitlines() if line.strip())
-    made = render(files, units, [User("core", keys)])
+    config = render(files, units, [User("core", keys)])
     if not infra_env.ignition_config_override:
-        return made
+        return config
     override = parse(infra_env.ignition_config_override, "ignition_config_override")
-    return json.dumps(merge(parse(made, "discovery image"), override), separators=(",", ":")).encode()
+    return json.dumps(merge(parse(config, "discovery image"), override), separators=(",", ":")).encode()
 
 
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
@@ -117,9 +119,9 @@ class DiscoveryImages:
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
         """What an infra-env's images are made from, fetched where it is not known yet."""
         settings = self._settings()
-        found = payload.known(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
-        self._adopt(found)
-        return found
+        release = payload.known(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
+        self._adopt(release)
+        return release
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config. Raises PrepareError, BadRequest."""
@@ -138,13 +140,13 @@ class DiscoveryImages:
         if name not in ISOS and name not in BOOT_FILES:
             raise NotFound(f"{name!r} is not one of {', '.join((*ISOS, *BOOT_FILES))}")
         with self._lock:
-            found = self.payload_of(infra_env)
-            config = self._ignition(infra_env, found)
+            release = self.payload_of(infra_env)
+            config = self._ignition(infra_env, release)
             place = self._settings().work_dir / "images" / infra_env.id
             try:
-                folder = place / self._key(infra_env, found, config)
+                folder = place / self._key(infra_env, release, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._make(infra_env, name, folder, found=found, config=config)
+                self._make(infra_env, name, folder, found=release, config=config)
             except BadRequest:
                 raise
             except (InstallerError, OSError) as error:

@@ -36,10 +36,10 @@ def known(settings: Settings, architecture: str | None = None) -> Payload | None
     try:
         noted = [Path(iso) for name, iso in data["isos"].items() if architecture in (None, name)]
         isos = noted if override is None else [override]
-        found = [Payload(str(data["version"]), dict(data["images"]), iso) for iso in isos if iso.is_file()]
+        payloads = [Payload(str(data["version"]), dict(data["images"]), iso) for iso in isos if iso.is_file()]
     except (KeyError, TypeError, ValueError):
         return None
-    return found[0] if found else None
+    return payloads[0] if payloads else None
 
 
 def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
@@ -71,7 +71,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             pulled = release.images_of(PULLED_IMAGES.values())
             images |= {name: pulled[tag] for name, tag in PULLED_IMAGES.items() if tag in pulled}
             iso = override or base_iso.base_iso(release, wanted)
-            found = Payload(release.version, images, iso)
+            fetched = Payload(release.version, images, iso)
             architecture = release.architecture
     except BadRequest:
         raise
@@ -84,7 +84,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
     text = json.dumps(
         {
             "release": settings.release_image,
-            "version": found.version,
+            "version": fetched.version,
             "architecture": architecture,
             "images": images,
             "isos": isos,
@@ -93,7 +93,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
     partial = architectures.notes_file(settings).with_suffix(f".{os.getpid()}")
     partial.write_text(text)
     partial.replace(architectures.notes_file(settings))
-    return found
+    return fetched
 
 
 def adopted(settings: Settings, payload: Payload) -> Settings:

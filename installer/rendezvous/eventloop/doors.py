@@ -89,10 +89,10 @@ class Door(asyncio.Protocol):
     def has_said(self) -> bool:
         """Is there something that nobody has read?"""
         try:
-            found = fcntl.ioctl(self.connection, termios.FIONREAD, bytes(4))
+            waiting = fcntl.ioctl(self.connection, termios.FIONREAD, bytes(4))
         except (OSError, ValueError):
             return False
-        return bool(struct.unpack("i", found)[0])
+        return bool(struct.unpack("i", waiting)[0])
 
 
 class Deadline:

@@ -123,9 +123,9 @@ class Gate:
 
     def listen(self, host: str, port: int) -> None:
         """Accept connections from now on; all addresses of this machine without a host. Raises OSError."""
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         problem: OSError | None = None
-        for family, kind, protocol, _, address in found:
+        for family, kind, protocol, _, address in addresses:
             try:
                 self._sockets.append(_bound(family, kind, protocol, address))
             except OSError as error:
@@ -208,18 +208,18 @@ class Gate:
 
     def _has_share(self, address: str) -> bool:
         """May this address have one more? Idle ones of it are asked to leave for it."""
-        known = self.addresses.get(address)
-        if known is None:
+        peer = self.addresses.get(address)
+        if peer is None:
             return True
-        crowded = len(known.strangers) >= self.limits.strangers_of_address
-        return not (crowded or known.count >= self.limits.of_address) or self._end(self._idle(known.strangers))
+        crowded = len(peer.strangers) >= self.limits.strangers_of_address
+        return not (crowded or peer.count >= self.limits.of_address) or self._end(self._idle(peer.strangers))
 
     def _admit(self, connection: socket.socket, address: str) -> None:
         door = Door(self, address, connection)
-        known = self.addresses.setdefault(address, _Address())
-        known.count += 1
+        peer = self.addresses.setdefault(address, _Address())
+        peer.count += 1
         self.count += 1
-        known.strangers.silent[door] = self.strangers.silent[door] = None
+        peer.strangers.silent[door] = self.strangers.silent[door] = None
         self.heads.begin(door)
         asyncio.get_running_loop().add_reader(connection, self._speaks, door)
 
@@ -304,12 +304,12 @@ class Gate:
 
     def left(self, door: Door) -> None:
         """The connection's place is free; more than once is once."""
-        known = self.addresses.get(door.address)
-        if door.address and known is not None:
+        peer = self.addresses.get(door.address)
+        if door.address and peer is not None:
             self._forget_stranger(door)
-            known.count -= 1
+            peer.count -= 1
             self.count -= 1
-            if not known.count:
+            if not peer.count:
                 del self.addresses[door.address]
             door.address = ""
             if door.unread:
@@ -328,10 +328,10 @@ class Gate:
 
     def _door(self, transport: asyncio.Transport | None) -> Door | None:
         try:
-            found = None if transport is None else transport.get_protocol()
+            protocol = None if transport is None else transport.get_protocol()
         except AttributeError:
             return None  # CPython 3.11: a TLS transport that was closed twice has let go of its protocol
-        return found if isinstance(found, Door) else None
+        return protocol if isinstance(protocol, Door) else None
 
     def vouch(self, transport: asyncio.Transport | None) -> None:
         """Whoever is connected there has proven something."""

@@ -71,7 +71,7 @@ class Selector(selectors.DefaultSelector):
         # What was closed since, or is watched otherwise, is out: its number may be another connection's by now, whose
         # reader the loop would take away. Whatever is still ready is found again.
         watched = self.get_map()
-        found = [event for event in self._left if watched.get(event[0].fd) is event[0]] or super().select(timeout)
-        self._left = found[AT_A_TIME:]
+        ready = [event for event in self._left if watched.get(event[0].fd) is event[0]] or super().select(timeout)
+        self._left = ready[AT_A_TIME:]
         self._back, self._cpu = time.monotonic(), time.thread_time()
-        return found[:AT_A_TIME]
+        return ready[:AT_A_TIME]

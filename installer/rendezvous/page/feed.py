@@ -98,28 +98,28 @@ class Picture:
 
     async def _make(self, clusters: list[Cluster], hosts: list[Host]) -> dict[str, bytes]:
         by_id = {cluster.id: cluster for cluster in clusters}
-        made = {f"cluster/{name}": b"" for name in by_id}
+        parts = {f"cluster/{name}": b"" for name in by_id}
         for number, host in enumerate(hosts):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            made[f"host/{host.infra_env_id}/{host.id}"] = self._host(host, by_id.get(host.cluster_id or ""))
+            parts[f"host/{host.infra_env_id}/{host.id}"] = self._host(host, by_id.get(host.cluster_id or ""))
         for number, item in enumerate(clusters):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
             name = f"cluster/{item.id}"
             message = _message("cluster", pageview.cluster_view(self._service.engine, item))
             before = self._made.get(name)
-            made[name] = before if before == message else message
-        self._hosts = {name: known for name, known in self._hosts.items() if name in made}
-        return made
+            parts[name] = before if before == message else message
+        self._hosts = {name: known for name, known in self._hosts.items() if name in parts}
+        return parts
 
     def _host(self, host: Host, cluster: Cluster | None) -> bytes:
         name, traits = f"host/{host.infra_env_id}/{host.id}", pageview.traits(host, cluster)
-        known = self._hosts.get(name)
-        if known is None or known[0] != traits:
-            known = (traits, _message("host", pageview.host_view(self._service.engine, host, cluster)))
-            self._hosts[name] = known
-        return known[1]
+        cached = self._hosts.get(name)
+        if cached is None or cached[0] != traits:
+            cached = (traits, _message("host", pageview.host_view(self._service.engine, host, cluster)))
+            self._hosts[name] = cached
+        return cached[1]
 
 
 class Viewers:

@@ -81,12 +81,12 @@ def traits(host: Host, cluster: Cluster | None) -> tuple[object, ...]:
 
 def host_view(engine: Engine, host: Host, cluster: Cluster | None) -> dict[str, Any]:
     """One host."""
-    found = inventory_of(host)
+    inventory = inventory_of(host)
     progress = host.progress
     return {
         "id": host.id,
         "cluster_id": host.cluster_id,
-        "name": _text(hostname_of(host, found) or host.id),
+        "name": _text(hostname_of(host, inventory) or host.id),
         "status": host.status.value,
         "status_info": _text(host.status_info),
         "role": role_of(host),
@@ -98,7 +98,7 @@ def host_view(engine: Engine, host: Host, cluster: Cluster | None) -> dict[str, 
         "stage_timed_out": progress.stage_timed_out,
         "stages": [stage.value for stage in engine.stages(host, cluster)] if cluster else [],
         "validations": _validations(host.validations_info),
-        "hardware": _hardware(found, host) if found else None,
+        "hardware": _hardware(inventory, host) if inventory else None,
         "logs": host.logs_collected_at is not None,
     }
 

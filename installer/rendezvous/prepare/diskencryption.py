@@ -25,9 +25,9 @@ def roles(enable_on: str) -> list[str]:
         return ["master", "worker"]
     groups = enable_on.split(",")
     if len(set(groups)) != len(groups) or not set(groups) <= set(ROLES):
-        known = ", ".join(("none", "all", *ROLES))
+        choices = ", ".join(("none", "all", *ROLES))
         raise BadRequest(
-            f"disk_encryption.enable_on {enable_on!r} is not one of {known}, nor several of the last three"
+            f"disk_encryption.enable_on {enable_on!r} is not one of {choices}, nor several of the last three"
         )
     return [ROLES[group] for group in groups]
 
@@ -37,18 +37,18 @@ def servers(text: str) -> list[dict[str, str]]:
     try:
         if not text:
             raise BadRequest("Setting Tang mode but tang_servers isn't set")
-        found = plainjson.parsed(text)
+        entries = plainjson.parsed(text)
     except ValueError as error:
         raise BadRequest(f"disk_encryption.tang_servers is not JSON: {error}") from None
-    if not isinstance(found, list) or not found:
+    if not isinstance(entries, list) or not entries:
         raise BadRequest("disk_encryption.tang_servers must be a JSON list with at least one server")
-    for index, item in enumerate(found):
+    for index, item in enumerate(entries):
         for key in ("url", "thumbprint"):
             if not isinstance(item, dict) or not isinstance(item.get(key), str) or not item[key].strip():
                 raise BadRequest(f"disk_encryption.tang_servers[{index}].{key} is required")
         if not item["url"].startswith(("http://", "https://")):
             raise BadRequest(f"disk_encryption.tang_servers[{index}].url {item['url']!r} is not an http or https URL")
-    return [{"url": item["url"], "thumbprint": item["thumbprint"]} for item in found]
+    return [{"url": item["url"], "thumbprint": item["thumbprint"]} for item in entries]
 
 
 def check(wanted: Any) -> None:

@@ -251,8 +251,8 @@ def _own_manifests(cluster: Cluster) -> list[Manifest]:
 def ntp_sources(job: Job) -> list[str]:
     """The time sources that the user gave, which an installed host needs as much as a live one."""
     env = job.infra_env.additional_ntp_sources if job.infra_env else ""
-    given = env or job.cluster.additional_ntp_source
-    return [part.strip() for part in given.split(",") if part.strip()]
+    sources = env or job.cluster.additional_ntp_source
+    return [part.strip() for part in sources.split(",") if part.strip()]
 
 
 def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:

@@ -162,8 +162,8 @@ class Engine:
     def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> tuple[Host, host_states.Outcome]:
         """Apply a trigger other than refresh. Raises Conflict or Forbidden when the table does not allow it."""
         view = self.view(host)
-        known = facts.host_facts(view, host_validations.evaluate(view))
-        outcome = host_states.decide(what, host.status, with_texts(known, {**known.texts, **texts}))
+        host_facts = facts.host_facts(view, host_validations.evaluate(view))
+        outcome = host_states.decide(what, host.status, with_texts(host_facts, {**host_facts.texts, **texts}))
         return self.apply(host, outcome), outcome
 
     def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
@@ -174,14 +174,16 @@ class Engine:
         view = self.view(host, peers.members if peers else None)
         verdicts = host_validations.evaluate(view)
         host = self._judged(host, verdicts)
-        known = facts.host_facts(view, verdicts)
-        if known.stage_timed_out and not host.progress.stage_timed_out and host.status in host_states.RUNNING:
+        host_facts = facts.host_facts(view, verdicts)
+        if host_facts.stage_timed_out and not host.progress.stage_timed_out and host.status in host_states.RUNNING:
             host = replace(host, progress=replace(host.progress, stage_timed_out=True))
             self.store.add_event(
-                events.make("host_stage_timed_out", host=host, stage=known.stage, seconds=known.texts["stage_timeout"])
+                events.make(
+                    "host_stage_timed_out", host=host, stage=host_facts.stage, seconds=host_facts.texts["stage_timeout"]
+                )
             )
             self.store.put_host(host)
-        outcome = host_states.decide(host_states.Trigger.REFRESH, host.status, known)
+        outcome = host_states.decide(host_states.Trigger.REFRESH, host.status, host_facts)
         if outcome.changed or (outcome.info is not None and outcome.info != host.status_info):
             host = self.apply(host, outcome)
         if peers is not None and not outcome.changed:
@@ -214,16 +216,16 @@ class Engine:
         if cluster.status not in cluster_states.PRE:
             return
         members = [(host, inventory_of(host)) for host in self.store.hosts(cluster_id=cluster.id)]
-        known = [(host, inventory) for host, inventory in members if inventory is not None]
-        for host, inventory in known:
+        inventoried = [(host, inventory) for host, inventory in members if inventory is not None]
+        for host, inventory in inventoried:
             if role_rules.is_bootstrap(inventory, self.settings.bootstrap_mac) and not host.bootstrap:
                 # A role that the user chose stays; sufficient-masters-count tells what is wrong with another.
                 role: Role = Role.MASTER if host.role is Role.AUTO else host.role
                 self.store.put_host(replace(host, bootstrap=True, role=role, suggested_role=role))
                 self.store.add_event(events.make("host_bootstrap_set", host=host))
-        known = [(self.store.host(host.infra_env_id, host.id), inventory) for host, inventory in known]
-        suggested = role_rules.suggest(cluster, known, self.requirements)
-        for host, _ in known:
+        inventoried = [(self.store.host(host.infra_env_id, host.id), inventory) for host, inventory in inventoried]
+        suggested = role_rules.suggest(cluster, inventoried, self.requirements)
+        for host, _ in inventoried:
             role = suggested.get(host.id, host.role)
             if role is not host.suggested_role:
                 self.store.put_host(replace(host, suggested_role=role))
@@ -269,10 +271,12 @@ class Engine:
     ) -> Cluster:
         """Apply a trigger to the cluster. Raises Conflict when the table does not allow it."""
         hosts = self.store.hosts(cluster_id=cluster.id)
-        known = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
+        cluster_facts = facts.cluster_facts(
+            cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock()
+        )
         if reason is not None:
-            known = with_texts(known, {**known.texts, "reason": reason})
-        outcome = cluster_states.decide(what, cluster.status, known)
+            cluster_facts = with_texts(cluster_facts, {**cluster_facts.texts, "reason": reason})
+        outcome = cluster_states.decide(what, cluster.status, cluster_facts)
         stamp = to_text(self.clock())
         if outcome.info is None or (not outcome.changed and outcome.info == cluster.status_info):
             return cluster
@@ -328,8 +332,8 @@ class Engine:
         items = [{"cidr": cidr, "cluster_id": cluster.id} for cidr in cidrs]
         cluster = replace(cluster, machine_networks=items)
         self.store.put_cluster(cluster)
-        told = ", ".join(cidrs) or "none"
-        self.store.add_event(events.make("cluster_machine_network_set", cluster=cluster, cidr=told))
+        listed = ", ".join(cidrs) or "none"
+        self.store.add_event(events.make("cluster_machine_network_set", cluster=cluster, cidr=listed))
         return cluster
 
     def reconcile(self, cluster_id: str) -> Cluster:

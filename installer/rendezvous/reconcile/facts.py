@@ -51,13 +51,13 @@ def _message(verdicts: Verdicts, name: str) -> str:
 
 def _preparation(view: HostView, verdicts: Verdicts) -> tuple[Result, Result]:
     """Results of (images, disk speed): what cannot be asked for is no obstacle."""
-    found = []
+    reasons = []
     for kind, name in ((T.IMAGES, V.CONTAINER_IMAGES_AVAILABLE), (T.DISK_SPEED, V.SUFFICIENT_INSTALLATION_DISK_SPEED)):
         result = verdicts[name].result if name in verdicts else Result.PENDING
         if kind.value in view.settings.disabled_steps or (result is Result.PENDING and MAKERS[kind](view) is None):
             result = Result.SUCCESS
-        found.append(result)
-    return found[0], found[1]
+        reasons.append(result)
+    return reasons[0], reasons[1]
 
 
 def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:

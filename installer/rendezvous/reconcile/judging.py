@@ -68,21 +68,21 @@ class Ledger:
     def members(self, cluster_id: str) -> Members:
         """The cluster's hosts, as of its last change: later check-ins are not among what peers look at."""
         version = self._store.version(cluster_id)
-        known = self._members.get(cluster_id)
-        if known is None or known[0] != version:
-            known = (version, Members(self._store.hosts(cluster_id=cluster_id)))
-            self._members[cluster_id] = known
-        return known[1]
+        members = self._members.get(cluster_id)
+        if members is None or members[0] != version:
+            members = (version, Members(self._store.hosts(cluster_id=cluster_id)))
+            self._members[cluster_id] = members
+        return members[1]
 
     def groups(self, cluster: Cluster, hosts: Sequence[Host]) -> MajorityGroups:
         """The majority groups; searched for only when a report, a host or the networks have changed."""
         basis = (cluster.user_managed_networking, *machine_cidrs(cluster), *((h.id, h.connectivity) for h in hosts))
-        known = self._groups.get(cluster.id)
-        if known is None or known[0] != basis:
+        cached = self._groups.get(cluster.id)
+        if cached is None or cached[0] != basis:
             groups = connectivity.majority_groups(cluster, hosts)
-            known = (basis, MajorityGroups(json.dumps(groups, sort_keys=True), groups))
-            self._groups[cluster.id] = known
-        return known[1]
+            cached = (basis, MajorityGroups(json.dumps(groups, sort_keys=True), groups))
+            self._groups[cluster.id] = cached
+        return cached[1]
 
     def peers(self, cluster: Cluster, settings: Settings) -> Peers:
         """What this round's judgements are made by."""
@@ -95,13 +95,13 @@ class Ledger:
             progress=ClusterProgress(),
             updated_at="",
         )
-        known = self._revisions.get(cluster.id)
-        if known is None or known[0] != plain:
-            known = (plain, known[1] + 1 if known else 0)
-            self._revisions[cluster.id] = known
+        revisions = self._revisions.get(cluster.id)
+        if revisions is None or revisions[0] != plain:
+            revisions = (plain, revisions[1] + 1 if revisions else 0)
+            self._revisions[cluster.id] = revisions
         groups = cluster.connectivity_majority_groups.value
         sets = None if groups is None else {name: frozenset(ids) for name, ids in groups.items()}
-        return Peers(cluster, self.members(cluster.id), known[1], sets, settings)
+        return Peers(cluster, self.members(cluster.id), revisions[1], sets, settings)
 
     def _basis(self, host: Host, peers: Peers) -> tuple[object, ...]:
         count = len(peers.members)
@@ -115,14 +115,14 @@ class Ledger:
     def _slow(self, host: Host) -> bool:
         if not host.connectivity:
             return False
-        found = host.connectivity.findings
-        slow = self._rtt is not None and found.worst_rtt > self._rtt
-        return slow or (self._loss is not None and found.worst_loss > self._loss)
+        findings = host.connectivity.findings
+        slow = self._rtt is not None and findings.worst_rtt > self._rtt
+        return slow or (self._loss is not None and findings.worst_loss > self._loss)
 
     def stands(self, host: Host, peers: Peers, at: datetime) -> bool:
         """Would judging this host come to what is stored?"""
-        known = self._judged.get((host.infra_env_id, host.id))
-        return known is not None and at < known.until and known.basis == self._basis(host, peers)
+        judged = self._judged.get((host.infra_env_id, host.id))
+        return judged is not None and at < judged.until and judged.basis == self._basis(host, peers)
 
     def judged(self, host: Host, peers: Peers, at: datetime, limit: float) -> None:
         """The host was judged, and changed its state no more; time alone can change that in ``limit`` seconds."""
@@ -132,5 +132,5 @@ class Ledger:
 
     def until(self, host: Host) -> datetime | None:
         """When time alone may change this host; None when it was not judged."""
-        known = self._judged.get((host.infra_env_id, host.id))
-        return known.until if known else None
+        judged = self._judged.get((host.infra_env_id, host.id))
+        return judged.until if judged else None

@@ -107,9 +107,9 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
 def _are_networks(cluster: Cluster, body: ClusterUpdate, changes: dict[str, Any]) -> None:
     """Networks that a cluster gets anew have no host bits; a new cluster's may have them. Raises BadRequest."""
     for key in NETWORKS:
-        given: list[NetworkParams] = getattr(body, key) or []
-        if given and changes[key] != getattr(cluster, key):
-            for item in given:
+        entries: list[NetworkParams] = getattr(body, key) or []
+        if entries and changes[key] != getattr(cluster, key):
+            for item in entries:
                 if ip_interface(item.cidr or "") != ip_interface(ip_network(item.cidr or "", strict=False)):
                     raise BadRequest(f"{key}: {item.cidr} is not a valid network CIDR")
 
@@ -121,7 +121,7 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     stamp = to_text(engine.clock())
     identity = str(uuid.uuid4())
     changes = _changes(body)
-    given = networking.Networks.of(None, changes)
+    requested = networking.Networks.of(None, changes)
     changes.setdefault("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 23}])
     changes.setdefault("service_networks", [{"cidr": "172.30.0.0/16"}])
     count, mode = platforms.availability(body.control_plane_count, body.high_availability_mode)
@@ -135,7 +135,7 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     base = {"id": identity, "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
     cluster = built({**base, **changes}, Cluster)
     networking.registered(
-        given, networking.Networks.of(cluster, {}), user_managed=body.user_managed_networking or False
+        requested, networking.Networks.of(cluster, {}), user_managed=body.user_managed_networking or False
     )
     with engine.store.change():
         engine.store.put_cluster(cluster)

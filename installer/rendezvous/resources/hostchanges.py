@@ -51,10 +51,14 @@ def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
         raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
     disk = disks.find(inventory, chosen[0])
     if disk is None:
-        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        choices = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
         if chosen[0] == hints.NOT_FOUND:
-            raise DiskRefused(f"no disk that can be installed on matches the root device hints: {found or 'no disks'}")
-        raise DiskRefused(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
+            raise DiskRefused(
+                f"no disk that can be installed on matches the root device hints: {choices or 'no disks'}"
+            )
+        raise DiskRefused(
+            f"requested installation disk {chosen[0]} is not part of the host's disks: {choices or 'none'}"
+        )
     if not disk.installation_eligibility.eligible:
         reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
         raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
@@ -63,7 +67,7 @@ def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
 
 def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
     """One disk on or off the list of those that stay as they are, by whichever of its names it is called."""
-    known = {item.id: item for item in host.skipped_disks}
+    skipped = {item.id: item for item in host.skipped_disks}
     inventory = inventory_of(host)
     disk = disks.find(inventory, name) if inventory is not None else None
     if (
@@ -72,14 +76,14 @@ def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
         and disk is None
         and (not name or name not in host.skip_formatting_disks.split(","))
     ):
-        found = ", ".join(item.id for item in inventory.disks)
+        choices = ", ".join(item.id for item in inventory.disks)
         raise BadRequest(
             f"Disk identifier {shortened(name, 80)} doesn't match any disk in the inventory, it cannot be skipped. "
-            f"Inventory disk identifiers are: {found}"
+            f"Inventory disk identifiers are: {choices}"
         )
-    same = {name} | {item.id for item in known.values() if item.called(name)}
+    same = {name} | {item.id for item in skipped.values() if item.called(name)}
     if inventory is not None and disk is not None:
-        same |= {item for item, found in disks.skipped(host, inventory) if found == disk}
+        same |= {item for item, skipped_disk in disks.skipped(host, inventory) if skipped_disk == disk}
     names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
     return disks.skip(host, [*names, name] if wanted else names, inventory)
 

@@ -38,8 +38,8 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
     stamp = to_text(engine.clock())
     refusal: ServiceError | None = None
     with store.change():
-        known = store.find_host(infra_env_id, host_id)
-        if known is None:
+        existing = store.find_host(infra_env_id, host_id)
+        if existing is None:
             cluster = store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
             if cluster and cluster.status not in OPEN_CLUSTER:
                 raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
@@ -57,8 +57,8 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
                 bootstrap=bool(cluster and cluster.is_sno),
             )
         else:
-            host = disks.registered_again(known)
-            if known.status in (HostStatus.UNBINDING, HostStatus.UNBINDING_PENDING_USER_ACTION):
+            host = disks.registered_again(existing)
+            if existing.status in (HostStatus.UNBINDING, HostStatus.UNBINDING_PENDING_USER_ACTION):
                 host = replace(
                     host, cluster_id=None, role=Role.AUTO, suggested_role=Role.AUTO, bootstrap=False, user_disk=False
                 )
@@ -71,7 +71,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
             sent_steps={},
         )
         store.put_host(host)
-        if known is not None:
+        if existing is not None:
             try:
                 host, outcome = engine.trigger(host, T.REGISTER)
             except ServiceError as error:
@@ -82,8 +82,8 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
         name = "host_registration_failed" if refusal else "host_registration_succeeded"
         store.add_event(events.make(name, host=host, reason=refusal or ""))
         engine.heard(store.host(infra_env_id, host_id))
-        if known is not None and known.cluster_id and known.cluster_id != host.cluster_id:
-            engine.reconcile(known.cluster_id)
+        if existing is not None and existing.cluster_id and existing.cluster_id != host.cluster_id:
+            engine.reconcile(existing.cluster_id)
     if refusal is not None:
         raise refusal
     return store.host(infra_env_id, host_id)

@@ -102,7 +102,7 @@ def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
 def _identity(engine: Engine) -> str:
     """The id that the settings name, for the first one (bminventory's INFRA_ENV_ID); else one of its own."""
     wanted = engine.settings.infra_env_id
-    taken = not wanted or any(known.id == wanted for known in engine.store.infra_envs())
+    taken = not wanted or any(infra_env.id == wanted for infra_env in engine.store.infra_envs())
     return str(uuid.uuid4()) if taken else wanted
 
 
@@ -134,8 +134,8 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
 def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
     """UpdateInfraEnv: hosts that have booted keep what their image had. Raises BadRequest or NotFound."""
     with engine.store.change():
-        known = engine.store.infra_env(infra_env_id)
-        changes = {**msgspec.to_builtins(known), **stored_fields(body), "updated_at": now_text()}
+        current = engine.store.infra_env(infra_env_id)
+        changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
         _check_architecture(engine, infra_env)
         engine.store.put_infra_env(infra_env)

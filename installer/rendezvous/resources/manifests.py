@@ -51,11 +51,13 @@ def put(
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         clusters.editable(cluster)
-        known = next((m for m in engine.store.manifests(cluster_id) if (m.folder, m.file_name) == (folder, name)), None)
-        if replacing and known is None:
+        existing = next(
+            (m for m in engine.store.manifests(cluster_id) if (m.folder, m.file_name) == (folder, name)), None
+        )
+        if replacing and existing is None:
             raise NotFound(f"manifest {folder}/{name} does not exist")
         try:
-            content = _decoded(encoded) if encoded else known.content if known else b""
+            content = _decoded(encoded) if encoded else existing.content if existing else b""
         except ValueError:
             raise BadRequest(f"content of {name} is not base64") from None
         if not content.strip():

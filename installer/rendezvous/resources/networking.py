@@ -77,15 +77,15 @@ def _families(texts: Iterable[str]) -> set[int]:
 def _same_family_first(networks: Networks) -> None:
     """Does every list begin with the same family?"""
     first = {"api_vips": networks.api, "ingress_vips": networks.ingress}
-    known: tuple[str, str] | None = None
+    pair: tuple[str, str] | None = None
     for name, values in ({"machine_networks": networks.machine} | first | networks.lists).items():
         if not values:
             continue
-        if known is None:
-            known = name, values[0]
-        elif _families([known[1]]) != _families([values[0]]):
+        if pair is None:
+            pair = name, values[0]
+        elif _families([pair[1]]) != _families([values[0]]):
             raise BadRequest(
-                f"Inconsistent IP family order: {known[0]} first IP is {known[1]} but {name} first IP is {values[0]}. "
+                f"Inconsistent IP family order: {pair[0]} first IP is {pair[1]} but {name} first IP is {values[0]}. "
                 "All networks must have the same IP family first"
             )
 
@@ -155,9 +155,9 @@ def _vips_within(networks: Networks, machine: Sequence[str], *, needed: bool = F
     for name, values in (("api-vip", networks.api), ("ingress-vip", networks.ingress)):
         for index, vip in enumerate(values or ([""] if needed else [])):
             tried = machine if networks.own_balancer else machine[index : index + 1]
-            found = [_problem_in(vip, name, cidr) for cidr in tried]
-            if all(found):
-                problems += found
+            complaints = [_problem_in(vip, name, cidr) for cidr in tried]
+            if all(complaints):
+                problems += complaints
     if problems:
         raise BadRequest("; ".join(problems))
 
@@ -184,7 +184,7 @@ def changed(
     ``user_managed``: after the change; ``named``: it asks for that by name, not by a platform that has it so.
     """
     networks = Networks.of(cluster, changes)
-    asked = {name for name in ("api_vips", "ingress_vips") if name in changes}
+    requested = {name for name in ("api_vips", "ingress_vips") if name in changes}
     before, own = Networks.of(cluster, {}), Networks.of(None, changes)
     if before.is_dual_stack or own.is_dual_stack:
         _same_family_first(networks if before.is_dual_stack else own)
@@ -195,8 +195,8 @@ def changed(
         if named and (networks.api or networks.ingress):
             kind = "API" if networks.api else "Ingress"
             raise BadRequest(f"User Managed Networking cannot be set with {kind} VIPs")
-        _without_vips(Networks(api=networks.api if "api_vips" in asked else (),
-                               ingress=networks.ingress if "ingress_vips" in asked else ()))  # fmt: skip
+        _without_vips(Networks(api=networks.api if "api_vips" in requested else (),
+                               ingress=networks.ingress if "ingress_vips" in requested else ()))  # fmt: skip
         follows = {name: [] for name in ("api_vips", "ingress_vips") if getattr(cluster, name)}
         if not cluster.user_managed_networking and "machine_networks" not in changes:
             follows["machine_networks"] = []
@@ -204,7 +204,7 @@ def changed(
     else:
         _vips(networks)
         _stacks(networks)
-        follows = _clusters_own(networks, changes, inventories, asked=bool(asked))
+        follows = _clusters_own(networks, changes, inventories, asked=bool(requested))
     _sizes(cluster, {**changes, **follows}, hosts=len(inventories))
     return follows
 

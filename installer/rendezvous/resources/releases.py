@@ -44,9 +44,9 @@ def minor_of(version: str) -> tuple[int, int] | None:
 def _check_version(settings: Settings, version: str) -> None:
     """The release's version, or its first two or three numbers."""
     match = _VERSION.fullmatch(version)
-    known = settings.openshift_version
-    if match is None and version != known:
+    offered = settings.openshift_version
+    if match is None and version != offered:
         raise BadRequest(f"Malformed version: {version[:80]!r}; major.minor or major.minor.patch is expected")
     # A prefix of it, at a dot or at what follows the patch.
-    if known and version != known and not re.match(re.escape(version) + r"(?![0-9])(?=[.+-])", known):
-        raise BadRequest(f"Openshift version {version} is not supported: this service installs {known}")
+    if offered and version != offered and not re.match(re.escape(version) + r"(?![0-9])(?=[.+-])", offered):
+        raise BadRequest(f"Openshift version {version} is not supported: this service installs {offered}")

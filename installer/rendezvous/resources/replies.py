@@ -90,15 +90,15 @@ def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> 
 
     The service's own choice stays while it can be installed on, and is made anew otherwise, which is told.
     """
-    known = disks.installation(host, inventory)
-    if known is not None and (host.user_disk or known.installation_eligibility.eligible):
-        return disks.select(host, known, inventory)
+    disk = disks.installation(host, inventory)
+    if disk is not None and (host.user_disk or disk.installation_eligibility.eligible):
+        return disks.select(host, disk, inventory)
     if host.user_disk:
         return host
     chosen = disks.choose(inventory)
     name = (chosen.id or chosen.path) if chosen else ""
     if host.installation_disk_id and name != host.installation_disk_id:
-        reasons = known.installation_eligibility.not_eligible_reasons if known else ["it is gone"]
+        reasons = disk.installation_eligibility.not_eligible_reasons if disk else ["it is gone"]
         engine.store.add_event(
             events.make(
                 "host_installation_disk_changed",
@@ -123,41 +123,41 @@ def _connectivity(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _ntp(engine: Engine, host: Host, output: str) -> Host:
-    found, sent = outputs.read(output, T.NTP, outputs.NtpSources)
+    answer, sent = outputs.read(output, T.NTP, outputs.NtpSources)
     text = json.dumps(sent.get("ntp_sources") or [])
-    return replace(host, ntp_sources=TimeSources(text, found.ntp_sources or []))
+    return replace(host, ntp_sources=TimeSources(text, answer.ntp_sources or []))
 
 
 def _domains(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.DOMAINS, Resolutions)
-    return replace(host, domain_name_resolutions=NameResolutions(output, found))
+    answer, _ = outputs.read(output, T.DOMAINS, Resolutions)
+    return replace(host, domain_name_resolutions=NameResolutions(output, answer))
 
 
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
-    outputs.check_networks(found, T.FREE_ADDRESSES)
+    answer, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
+    outputs.check_networks(answer, T.FREE_ADDRESSES)
     # Thousands of texts a host that few look at: what they mean is not kept before somebody asks.
     return replace(host, free_addresses=FreeAddresses(output))
 
 
 def _vips(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.VERIFY_VIPS, list[VerifiedVip])
-    return replace(host, verified_vips=VerifiedVips(output, found))
+    answer, _ = outputs.read(output, T.VERIFY_VIPS, list[VerifiedVip])
+    return replace(host, verified_vips=VerifiedVips(output, answer))
 
 
 def _tang(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.TANG, Tang)
-    return replace(host, tang_connectivity=TangConnectivity(output, found))
+    answer, _ = outputs.read(output, T.TANG, Tang)
+    return replace(host, tang_connectivity=TangConnectivity(output, answer))
 
 
 def _api_vip(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.API_VIP, ApiVip)
-    return replace(host, api_vip_connectivity=ApiVipConnectivity(output, found))
+    answer, _ = outputs.read(output, T.API_VIP, ApiVip)
+    return replace(host, api_vip_connectivity=ApiVipConnectivity(output, answer))
 
 
 def _set_speed(engine: Engine, host: Host, path: str, speed: DiskSpeed) -> Host:
-    known = host.disks_info.value or {}
-    return replace(host, disks_info=DisksInfo.of({**known, path: DiskInfo(path=path, disk_speed=speed)}))
+    speeds = host.disks_info.value or {}
+    return replace(host, disks_info=DisksInfo.of({**speeds, path: DiskInfo(path=path, disk_speed=speed)}))
 
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:

@@ -59,21 +59,21 @@ def _logs_state(state: str | None) -> LogsState:
 
 def cluster_logs_state(engine: Engine, cluster_id: str, state: str | None) -> None:
     """Keep how far the controller's logs are. Raises Unparsable for an unknown state, NotFound."""
-    known = _logs_state(state)
+    logs_state = _logs_state(state)
     with engine.store.change():
-        engine.store.put_cluster(replace(engine.store.cluster(cluster_id), logs_info=known))
+        engine.store.put_cluster(replace(engine.store.cluster(cluster_id), logs_info=logs_state))
 
 
 def host_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str | None) -> None:
     """Keep how far a host's logs are. Raises Unparsable for an unknown state, NotFound."""
-    known = _logs_state(state)
+    logs_state = _logs_state(state)
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
         stamp = now_text()
-        started = stamp if known in (LogsState.REQUESTED, LogsState.COLLECTING) else host.logs_started_at
-        collected = stamp if known is LogsState.COMPLETED else host.logs_collected_at
+        started = stamp if logs_state in (LogsState.REQUESTED, LogsState.COLLECTING) else host.logs_started_at
+        collected = stamp if logs_state is LogsState.COMPLETED else host.logs_collected_at
         engine.store.put_host(
-            replace(host, logs_info=known, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
+            replace(host, logs_info=logs_state, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
         )
 
 

@@ -113,11 +113,11 @@ def _free_addresses(view: HostView) -> Args | None:
 
 
 def _ntp(view: HostView) -> Args | None:
-    given = [
+    wanted = [
         view.joined.additional_ntp_source if view.joined else "",
         view.infra_env.additional_ntp_sources if view.infra_env else "",
     ]
-    sources = dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip())
+    sources = dict.fromkeys(name.strip() for text in wanted for name in text.split(",") if name.strip())
     return [_dump({"ntp_source": ",".join(sources)})]
 
 
@@ -157,10 +157,10 @@ def _disk_speed(view: HostView) -> Args | None:
 
 def images_needed(view: HostView) -> list[str]:
     """Images that a host must be able to pull, in upstream's order (container_image_availability_cmd.go)."""
-    known = view.settings
-    release = (view.joined.ocp_release_image if view.joined else "") or known.release_image
-    images = (release, known.mco_image, known.must_gather_image)
-    return list(dict.fromkeys(filter(None, (*images, known.installer_image))))
+    settings = view.settings
+    release = (view.joined.ocp_release_image if view.joined else "") or settings.release_image
+    images = (release, settings.mco_image, settings.must_gather_image)
+    return list(dict.fromkeys(filter(None, (*images, settings.installer_image))))
 
 
 def _images(view: HostView) -> Args | None:
@@ -230,8 +230,8 @@ def _install(view: HostView) -> Args | None:
 
 def _proxy(cluster: Cluster) -> dict[str, str]:
     """The cluster's proxy, past which the installer reaches the cluster itself; empty when it has none."""
-    known = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy}
-    proxy = {name: value for name, value in known.items() if value}
+    proxies = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy}
+    proxy = {name: value for name, value in proxies.items() if value}
     if not proxy:
         return {}
     direct = cluster.no_proxy.strip()
@@ -312,11 +312,11 @@ def least_pause(hosts: int) -> float:
 
 def _outdated(view: HostView) -> bool:
     """Is the agent another than the service's, and may it be replaced now?"""
-    wanted, found = view.settings.agent_image, view.host.discovery_agent_version
+    wanted, current = view.settings.agent_image, view.host.discovery_agent_version
     if view.host.status not in UPGRADABLE or T.UPGRADE.value in view.settings.disabled_steps:
         return False
     # An agent that does not tell its image is replaced, too.
-    return bool(wanted) and not same_image(found, wanted)
+    return bool(wanted) and not same_image(current, wanted)
 
 
 def plan(view: HostView, up_to_date: bool = False) -> Plan:

@@ -67,9 +67,9 @@ class Store(Records):
 
     def _index(self, host: Host) -> None:
         key = (host.infra_env_id, host.id)
-        known = self._hosts.get(key)
-        if known is not None and known.cluster_id != host.cluster_id:
-            self._of_cluster[known.cluster_id].pop(key, None)
+        previous = self._hosts.get(key)
+        if previous is not None and previous.cluster_id != host.cluster_id:
+            self._of_cluster[previous.cluster_id].pop(key, None)
             # Not at the end: among the others of its new cluster it is where it registered.
             self._hosts[key] = host
             mine = {key: other for key, other in self._hosts.items() if other.cluster_id == host.cluster_id}
@@ -169,17 +169,17 @@ class Store(Records):
 
     def cluster(self, cluster_id: str) -> Cluster:
         """One cluster. Raises NotFound."""
-        found = self._clusters.get(cluster_id)
-        if found is None:
+        cluster = self._clusters.get(cluster_id)
+        if cluster is None:
             raise NotFound(f"cluster {cluster_id} was not found")
-        return found
+        return cluster
 
     def infra_env(self, infra_env_id: str) -> InfraEnv:
         """One infra-env. Raises NotFound."""
-        found = self._infra_envs.get(infra_env_id)
-        if found is None:
+        infra_env = self._infra_envs.get(infra_env_id)
+        if infra_env is None:
             raise NotFound(f"infra-env {infra_env_id} was not found")
-        return found
+        return infra_env
 
     def put_cluster(self, cluster: Cluster) -> None:
         """Insert or replace."""
@@ -223,8 +223,8 @@ class Store(Records):
     def hosts(self, infra_env_id: str | None = None, cluster_id: str | None = None) -> list[Host]:
         """Hosts in order of registration, of one infra-env or cluster when given."""
         if cluster_id is not None:
-            found = self._of_cluster.get(cluster_id, {}).values()
-            return [host for host in found if infra_env_id is None or host.infra_env_id == infra_env_id]
+            hosts = self._of_cluster.get(cluster_id, {}).values()
+            return [host for host in hosts if infra_env_id is None or host.infra_env_id == infra_env_id]
         if infra_env_id is not None:
             return list(self._of_infra_env.get(infra_env_id, {}).values())
         return list(self._hosts.values())
@@ -239,24 +239,24 @@ class Store(Records):
 
     def host(self, infra_env_id: str, host_id: str) -> Host:
         """One host. Raises NotFound."""
-        found = self.find_host(infra_env_id, host_id)
-        if found is None:
+        host = self.find_host(infra_env_id, host_id)
+        if host is None:
             raise NotFound(f"host {host_id} of infra-env {infra_env_id} was not found")
-        return found
+        return host
 
     def put_host(self, host: Host) -> None:
         """Insert or replace; the place in the order stays."""
         self._check()
         key = (host.infra_env_id, host.id)
-        known = self._hosts.get(key)
-        if known == host:
+        previous = self._hosts.get(key)
+        if previous == host:
             return
         self._index(host)
         self._open_hosts[key] = None
         self._number(key)
         self._touch(host.cluster_id)
-        if known is not None and known.cluster_id != host.cluster_id:
-            self._touch(known.cluster_id)
+        if previous is not None and previous.cluster_id != host.cluster_id:
+            self._touch(previous.cluster_id)
 
     def note_check_in(self, host: Host) -> None:
         """Remember that a host called in: in memory only, as it says nothing that outlives this process.

@@ -46,19 +46,19 @@ class DiskIdentity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def identify(disk: Disk, inventory: Inventory, before: DiskIdentity | None = None) -> DiskIdentity:
     """What to keep of a disk of this inventory; what was known ``before`` and is missing now stays known."""
     others = [other for other in inventory.disks if other is not disk]
-    known: dict[str, Any] = {}
+    identity: dict[str, Any] = {}
     for field in ("by_id", "by_path", "serial", "wwn", "model", "size_bytes"):
-        known[field] = getattr(disk, field) or (getattr(before, field) if before else "") or getattr(disk, field)
+        identity[field] = getattr(disk, field) or (getattr(before, field) if before else "") or getattr(disk, field)
     return DiskIdentity(
         id=disk.id or disk.path,
         path=disk.path,
         telling=[
             field
             for field in (*UNMISTAKABLE, "by_path")
-            if known[field] and all(getattr(other, field) != known[field] for other in others)
+            if identity[field] and all(getattr(other, field) != identity[field] for other in others)
         ],
         alone=not any((other.size_bytes, other.model) == (disk.size_bytes, disk.model) for other in others),
-        **known,
+        **identity,
     )
 
 
@@ -77,8 +77,8 @@ def find(inventory: Inventory, wanted: DiskIdentity) -> Disk | None:
     able = [disk for disk in inventory.disks if _can_be(disk, wanted)]
     keys = [field for field in UNMISTAKABLE if field in wanted.telling]
     if keys:
-        found = [disk for disk in able if any(getattr(disk, field) == getattr(wanted, field) for field in keys)]
-        return _one(found, (lambda disk: disk.by_path == wanted.by_path != "", lambda disk: disk.id == wanted.id))
+        matches = [disk for disk in able if any(getattr(disk, field) == getattr(wanted, field) for field in keys)]
+        return _one(matches, (lambda disk: disk.by_path == wanted.by_path != "", lambda disk: disk.id == wanted.id))
     if "by_path" in wanted.telling:
         return _one([disk for disk in able if disk.by_path == wanted.by_path])
     if not wanted.restarted:

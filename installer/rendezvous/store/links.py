@@ -96,26 +96,26 @@ class Findings:
 
     def reached(self, layer: str, network: str) -> frozenset[str]:
         """Ids of the peers of which an address in ``network`` (a CIDR, IPv4 or IPv6) was reached on a layer."""
-        known = self._in.get((layer, network))
-        if known is None:
-            known = frozenset(
+        cached = self._in.get((layer, network))
+        if cached is None:
+            cached = frozenset(
                 host_id for text, ids in self._reached[layer].items() if _fits(text, network) for host_id in ids
             )
-            self._in[(layer, network)] = known
-        return known
+            self._in[(layer, network)] = cached
+        return cached
 
     def addresses(self, family: str) -> list[tuple[str, str]]:
         """(peer's id, address) of all that was reached by routing, of one family (IPv4 or IPv6), each once."""
-        known = self._pairs.get(family)
-        if known is None:
-            known = [
+        cached = self._pairs.get(family)
+        if cached is None:
+            cached = [
                 (host_id, text)
                 for text, ids in self._reached["l3_connectivity"].items()
                 if _fits(text, family)
                 for host_id in dict.fromkeys(ids)
             ]
-            self._pairs[family] = known
-        return known
+            self._pairs[family] = cached
+        return cached
 
 
 def _fits(text: str, network: str) -> bool:

@@ -93,14 +93,14 @@ class LogStore:
         with kept_or_told():
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=".", delete=False)  # noqa: SIM115
-        made, partial = Upload(self, file, self._sizes.get(target, 0)), Path(file.name)
-        self._under_way[target] = made
+        upload, partial = Upload(self, file, self._sizes.get(target, 0)), Path(file.name)
+        self._under_way[target] = upload
         try:
-            yield made
+            yield upload
             with kept_or_told():
                 await asyncio.to_thread(file.close)
                 partial.replace(target)
-            self._sizes[target] = made.size
+            self._sizes[target] = upload.size
         finally:
             del self._under_way[target]
             file.close()
@@ -131,8 +131,8 @@ def free_space(root: Path) -> int:
     place = root
     while not place.exists():
         place = place.parent
-    found = os.statvfs(place)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(place)
+    return status.f_bavail * status.f_frsize
 
 
 async def tar(files: list[Path], folder: str) -> AsyncIterator[bytes]:
@@ -143,17 +143,17 @@ async def tar(files: list[Path], folder: str) -> AsyncIterator[bytes]:
         except FileNotFoundError:
             continue
         with file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             info = tarfile.TarInfo(f"{folder}/{path.name}")
-            info.size, info.mtime, info.mode = found.st_size, int(found.st_mtime), 0o600
+            info.size, info.mtime, info.mode = status.st_size, int(status.st_mtime), 0o600
             yield info.tobuf()
-            left = found.st_size
+            left = status.st_size
             while left:
                 data = await asyncio.to_thread(file.read, min(CHUNK, left))
                 if not data:
                     raise OSError(f"{path.name} has become shorter")
                 left -= len(data)
                 yield data
-            if rest := -found.st_size % tarfile.BLOCKSIZE:
+            if rest := -status.st_size % tarfile.BLOCKSIZE:
                 yield bytes(rest)
     yield bytes(2 * tarfile.BLOCKSIZE)

@@ -38,17 +38,17 @@ def largest_mesh(reach: Mapping[str, Set[str]], least: int = MINIMUM) -> list[st
 
 
 def _bits(mask: int) -> list[int]:
-    found = []
+    bits = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        bits.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return bits
 
 
 def coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
     """Candidates with the size that a group of them and their forerunners can reach at most (greedy colouring)."""
-    found, colour = [], 0
+    order, colour = [], 0
     while candidates:
         colour += 1
         free = candidates
@@ -57,8 +57,8 @@ def coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
             index = bit.bit_length() - 1
             free &= ~(bit | masks[index])
             candidates ^= bit
-            found.append((index, colour))
-    return found
+            order.append((index, colour))
+    return order
 
 
 def _largest(masks: Sequence[int], candidates: int) -> int:

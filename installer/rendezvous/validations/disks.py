@@ -195,9 +195,9 @@ def installation(host: Host, inventory: Inventory) -> Disk | None:
 
 def skipped(host: Host, inventory: Inventory) -> list[tuple[str, Disk | None]]:
     """What is not to be formatted: each by the name that it was given last, and the disk, None when it is missing."""
-    known = {item.id: item for item in host.skipped_disks}
+    by_id = {item.id: item for item in host.skipped_disks}
     return [
-        (name, diskidentity.find(inventory, known[name]) if name in known else find(inventory, name))
+        (name, diskidentity.find(inventory, by_id[name]) if name in by_id else find(inventory, name))
         for name in host.skip_formatting_disks.split(",")
         if name
     ]
@@ -214,10 +214,10 @@ def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
 
 def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
     """The host with these disks not to be formatted, by any of their names."""
-    known = {item.id: item for item in host.skipped_disks}
+    by_id = {item.id: item for item in host.skipped_disks}
     kept = []
     for name in names:
-        before = known.get(name)
+        before = by_id.get(name)
         disk = None
         if inventory is not None:
             disk = diskidentity.find(inventory, before) if before else find(inventory, name)

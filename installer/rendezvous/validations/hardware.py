@@ -79,10 +79,10 @@ def min_cpu(view: HostView, inventory: Inventory) -> Verdict:
 
 def min_memory(view: HostView, inventory: Inventory) -> Verdict:
     """Enough memory for any role at all? What the kernel counts is some 2 % less than what is built in."""
-    need, found = view.least.ram_mib, inventory.memory.physical_bytes
+    need, have = view.least.ram_mib, inventory.memory.physical_bytes
     tolerance = RAM_TOLERANCE_MIB + (need // 50 if inventory.memory.physical_bytes_method == "meminfo" else 0)
-    if found < (need - tolerance) * MIB:
-        return failure(f"{NOT_ELIGIBLE} RAM for any role is {_bytes_text(need * MIB)}, found only {_bytes_text(found)}")
+    if have < (need - tolerance) * MIB:
+        return failure(f"{NOT_ELIGIBLE} RAM for any role is {_bytes_text(need * MIB)}, found only {_bytes_text(have)}")
     return success("Sufficient minimum RAM")
 
 
@@ -100,8 +100,8 @@ def _chosen_disk(view: HostView, inventory: Inventory) -> Verdict | None:
         return None
     disk = disks.installation(view.host, inventory)
     if disk is None:
-        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
-        return failure(f"The chosen installation disk {name} is not among the host's disks: {found or 'it has none'}")
+        choices = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        return failure(f"The chosen installation disk {name} is not among the host's disks: {choices or 'it has none'}")
     if not disk.installation_eligibility.eligible:
         reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
         return failure(f"The chosen installation disk {name} cannot be installed on: {reasons}")
@@ -134,10 +134,10 @@ def role_cpu(view: HostView, inventory: Inventory) -> Verdict:
 
 def role_memory(view: HostView, inventory: Inventory) -> Verdict:
     """Enough memory for the host's role?"""
-    need, found = view.needs().ram_mib, inventory.memory.physical_bytes
-    if found < (need - RAM_TOLERANCE_MIB) * MIB:
+    need, have = view.needs().ram_mib, inventory.memory.physical_bytes
+    if have < (need - RAM_TOLERANCE_MIB) * MIB:
         return failure(
-            f"Require at least {_bytes_text(need * MIB)} RAM for role {view.role}, found only {_bytes_text(found)}"
+            f"Require at least {_bytes_text(need * MIB)} RAM for role {view.role}, found only {_bytes_text(have)}"
         )
     return success(f"Sufficient RAM for role {view.role}")
 
@@ -215,20 +215,20 @@ def disk_encryption(view: HostView) -> Verdict:
         return SUPPRESSED
     mode = view.cluster.disk_encryption.get("mode", "tpmv2")
     if mode == "tpmv2":
-        found = view.inventory.tpm_version
-        if found == "none":
+        tpm = view.inventory.tpm_version
+        if tpm == "none":
             return failure("TPM version could not be found, make sure TPM is enabled in host's BIOS")
-        if found != "2.0":
+        if tpm != "2.0":
             return failure(
-                f"The host's TPM version is not supported, expected-version: 2.0, actual-version: {found or 'unknown'}"
+                f"The host's TPM version is not supported, expected-version: 2.0, actual-version: {tpm or 'unknown'}"
             )
         return success(f"Installation disk can be encrypted using {mode}")
     answers = view.host.tang_connectivity.value
     if answers is None:
         return pending("Disk encryption check was not performed yet")
-    asked = {answer.tang_url for answer in answers.tang_server_response or []}
+    answered = {answer.tang_url for answer in answers.tang_server_response or []}
     servers = load_json(str(view.cluster.disk_encryption.get("tang_servers") or "")) or []
-    if asked and asked != {server.get("url") for server in servers}:
+    if answered and answered != {server.get("url") for server in servers}:
         return pending("Disk encryption check was not performed yet: Tang servers have changed")
     if not answers.is_success:
         return failure("Could not validate that all Tang servers are reachable and working")
@@ -256,13 +256,13 @@ def vsphere_uuid(view: HostView) -> Verdict:
 
 def compatible_agent(view: HostView) -> Verdict:
     """Is the agent the one that this service came with? One that does not say which it is, is not."""
-    want, found = view.settings.agent_image, view.host.discovery_agent_version
+    want, have = view.settings.agent_image, view.host.discovery_agent_version
     if not want or StepType.UPGRADE in view.settings.disabled_steps:
         return success("Host agent compatibility checking is disabled")
-    if not same_image(want, found):
+    if not same_image(want, have):
         return failure(
             "This host's agent is in the process of being upgraded to a compatible version: it is "
-            f"{found or 'of unknown version'}, the service needs {want}"
+            f"{have or 'of unknown version'}, the service needs {want}"
         )
     return success("Host agent is compatible with the service")
 
@@ -270,7 +270,11 @@ def compatible_agent(view: HostView) -> Verdict:
 def no_skip_installation_disk(view: HostView) -> Verdict:
     """The installation disk must not be on the list of disks to leave alone."""
     disk = disks.installation(view.host, view.inventory) if view.inventory else None
-    if disk and view.inventory and any(found == disk for _, found in disks.skipped(view.host, view.inventory)):
+    if (
+        disk
+        and view.inventory
+        and any(skipped_disk == disk for _, skipped_disk in disks.skipped(view.host, view.inventory))
+    ):
         return failure(
             f"Requesting to skip the formatting of the installation disk is not allowed: {disk.path or disk.id}. "
             "Please either change this host's installation disk or do not skip the formatting of the installation disk"
@@ -280,7 +284,7 @@ def no_skip_installation_disk(view: HostView) -> Verdict:
 
 def no_skip_missing_disk(view: HostView, inventory: Inventory) -> Verdict:
     """Disks to leave alone must exist."""
-    missing = [name for name, found in disks.skipped(view.host, inventory) if found is None]
+    missing = [name for name, skipped_disk in disks.skipped(view.host, inventory) if skipped_disk is None]
     if missing:
         return failure(
             "One or more of the disks that you have requested to skip the formatting of are no longer present on this "

@@ -75,20 +75,20 @@ class Members:
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
         """Ids of the hosts by hostname."""
-        found: dict[str, list[str]] = {}
+        by_name: dict[str, list[str]] = {}
         for host, inventory in self._pairs:
-            found.setdefault(hostname_of(host, inventory), []).append(host.id)
-        return found
+            by_name.setdefault(hostname_of(host, inventory), []).append(host.id)
+        return by_name
 
     @cached_property
     def addresses(self) -> Mapping[str, Sequence[str]]:
         """Ids of the hosts by address, link-local ones left out."""
-        found: dict[str, list[str]] = {}
+        by_address: dict[str, list[str]] = {}
         for host, inventory in self._pairs:
             for item in networks.interfaces_of(inventory) if inventory else ():
-                if not item.ip.is_link_local and host.id not in found.setdefault(str(item.ip), []):
-                    found[str(item.ip)].append(host.id)
-        return found
+                if not item.ip.is_link_local and host.id not in by_address.setdefault(str(item.ip), []):
+                    by_address[str(item.ip)].append(host.id)
+        return by_address
 
     @cached_property
     def collisions(self) -> Mapping[str, tuple[str, str]]:

@@ -46,8 +46,8 @@ def vip_pairs(cluster: Cluster) -> list[str]:
 
 
 def _of_vips(cluster: Cluster, inventories: Sequence[Inventory], current: list[str]) -> list[str]:
-    told = [network_of_vip(vip, inventories) for vip in vip_pairs(cluster)[:2]]
-    primary, secondary = [*told, "", ""][:2]
+    networks_of_vips = [network_of_vip(vip, inventories) for vip in vip_pairs(cluster)[:2]]
+    primary, secondary = [*networks_of_vips, "", ""][:2]
     dual_stack = len(set(networks.families(current))) > 1
     if not primary and dual_stack:
         return current
@@ -65,14 +65,14 @@ def _of_single_node(cluster: Cluster, inventories: Sequence[Inventory]) -> list[
     chosen = []
     for version in wanted:
         items = [item for inventory in inventories for item in networks.interfaces_of(inventory)]
-        found = sorted({item.network for item in items if item.version == version and not item.ip.is_link_local})
-        if not found:
+        candidates = sorted({item.network for item in items if item.version == version and not item.ip.is_link_local})
+        if not candidates:
             return []
-        if len(found) > 1:
+        if len(candidates) > 1:
             route = networks.best_default_route(inventories[0], version)
             # IPv6 gateways are mostly link-local, which says nothing of the network.
-            found = [network for network in found if route and ip_address(route.gateway) in network]
-            if not found:
+            candidates = [network for network in candidates if route and ip_address(route.gateway) in network]
+            if not candidates:
                 return []
-        chosen.append(str(found[0]))
+        chosen.append(str(candidates[0]))
     return chosen

@@ -27,9 +27,9 @@ def domain_of(view: HostView) -> str:
 
 
 def _resolution(view: HostView, name: str) -> Resolution | None:
-    found = view.host.domain_name_resolutions.value
+    resolutions = view.host.domain_name_resolutions.value
     plain = name.lower()
-    answers = (found and found.resolutions) or []
+    answers = (resolutions and resolutions.resolutions) or []
     return next((item for item in answers if (item.domain_name or "").lower() == plain), None)
 
 

@@ -122,8 +122,8 @@ def ntp_synced(view: HostView) -> Verdict:
         return success("Host NTP is synced")
     if view.host.cluster_id is None and view.infra_env and not view.infra_env.additional_ntp_sources:
         return SUPPRESSED
-    seen = ", ".join(f"{item.source_name} is {item.source_state}" for item in sources)
-    return failure("Host couldn't synchronize with any NTP server" + (f": {seen}" if seen else ""))
+    states = ", ".join(f"{item.source_name} is {item.source_state}" for item in sources)
+    return failure("Host couldn't synchronize with any NTP server" + (f": {states}" if states else ""))
 
 
 def time_synced(view: HostView) -> Verdict:
@@ -206,7 +206,7 @@ def _l3_check(
             bad.append(f"{view.peers.told(peer.id)} ({value:.2f}{kind.unit})")
     if not bad:
         return satisfied
-    told = ", ".join(bad[:EXAMPLES]) + (f" and {len(bad) - EXAMPLES} others" if len(bad) > EXAMPLES else "")
+    listed = ", ".join(bad[:EXAMPLES]) + (f" and {len(bad) - EXAMPLES} others" if len(bad) > EXAMPLES else "")
     actions = "Actions:\n"
     if kind is LOSS:
         actions += (
@@ -215,20 +215,20 @@ def _l3_check(
         )
     return failure(
         f"A total {kind.name} above the tolerated threshold of {limit:.2f}{kind.unit} for role {view.role} was "
-        f"encountered between host {view.hostname} and {told}\n{actions}{_pings(view)}"
+        f"encountered between host {view.hostname} and {listed}\n{actions}{_pings(view)}"
     )
 
 
 def latency(view: HostView) -> Verdict:
     """Round trip time to peers of the same role."""
-    found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().latency_ms, LATENCY, measured=found.rtt, worst=found.worst_rtt)
+    findings = view.host.connectivity.findings
+    return _l3_check(view, view.needs().latency_ms, LATENCY, measured=findings.rtt, worst=findings.worst_rtt)
 
 
 def packet_loss(view: HostView) -> Verdict:
     """Packet loss to peers of the same role."""
-    found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().packet_loss_percent, LOSS, measured=found.loss, worst=found.worst_loss)
+    findings = view.host.connectivity.findings
+    return _l3_check(view, view.needs().packet_loss_percent, LOSS, measured=findings.loss, worst=findings.worst_loss)
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:

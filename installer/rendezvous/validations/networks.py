@@ -74,13 +74,13 @@ def addresses(texts: Iterable[str]) -> tuple[IPv4Interface | IPv6Interface, ...]
 # Asked many times over for each host and each judgement; an address is parsed in some 20 us.
 @lru_cache(8192)
 def _interfaces(texts: tuple[str, ...]) -> tuple[IPv4Interface | IPv6Interface, ...]:
-    found: list[IPv4Interface | IPv6Interface] = []
+    interfaces: list[IPv4Interface | IPv6Interface] = []
     for text in texts:
         try:
-            found.append(ip_interface(text))
+            interfaces.append(ip_interface(text))
         except ValueError:
             continue
-    return tuple(found)
+    return tuple(interfaces)
 
 
 def macs_of(inventory: Inventory) -> set[str]:
@@ -105,15 +105,15 @@ def address_in(inventory: Inventory, cidrs: Iterable[str]) -> str:
 
 def default_routes(inventory: Inventory) -> list[Route]:
     """Routes to everywhere that name a gateway. A destination of no address is none (upstream's IsDefaultRoute)."""
-    found = []
+    routes = []
     for route in inventory.routes:
         try:
             gateway, destination = ip_address(route.gateway), ip_address(route.destination)
         except ValueError:
             continue
         if destination.is_unspecified and not gateway.is_unspecified:
-            found.append(route)
-    return found
+            routes.append(route)
+    return routes
 
 
 def best_default_route(inventory: Inventory, version: int) -> Route | None:
@@ -125,14 +125,14 @@ def best_default_route(inventory: Inventory, version: int) -> Route | None:
 
 def overlapping(cidrs: Iterable[str]) -> tuple[str, str] | None:
     """Two of the networks that overlap, or None."""
-    known: list[str] = []
+    earlier: list[str] = []
     for cidr in cidrs:
         network = ip_network(cidr, strict=False)
-        for other in known:
+        for other in earlier:
             second = ip_network(other, strict=False)
             if network.version == second.version and network.overlaps(second):
                 return other, cidr
-        known.append(cidr)
+        earlier.append(cidr)
     return None
 
 

@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import create_default_context
 
@@ -46,7 +46,7 @@ class Registry:
 
     port: int
     ca_pem: str
-    pull_secret: str
+    pull_secret: str = field(repr=False)
     folder: Path
 
     @property

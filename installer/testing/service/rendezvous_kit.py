@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 class Keys:
     """Tokens by scheme and the public key, as a CLI makes them at image time."""
 
-    private: bytes
+    private: bytes = field(repr=False)
     public_base64: str
 
     def token(self, scheme: str, **claims: Any) -> str:

@@ -49,6 +49,11 @@ def load_all(text: str | bytes) -> list[Any]:
         text = text.decode() if isinstance(text, bytes) else text
         _check(text)
         return list(yaml.load_all(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        # Not its own text, which has several lines and quotes the document.
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise Refused(f"{where}{error.problem or error.context}") from None
     except yaml.YAMLError:
         raise
     except UnicodeDecodeError as error:

@@ -160,7 +160,7 @@ def test_deploy_of_what_a_lab_cannot_be_is_one_line(cluster, capfd):
     path.write_text(yaml.safe_dump({**config, "platform": {"aws": {}}}))
     assert deploy(cluster) == 1
     [line] = capfd.readouterr().err.splitlines()
-    assert line == "node0-lab: install-config.yaml: platform: the lab has none, baremetal and external, not aws"
+    assert line == "node0-lab: install-config.yaml: platform: must be none, baremetal or external in a lab, not aws"
 
 
 def test_a_plan_is_a_topology_file_and_starts_nothing(cluster, capfd):

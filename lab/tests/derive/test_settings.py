@@ -26,7 +26,7 @@ def test_fields_are_changed_in_order():
         ("nodes[0].colour=red", "unknown field `colour`"),
         ("nodes.x=1", "x is no field there"),
         ("nodes[0].ip=1.2.3.4", "outside machine_network"),
-        ("name=[", "while parsing"),
+        ("name=[", "line 2: did not find expected node content"),
     ],
 )
 def test_what_cannot_be_set_is_one_line(setting, rule):

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import tarfile
+from pathlib import Path
 
 import bcrypt
 import msgspec
@@ -349,3 +350,16 @@ def _modest():
 def test_whose_installer_it_is_is_told_by_its_name():
     assert is_ours(["/usr/bin/node0"])
     assert not is_ours(["/opt/openshift-install"])
+
+
+def test_nothing_else_knows_what_the_lab_release_is_called():
+    """A release is data: only who builds the lab release, and the installer's default, have its name."""
+    root = Path(__file__).parents[3]
+    rooms = ("ci", "drivers", "installer", "lab", "scenarios")
+    files = [path.relative_to(root) for room in rooms for path in (root / room).rglob("*.py")]
+    told = {
+        str(path) for path in files if "tests" not in path.parts and "node0/lab-release" in (root / path).read_text()
+    }
+    outside = {path for path in told if not path.startswith("lab/release/")}
+    assert outside == {"installer/create/stages/resolve.py"}
+    assert told - outside  # the search finds it where it is

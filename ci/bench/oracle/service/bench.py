@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ci.bench.measure import table
-from ci.bench.oracle.service import drive, requests, verdicts
+from ci.bench.oracle.service import drive, installing, requests, verdicts
 from ci.bench.oracle.service.changes import CHANGES
 from ci.bench.oracle.service.programs import Api, both
 from ci.bench.oracle.service.worlds import worlds
@@ -34,8 +34,11 @@ def run(count: int, seed: int) -> None:
         found = scenarios(theirs, ours, count, seed)
         with ThreadPoolExecutor(2) as pool:
             codes = list(pool.map(lambda api: requests.asked(api, asked), (theirs, ours)))
+        steps, unequal = installing.compared(theirs, ours)
     table("node0's service against the real assisted-service", verdicts.agreement(found))
     _print("differences (docs/rendezvous.md)", verdicts.grouped(found))
     same = sum(left == right for left, right in zip(*codes, strict=True))
     table("status codes", [("equal", f"{same:6} of {len(asked):6} ({100 * same / len(asked):5.1f} %)")])
     _print("differences (docs/rendezvous.md)", requests.differences(asked, *codes))
+    table("from actions/install on: the steps that hosts get", steps)
+    print("\ndifferences (docs/rendezvous.md)", *unequal, sep="\n")

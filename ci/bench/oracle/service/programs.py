@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.bench.oracle.programs import HOME_VARIABLE
+from ci.bench.oracle.service.payload import write_installer
 from installer.testing.service.rendezvous_kit import Keys, free_port, make_keys
 from installer.testing.service.words_kit import COMMAND, HEADERS, Scheme
 from lab.waiting import wait_until
@@ -289,5 +290,9 @@ def ours(keys: Keys, directory: Path, **changes: str) -> Iterator[Api]:
 def both(directory: Path) -> Iterator[tuple[Api, Api]]:
     """The real service and node0's, side by side."""
     keys = make_keys()
-    with theirs(service_home(), keys, directory / "theirs") as left, ours(keys, directory / "ours") as right:
+    program = write_installer(directory / "openshift-install")
+    with (
+        theirs(service_home(), keys, directory / "theirs") as left,
+        ours(keys, directory / "ours", INSTALLER_BINARY=str(program)) as right,
+    ):
         yield left, right

@@ -22,6 +22,8 @@ class Compared:
 
     name: str
     pairs: list[tuple[str, Any, Any]] = field(default_factory=list)
+    #: Of validations with equal results: whose they are, and whether both say it in the same words.
+    words: list[tuple[str, bool]] = field(default_factory=list)
 
     def differences(self, *kinds: str) -> list[tuple[str, Any, Any]]:
         """Those of these kinds (the words before the first blank) in which the services differ."""
@@ -41,6 +43,7 @@ def compare(
     add(("cluster-status", their_view.get("status"), our_view.get("status")))
     for name, their_result, our_result in _validations(their_view, our_view):
         add((f"cluster-validation {name}", their_result, our_result))
+    found.words += _words("cluster", their_view, our_view)
     for name in _CLUSTER:
         add((f"cluster-field {name}", _plain(their_view.get(name)), _plain(our_view.get(name))))
     their_hosts, our_hosts = _hosts(their_view), _hosts(our_view)
@@ -52,6 +55,7 @@ def compare(
         add((f"host-status {host.number}", one.get("status"), other.get("status")))
         for name, their_result, our_result in _validations(one, other):
             add((f"host-validation {name} of {host.number}", their_result, our_result))
+        found.words += _words("host", one, other)
         for name in _HOST:
             add((f"host-field {name} of {host.number}", one.get(name) or None, other.get(name) or None))
         for name, their_disk, our_disk in _disks(one, other):
@@ -77,10 +81,24 @@ def _plain(value: Any) -> Any:
     return value or None
 
 
+def _lines(info: Any) -> dict[str, dict[str, Any]]:
+    groups = json.loads(info) if isinstance(info, str) and info else info or {}
+    return {str(line["id"]): line for group in groups.values() for line in group or []}
+
+
 def results(info: Any) -> dict[str, str]:
     """Results by validation id."""
-    groups = json.loads(info) if isinstance(info, str) and info else info or {}
-    return {str(line["id"]): str(line["status"]) for group in groups.values() for line in group or []}
+    return {name: str(line["status"]) for name, line in _lines(info).items()}
+
+
+def _words(kind: str, one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, bool]]:
+    left, right = _lines(one.get("validations_info")), _lines(other.get("validations_info"))
+    both = [(left[name], right[name]) for name in left.keys() & right.keys()]
+    return [
+        (kind, mine.get("message") == theirs.get("message"))
+        for theirs, mine in both
+        if mine["status"] == theirs["status"]
+    ]
 
 
 def _validations(one: dict[str, Any], other: dict[str, Any]) -> Iterable[tuple[str, Any, Any]]:
@@ -124,6 +142,9 @@ def agreement(compared: list[Compared]) -> list[tuple[str, str]]:
     for kind in KINDS:
         pairs = [pair for one in compared for pair in one.pairs if pair[0].split(" ")[0] == kind]
         rows.append((kind, share(sum(1 for pair in pairs if pair[1] == pair[2]), len(pairs))))
+    for kind in ("cluster", "host"):
+        same = [equal for one in compared for of, equal in one.words if of == kind]
+        rows.append((f"{kind}-validation, word for word", share(sum(same), len(same))))
     whole = [one for one in compared if not one.differences("host-status", "cluster-status")]
     return [*rows, ("scenarios with all statuses equal", share(len(whole), len(compared)))]
 

@@ -201,6 +201,17 @@ def test_artefacts_of_scenarios_are_loaded(tmp_path):
     assert sno.evidence["message"] == "AssertionError: 2 nodes\nlate"
 
 
+def test_a_message_has_its_error_before_the_code_that_led_there(tmp_path):
+    (tmp_path / "x").mkdir()
+    step = {"name": "install", "began": BEGAN, "at": 0, "seconds": 1, "outcome": "passed"}
+    (tmp_path / "x/phases.json").write_text(json.dumps([step]))
+    message = "    except A as error:\n>       raise B(error) from error\nE       lab.errors.B: SSH of master-0\n"
+    test = {"name": "t", "outcome": "failed", "seconds": 1, "message": message}
+    (tmp_path / "x/tests.json").write_text(json.dumps([test]))
+    [run] = artifacts.load(tmp_path, "p")
+    assert run.reason == f"lab.errors.B: SSH of master-0\n{message}"
+
+
 def test_no_artefacts_is_told(tmp_path):
     with pytest.raises(InformerError, match=r"phases\.json: neither here"):
         artifacts.load(tmp_path, "p")
@@ -218,7 +229,7 @@ def test_odd_artefacts_are_read_or_told(tmp_path):
     assert (run.outcome, run.reason) == (Outcome.VOID, "it ended before its first phase")
     phases.write_text(f'[{{"name": 3, "began": "{BEGAN}", "at": "x", "seconds": NaN, "outcome": "running"}}]')
     [run] = artifacts.load(tmp_path, "p")
-    assert (run.outcome, run.seconds, run.steps[0].error) == (Outcome.FAILED, 0.0, "did not end")
+    assert (run.outcome, run.seconds, run.steps[0].error) == (Outcome.FAILED, 0.0, "3 did not end")
     phases.write_text('[{"name": "a", "began": "yesterday", "outcome": "passed"}]')
     with pytest.raises(InformerError, match=r"phases\.json: began: 'yesterday': must be like"):
         artifacts.load(tmp_path, "p")

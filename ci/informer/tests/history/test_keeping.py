@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import traces
 from ci.informer.history.model import Run, Step
@@ -57,6 +58,11 @@ def test_what_does_not_fit_goes_oldest_and_green_first(history, tmp_path):
     assert kept(history, root, FIRST, total=1 << 20) == ["failed 2"]
     assert kept(history, root, FIRST, total=0) == []
     assert list(root.iterdir()) == []
+
+
+def test_a_directory_that_is_none_is_told(history, tmp_path, capsys):
+    assert main(["--history", str(history.path), "prune", str(tmp_path / "nosuch")]) == 2
+    assert "no such directory" in capsys.readouterr().err
 
 
 def test_nothing_outside_is_removed(history, tmp_path):

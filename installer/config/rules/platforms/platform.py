@@ -51,10 +51,10 @@ def agent_platform(config: InstallConfig) -> Iterator[FieldError]:
     name = config.platform.name
     if name and name not in AGENT_PLATFORMS:
         yield unsupported("platform", name, AGENT_PLATFORMS)
-    given = getattr(config.platform, name) if name in _ASKED_FOR else None
+    settings = getattr(config.platform, name) if name in _ASKED_FOR else None
     for field, why in _ASKED_FOR.get(name, {}).items():
         internal = field == "baseDomainResourceGroupName" and config.publish == "Internal"
-        if isinstance(given, dict) and not given.get(field) and not internal:
+        if isinstance(settings, dict) and not settings.get(field) and not internal:
             yield required(f"platform.{name}.{field}", why)
 
 

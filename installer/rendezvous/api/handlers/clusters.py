@@ -137,11 +137,11 @@ async def list_manifests(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/manifests"""
     cluster = _cluster(service, request)
     system = request.query.get("include_system_generated", "").lower() == "true"
-    found = service.engine.store.manifests(cluster.id)
+    manifests_of_cluster = service.engine.store.manifests(cluster.id)
     return reply(
         [
             {"folder": item.folder, "file_name": item.file_name, "manifest_source": item.manifest_source}
-            for item in found
+            for item in manifests_of_cluster
             if system or item.manifest_source == "user"
         ]
     )
@@ -160,8 +160,8 @@ async def update_manifest(service: Service, request: web.Request) -> Response:
 async def _put_manifest(service: Service, request: web.Request, replacing: bool) -> dict[str, str]:
     cluster, body = _cluster(service, request), await body_of(request, requests.ManifestParams)
     await asyncio.to_thread(manifests.check, body, replacing)
-    made = manifests.put(service.engine, cluster.id, body, replacing, checked=True)
-    return {"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}
+    manifest = manifests.put(service.engine, cluster.id, body, replacing, checked=True)
+    return {"folder": manifest.folder, "file_name": manifest.file_name, "manifest_source": "user"}
 
 
 async def delete_manifest(service: Service, request: web.Request) -> Response:
@@ -214,8 +214,8 @@ async def complete(service: Service, request: web.Request) -> Response:
 async def list_operators(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/monitored-operators"""
     wanted = request.query.get("operator_name")
-    found = _cluster(service, request).monitored_operators
-    chosen = [item for item in found if wanted is None or item.get("name") == wanted]
+    operators = _cluster(service, request).monitored_operators
+    chosen = [item for item in operators if wanted is None or item.get("name") == wanted]
     if wanted is not None and not chosen and wanted not in BUILT_IN:
         raise NotFound(f"operator {shortened(wanted, 80)} is none of the cluster's")
     return reply(chosen)
@@ -264,7 +264,7 @@ async def supported_platforms(service: Service, request: web.Request) -> Respons
     """GET /clusters/{id}/supported-platforms: what the hosts that have registered can all be part of."""
     cluster = _cluster(service, request)
     hosts = service.engine.store.hosts(cluster_id=cluster.id)
-    makers = [found.system_vendor.manufacturer.lower() for host in hosts if (found := inventory_of(host))]
+    makers = [inventory.system_vendor.manufacturer.lower() for host in hosts if (inventory := inventory_of(host))]
     kinds = ["none", "external"] if cluster.is_sno else ["baremetal", "none", "external"]
     for kind, maker in (("vsphere", "vmware"), ("nutanix", "nutanix")):
         if makers and all(maker in name for name in makers):

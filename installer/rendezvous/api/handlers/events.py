@@ -86,10 +86,10 @@ def _read(
             database.execute(f"SELECT severity, COUNT(*) FROM events {counted[0]} GROUP BY severity", counted[1])
         )
         rows = database.execute(f"SELECT doc FROM events {wanted[0]}", wanted[1])
-        found: list[bytes] = []
+        chunks: list[bytes] = []
         while some := rows.fetchmany(1000):
-            found += [row[0] for row in some]
-        return counts, found
+            chunks += [row[0] for row in some]
+        return counts, chunks
 
 
 async def trigger(service: Service, request: web.Request) -> Response:

@@ -102,8 +102,8 @@ def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
 
     config = load(kubeconfig)
     for entry in config.get("clusters", []):
-        known = base64.b64decode(entry["cluster"].get("certificate-authority-data", "")).decode()
-        joined = known.rstrip("\n") + "\n" + certificate.strip() + "\n"
+        certificates = base64.b64decode(entry["cluster"].get("certificate-authority-data", "")).decode()
+        joined = certificates.rstrip("\n") + "\n" + certificate.strip() + "\n"
         entry["cluster"]["certificate-authority-data"] = base64.b64encode(joined.encode()).decode()
     return dump(config).encode()
 

@@ -82,8 +82,8 @@ async def features_detailed(service: Service, request: web.Request) -> Response:
 async def architectures(service: Service, request: web.Request) -> Response:
     """GET /support-levels/architectures: those that the release is there for."""
     _checked(request)
-    found = {name: "supported" if cpu == "x86_64" else "unavailable" for name, cpu in ARCHITECTURES.items()}
-    return reply({"architectures": {**found, "MULTIARCH_RELEASE_IMAGE": "unavailable"}})
+    levels = {name: "supported" if cpu == "x86_64" else "unavailable" for name, cpu in ARCHITECTURES.items()}
+    return reply({"architectures": {**levels, "MULTIARCH_RELEASE_IMAGE": "unavailable"}})
 
 
 async def openshift_versions(service: Service, request: web.Request) -> Response:
@@ -127,17 +127,17 @@ async def bundle(service: Service, request: web.Request) -> Response:
 
 
 def _quantities(need: Requirements) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    quantities: dict[str, Any] = {
         "cpu_cores": need.cpu_cores,
         "ram_mib": need.ram_mib,
         "disk_size_gb": need.disk_size_gb,
         "installation_disk_speed_threshold_ms": need.disk_speed_ms,
     }
     if need.latency_ms is not None:
-        found["network_latency_threshold_ms"] = need.latency_ms
+        quantities["network_latency_threshold_ms"] = need.latency_ms
     if need.packet_loss_percent is not None:
-        found["packet_loss_percentage"] = need.packet_loss_percent
-    return found
+        quantities["packet_loss_percentage"] = need.packet_loss_percent
+    return quantities
 
 
 async def preflight(service: Service, request: web.Request) -> Response:
@@ -145,11 +145,11 @@ async def preflight(service: Service, request: web.Request) -> Response:
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     needs = service.engine.requirements
     master = needs["sno"] if cluster.is_sno else needs["master"]
-    found = {
+    requirements = {
         role: {"quantitative": _quantities(need), "qualitative": []}
         for role, need in (("master", master), ("worker", needs["worker"]))
     }
-    return reply({"operators": [], "ocp": found})
+    return reply({"operators": [], "ocp": requirements})
 
 
 async def default_config(service: Service, request: web.Request) -> Response:

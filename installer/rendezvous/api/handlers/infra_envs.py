@@ -59,8 +59,8 @@ async def register(service: Service, request: web.Request) -> Response:
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /infra-envs"""
     wanted = request.query.get("cluster_id")
-    found = service.engine.store.infra_envs()
-    return reply([shown(service, item) for item in found if wanted is None or item.cluster_id == wanted])
+    listed = service.engine.store.infra_envs()
+    return reply([shown(service, item) for item in listed if wanted is None or item.cluster_id == wanted])
 
 
 async def get(service: Service, request: web.Request) -> Response:

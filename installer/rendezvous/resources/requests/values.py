@@ -98,8 +98,8 @@ def installer_args(args: Iterable[str]) -> None:
     for argument in args:
         if argument.startswith("-"):
             if argument not in INSTALLER_FLAGS:
-                known = " ".join(INSTALLER_FLAGS)
-                problems.append(f"found unexpected flag {argument[:80]} for installer - allowed flags are [{known}]")
+                flags = " ".join(INSTALLER_FLAGS)
+                problems.append(f"found unexpected flag {argument[:80]} for installer - allowed flags are [{flags}]")
         elif not _INSTALLER_VALUE.fullmatch(argument):
             problems.append(f"found unexpected chars in value {argument[:80]} for installer")
     _refuse(problems)

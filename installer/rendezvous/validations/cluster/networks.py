@@ -115,11 +115,13 @@ def same_families(view: ClusterView) -> Verdict:
     kinds = ["service", "cluster"]
     if networks.machine_network_needed(view.cluster):
         kinds.insert(0, "machine")
-    told = {which: networks.families(view.cidrs(which)) for which in kinds}
-    if any(versions != told["service"] for versions in told.values()):
+    families_of = {which: networks.families(view.cidrs(which)) for which in kinds}
+    if any(versions != families_of["service"] for versions in families_of.values()):
         names = ", ".join(f"{which.capitalize()}Networks" for which in kinds)
-        seen = ", ".join(f"{which}: {'/'.join(f'IPv{v}' for v in versions)}" for which, versions in told.items())
-        return failure(f"Address families of networks ({names}) are not the same: {seen}.")
+        listed = ", ".join(
+            f"{which}: {'/'.join(f'IPv{v}' for v in versions)}" for which, versions in families_of.items()
+        )
+        return failure(f"Address families of networks ({names}) are not the same: {listed}.")
     return success("Same address families for all networks.")
 
 
@@ -175,10 +177,10 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
         if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
             return f"by host {shown_name(host)}"
     for host, _ in view.hosts:
-        for seen in host.verified_vips.value or []:
-            if seen.vip == vip and seen.verification == VipVerification.FAILED:
+        for answer in host.verified_vips.value or []:
+            if answer.vip == vip and answer.verification == VipVerification.FAILED:
                 return f"as host {shown_name(host)} sees"
-            looked = looked or (seen.vip == vip and seen.verification == VipVerification.SUCCEEDED)
+            looked = looked or (answer.vip == vip and answer.verification == VipVerification.SUCCEEDED)
     if looked:
         return ""
     for host, _ in view.hosts:

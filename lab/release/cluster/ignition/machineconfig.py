@@ -147,6 +147,16 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     return configs
 
 
+def fips(config: InstallConfig) -> dict[str, list[Object]]:
+    """The manifests by which a cluster in FIPS mode has its nodes in it, one for each pool, with the names that
+    OpenShift's installer gives them; none without FIPS."""
+    names = {role: f"99-{role}-fips" for role in config.pools if config.fips}
+    return {
+        f"99_openshift-machineconfig_{name}.yaml": [machine_config(name, role, ignition.config(), fips=True)]
+        for role, name in names.items()
+    }
+
+
 def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
     """keepalived as a static pod, its configuration but for the interface, which the host fills in at each start."""
     template = f"{RESOURCES}/keepalived/keepalived.conf.tmpl"
@@ -168,10 +178,10 @@ def rendered(pool: str, configs: Iterable[Object]) -> Object:
     for entry in sorted(mine, key=lambda c: str(c["metadata"]["name"])):
         merged = ignition.merge(merged, entry["spec"].get("config") or {})
         arguments += kernel_arguments(entry)
-    fips = any(entry["spec"].get("fips") is True for entry in mine)
-    content = json.dumps([merged, arguments, fips], sort_keys=True)
+    mode = any(entry["spec"].get("fips") is True for entry in mine)
+    content = json.dumps([merged, arguments, mode], sort_keys=True)
     digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
-    return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments, fips=fips)
+    return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments, fips=mode)
 
 
 def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -> Object:
@@ -194,8 +204,8 @@ def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -
 
 def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:
     """The config served to a node of the pool: the rendered one and what only the server adds (§3.2)."""
-    name, fips = current["metadata"]["name"], current["spec"].get("fips") is True
-    encapsulated = machine_config(name, pool, ignition.config(), kernel_arguments(current), fips=fips)
+    name, mode = current["metadata"]["name"], current["spec"].get("fips") is True
+    encapsulated = machine_config(name, pool, ignition.config(), kernel_arguments(current), fips=mode)
     annotations = {
         f"{PREFIX}/currentConfig": name,
         f"{PREFIX}/desiredConfig": name,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from lab.release.cluster.ignition import document as ignition
-from lab.release.cluster.ignition.machineconfig import machine_config
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.pki.certs import KeyPair
@@ -169,10 +167,6 @@ def manifests(
         files["user-ca-bundle-config.yaml"] = [
             config_map("openshift-config", "user-ca-bundle", {"ca-bundle.crt": config.trust_bundle})
         ]
-    for role in config.pools if config.fips else ():
-        # Named as OpenShift's installer names them, one for each pool.
-        name = f"99-{role}-fips"
-        files[f"99_openshift-machineconfig_{name}.yaml"] = [machine_config(name, role, ignition.config(), fips=True)]
     if kubeadmin_hash:
         files["99_kubeadmin-password-secret.yaml"] = [
             secret("kube-system", "kubeadmin", {"kubeadmin": kubeadmin_hash.strip()})

@@ -23,6 +23,7 @@ import yaml
 
 from lab.release.cluster.errors import ClusterError, ConfigError
 from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import kubeconfig, payload, resources
 from lab.release.cluster.openshift_install import bootstrap
@@ -139,7 +140,7 @@ def create_manifests(directory: Path, assets: Assets) -> None:
         kubeadmin_hash=assets.kubeadmin_hash,
     )
     (directory / "openshift").mkdir(parents=True, exist_ok=True)
-    for name, objects in manifests.items():
+    for name, objects in (manifests | machineconfig.fips(assets.config)).items():
         # OpenShift keeps what starts with 99_ in openshift/
         target = directory / ("openshift" if name.startswith("99_") else "manifests") / name
         write_private(target, yaml.safe_dump_all(objects, sort_keys=False))

@@ -1,0 +1,40 @@
+"""`pytest scenarios/` in a process that is forked from the test's: most of a run that installs nothing is importing."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from installer.testing.forked_kit import forked
+
+ROOT = Path(__file__).parents[2]
+
+
+def pytest_scenarios(*options: str) -> tuple[int, str]:
+    """Exit code and output of a run with these options."""
+    _load()
+    return forked(_run, ["scenarios/", "-q", "-p", "no:cacheprovider", *options], seconds=120.0)
+
+
+def collected(*options: str) -> list[str]:
+    """The ids of the tests that these options select."""
+    code, said = pytest_scenarios("--collect-only", *options)
+    assert code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), said
+    return [line for line in said.splitlines() if "::" in line]
+
+
+@functools.cache
+def _load() -> None:
+    for path in sorted((ROOT / "scenarios").rglob("*.py")):
+        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    os.chdir(ROOT)
+    os.dup2(2, 1)
+    return int(pytest.main(list(arguments)))
