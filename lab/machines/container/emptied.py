@@ -61,4 +61,4 @@ class Watch:
             line = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             line.setblocking(False)
             for path in emptied:
-                line.sendto(path.encode(), f"/proc/self/fd/{agent}")
+                line.sendto(os.fsencode(path), f"/proc/self/fd/{agent}")
