@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.machines.container.fence import attached, handover, options, seccomp
-from lab.machines.container.fence.caller import Caller, Refusal, mounts_of
-from lab.machines.container.fence.errors import NotAllowed
+from lab.machines.container.fence.caller import Caller, mounts_of
+from lab.machines.container.fence.errors import NotAllowed, Refusal
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 

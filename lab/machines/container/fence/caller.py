@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.machines.container.fence.errors import Refusal
 from lab.machines.container.kernel import syscalls
 
 # linux/seccomp.h
@@ -23,14 +24,6 @@ _NS_GET_USERNS = 0xB701
 _PATH_BYTES = 4096
 # How runtimes of containers name their targets.
 _OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
-
-
-class Refusal(Exception):
-    """The caller gets this error number."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(os.strerror(code))
-        self.code = code
 
 
 class Caller:

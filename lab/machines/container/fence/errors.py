@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 class NotAllowed(Exception):
     """An option that no machine may use."""
@@ -9,3 +11,11 @@ class NotAllowed(Exception):
 
 class CannotRead(Exception):
     """The reader came to no answer; `str()` says why in a line."""
+
+
+class Refusal(Exception):
+    """The caller gets this error number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(os.strerror(code))
+        self.code = code

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.machines.container.fence import attached, broker, caller, handover, seccomp
+from lab.machines.container.fence.errors import Refusal
 from lab.machines.container.kernel import loops
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another process's memory")
@@ -116,7 +117,7 @@ def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
         ctypes.addressof(word) if argument is None else end + argument if argument < 0 else argument
         for word, argument in zip(kept, arguments, strict=True)
     ]
-    with contextlib.suppress(OSError, caller.Refusal):
+    with contextlib.suppress(OSError, Refusal):
         assert asked.do(os.getpid(), number, given_) in (True, False, None)
 
 
@@ -125,7 +126,7 @@ def test_a_word_that_is_cut_off_by_the_end_of_memory_is_a_fault(asked, page):
         ctypes.memset(page, 0x41, mmap.PAGESIZE)
         arguments = [0] * 6
         arguments[at] = page + mmap.PAGESIZE - 2
-        with pytest.raises(caller.Refusal) as refused:
+        with pytest.raises(Refusal) as refused:
             asked.do(os.getpid(), number, arguments)
         assert refused.value.code == errno.EFAULT
 
