@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 DESCRIPTION = "Agent-based cluster installer: one ISO, booted on every host, makes them a cluster."
 CREATE = {
     "agent-config-template": "Write a sample agent-config.yaml",
-    "cluster-manifests": "Write the manifests that the configs make, to be changed before the image is made",
+    "cluster-manifests": "Write the manifests made from the configs, to be edited before the image is made",
     "pxe-files": "Make the files for booting from a network",
     "config-image": "Make an ISO with one cluster's files, for hosts that boot an unconfigured image",
     "unconfigured-ignition": "Make a live host's Ignition config without a cluster's files",
@@ -124,9 +124,9 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     gather.add_argument("--key", type=Path, metavar="FILE", help="private key (default: what ssh uses by itself)")
-    gather.add_argument("--user", default="core", help="whom to log in as; root, or somebody with sudo (default: core)")
+    gather.add_argument("--user", default="core", help="user to log in as: root, or one with sudo (default: core)")
     gather.add_argument(
-        "--host", action="append", default=[], metavar="ADDRESS", help="a further host (can be given again)"
+        "--host", action="append", default=[], metavar="ADDRESS", help="a further host (may be repeated)"
     )
     gather.add_argument(
         "--ssh-option", action="append", default=[], metavar="NAME=VALUE", help="for ssh's -o, such as ProxyJump=HOST"
@@ -139,7 +139,8 @@ def parser() -> argparse.ArgumentParser:
         "service",
         "Run the rendezvous service on this machine: hosts are discovered first, configured afterwards",
         epilog=(
-            "DIR keeps everything and can be gone on from: tls/ca.crt, auth/{agent,user,watcher}-token, data/.\n"
+            "DIR holds all state, and the service can be started again on it: tls/ca.crt,\n"
+            "auth/{agent,user,watcher}-token, data/.\n"
             "Mirrors are read from mirror/registries.conf and mirror/ca-bundle.crt in DIR.\n\n"
             "environment:\n"
             "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"

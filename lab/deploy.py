@@ -12,7 +12,7 @@ import shutil
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -185,6 +185,15 @@ class Deployment:
     def create(self, target: str, directory: Path | None = None) -> None:
         """Run `agent create TARGET`. Raises InstallFailedError."""
         _succeeded(f"create {target}", self.agent("create", target, timeout=CREATE_SECONDS, directory=directory))
+
+    def edit_cluster_install(self, edit: Callable[[dict[str, Any]], None]) -> None:
+        """Have the installer make the manifests, and change AgentClusterInstall among them, as users do where neither
+        config has a field for something. Raises InstallFailedError."""
+        self.create("cluster-manifests")
+        path = self.directory / "cluster-manifests/agent-cluster-install.yaml"
+        manifest = _decoded(path)
+        edit(manifest)
+        _write(path, manifest)
 
     def create_image(self) -> Path:
         """Make what the machines boot, by the topology's way; returns the image. Raises InstallFailedError."""

@@ -27,7 +27,7 @@ from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.catalogue.fromfile import file_topology, of_topology
-from scenarios.catalogue.ids import SHAPES, edit_configs, further_files, topology_of
+from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
@@ -290,6 +290,8 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             for name, text in further_files(scenario_id).items():
                 (deployment.directory / name).parent.mkdir(parents=True, exist_ok=True)
                 (deployment.directory / name).write_text(text)
+            if (edit := edit_cluster_install(scenario_id)) is not None:
+                deployment.edit_cluster_install(edit)
             yield deployment
             done = True
 

@@ -48,7 +48,10 @@ def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation:
     in_drive = installation.topology.boot not in ("usb", *FROM_NETWORK)
     for name, node in installation.lab.nodes.items():
         host = node.ssh()
-        assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device), name
+        source = host.check_output("findmnt -no SOURCE /")
+        if source.startswith("/dev/mapper/"):
+            source = host.check_output("lsblk -nslpo NAME %s", source).split()[-1]
+        assert source.startswith(node.spec.root_device), name
         assert "coreos.liveiso" not in host.file("/proc/cmdline").content_string, name
         assert bool(node.media.inserted()) is in_drive, name
 
@@ -122,6 +125,18 @@ def test_every_node_is_in_fips_mode(installation: Installation):
             assert host.file("/proc/sys/crypto/fips_enabled").content_string.strip() == "1", spec.name
             tested = host.file("/proc/crypto").content_string
             assert set(re.findall(r"^selftest\s*: (.*)$", tested, re.M)) == {"passed"}, spec.name
+
+
+@pytest.mark.parametrize("installation", params(lambda row: "tpm_encryption" in row.variants), indirect=True)
+def test_the_root_is_encrypted_with_a_key_of_the_tpm(installation: Installation):
+    names = {item["metadata"]["name"] for item in installation.kubectl_json("get", "machineconfigs")["items"]}
+    for spec in installation.topology.nodes:
+        assert f"{spec.role}-tpm" in names
+        host = installation.lab.nodes[spec.name].ssh()
+        assert host.check_output("findmnt -no SOURCE,FSTYPE /").split() == ["/dev/mapper/root", "xfs"], spec.name
+        volume = host.check_output("lsblk -nslpo NAME /dev/mapper/root").split()[1]
+        assert "tpm2" in host.check_output("sudo clevis luks list -d %s", volume), spec.name
+        assert "Secure boot enabled" in host.check_output("sudo dmesg"), spec.name
 
 
 @pytest.mark.parametrize("installation", params(lambda row: "proxy" in row.variants), indirect=True)

@@ -59,9 +59,12 @@ def test_a_feature_changes_what_it_is_for(name: str) -> None:
         install: dict[str, object] = {}
         FEATURES[name].agent_config(config, topology_of(plain))
         FEATURES[name].install_config(install, topology_of(plain))
+        manifest: dict[str, dict[str, object]] = {"spec": {}}
+        FEATURES[name].cluster_install(manifest, topology_of(plain))
         same = topology_of(changed) == topology_of(plain)
         assert not same or files or install or config == {"hosts": [{}]}, changed
-        assert FEATURES[name].written is bool(files or install or config == {"hosts": [{}]})
+        edited = manifest["spec"] or install or config == {"hosts": [{}]}
+        assert FEATURES[name].written is bool(files or edited)
         after, before = topology_of(changed), topology_of(plain)
         assert [known(after, i) for i in range(3)] == [known(before, i) for i in range(3)]
 

@@ -32,9 +32,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     # Told by the service for the sake of other payloads; this one has no use for them.
     for name in ("controller-image", "agent-image", "mco-image", "must-gather-image", "coreos-image", "service-ips"):
         parser.add_argument(f"--{name}", default="")
-    for name in ("openshift-version", "http-proxy", "https-proxy", "no-proxy", "check-cluster-version"):
+    for name in ("openshift-version", "http-proxy", "https-proxy", "no-proxy"):
         parser.add_argument(f"--{name}", default="")
-    for name in ("enable-skip-mco-reboot", "notify-num-reboots"):
+    for name in ("check-cluster-version", "enable-skip-mco-reboot", "notify-num-reboots"):
         parser.add_argument(f"--{name}", nargs="?", const="true", default="false")
     return parser.parse_args(argv)
 
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             skip_cleanup=args.skip_installation_disk_cleanup == "true",
         )
         controller = Controller(
-            url=args.url,
+            url=args.url.rstrip("/"),
             ca_pem=Path(args.cacert).read_text() if args.cacert else "",
             insecure=args.insecure == "true",
             token=token,

@@ -228,7 +228,8 @@ class Bootstrap:
             text = f"Neither the rendezvous service nor the kube API answers any more, the last was {after}"
             # Whoever saw only the service saw no bootstrap begin.
             text += "" if self.kube_seen else ": cluster bootstrap did not complete"
-            states = f"rendezvous service: {self.rest_state}; {self.kube.host}: {self.kube_state}"
+            kube = f"{self.kube.host}: {self.kube_state}" if self.kube_seen else self._silent_api()
+            states = f"rendezvous service: {self.rest_state}; {kube}"
             level = logging.WARNING if self.kube_seen else logging.ERROR
             self.report.once("lost", f"{text}; still waiting ({states})", level)
 

@@ -124,6 +124,18 @@ def edit_configs(scenario_id: str, install: dict[str, Any], agent: dict[str, Any
         variant.agent_config(agent, topology)
 
 
+def edit_cluster_install(scenario_id: str) -> Callable[[dict[str, Any]], None] | None:
+    """How the id's variants change the decoded agent-cluster-install.yaml; None where they leave it alone."""
+    topology = topology_of(scenario_id)
+    edits = [variant.cluster_install for variant in _variants(words_of(scenario_id)) if variant.edits_manifests]
+
+    def change(manifest: dict[str, Any]) -> None:
+        for edit in edits:
+            edit(manifest, topology)
+
+    return change if edits else None
+
+
 def further_files(scenario_id: str) -> dict[str, str]:
     """What the id's variants put beside the two config files: paths in the installer's directory, and texts."""
     topology = topology_of(scenario_id)

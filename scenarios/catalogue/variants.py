@@ -50,14 +50,21 @@ class Variant:
     addressing: tuple[Addressing, ...] = ("static", "dhcp")
     install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
+    # What neither config has a word for: a user has `create cluster-manifests` make the file, and edits it.
+    cluster_install: Callable[[dict[str, Any], Topology], None] = _unchanged
     files: Callable[[Topology], dict[str, str]] = _none
     several: bool = False
 
     @property
+    def edits_manifests(self) -> bool:
+        """Whether it changes what `create cluster-manifests` has made."""
+        return self.cluster_install is not _unchanged
+
+    @property
     def written(self) -> bool:
         """Whether it is in the installer's files, which a service that discovers hosts is not given."""
-        edited = self.install_config is not _unchanged or self.agent_config is not _unchanged
-        return edited or self.files is not _none
+        edits = (self.install_config, self.agent_config, self.cluster_install)
+        return any(edit is not _unchanged for edit in edits) or self.files is not _none
 
 
 def each(topology: Topology, change: Callable[[int, NodeSpec], NodeSpec]) -> Topology:
@@ -187,6 +194,16 @@ def _fips(config: dict[str, Any], _topology: Topology) -> None:
     config["fips"] = True
 
 
+def _signed_with_tpm(topology: Topology) -> Topology:
+    """Machines have secure boot and a TPM 2."""
+    return each(topology, lambda _, node: msgspec.structs.replace(node, firmware="uefi", secure_boot=True, tpm=True))
+
+
+def _encrypted(manifest: dict[str, Any], _topology: Topology) -> None:
+    """The roots of all hosts are encrypted, with keys in their TPMs."""
+    manifest["spec"]["diskEncryption"] = {"enableOn": "all", "mode": "tpmv2"}
+
+
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
     """A MachineConfig for each role that there is, in openshift/."""
     documents = {
@@ -221,6 +238,7 @@ FEATURES: dict[str, Variant] = {
     "workers": Variant(machines=_workers, several=True),
     "kernel_arguments": Variant(files=_kernel_arguments),
     "fips": Variant(install_config=_fips),
+    "tpm_encryption": Variant(machines=_signed_with_tpm, cluster_install=_encrypted),
     **{bmc: Variant(machines=_behind(bmc)) for bmc in BMCS},
 }
 # Those through which none can be installed.

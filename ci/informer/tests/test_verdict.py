@@ -164,8 +164,9 @@ def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
     [
         (["verdict", "x"], "payload: 'x' has no runs"),
         (["compare", "x", "y"], "payload: 'x' has no runs"),
-        (["load", "nowhere.xml", "--payload", "p"], "nowhere.xml: --job: missing"),
-        (["load", "nowhere.xml", "--payload", "p", "--job", "j"], "nowhere.xml: not a JUnit file"),
+        (["load", "nowhere.xml", "--payload", "p"], "nowhere.xml: no such file or directory"),
+        (["load", __file__, "--payload", "p"], "test_verdict.py: --job: missing"),
+        (["load", __file__, "--payload", "p", "--job", "j"], "test_verdict.py: not a JUnit file"),
         (["triage", "--symptoms", "nowhere.yaml"], "nowhere.yaml: "),
         (["page", "/dev/null"], "/dev/null: not a directory"),
         (["simulate", "--planted", "30"], "simulate: planted: 30 is more than there are jobs (20)"),

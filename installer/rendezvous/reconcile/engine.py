@@ -162,8 +162,8 @@ class Engine:
     def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> tuple[Host, host_states.Outcome]:
         """Apply a trigger other than refresh. Raises Conflict or Forbidden when the table does not allow it."""
         view = self.view(host)
-        host_facts = facts.host_facts(view, host_validations.evaluate(view))
-        outcome = host_states.decide(what, host.status, with_texts(host_facts, {**host_facts.texts, **texts}))
+        inputs = facts.host_facts(view, host_validations.evaluate(view))
+        outcome = host_states.decide(what, host.status, with_texts(inputs, {**inputs.texts, **texts}))
         return self.apply(host, outcome), outcome
 
     def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
@@ -174,16 +174,13 @@ class Engine:
         view = self.view(host, peers.members if peers else None)
         verdicts = host_validations.evaluate(view)
         host = self._judged(host, verdicts)
-        host_facts = facts.host_facts(view, verdicts)
-        if host_facts.stage_timed_out and not host.progress.stage_timed_out and host.status in host_states.RUNNING:
+        inputs = facts.host_facts(view, verdicts)
+        if inputs.stage_timed_out and not host.progress.stage_timed_out and host.status in host_states.RUNNING:
             host = replace(host, progress=replace(host.progress, stage_timed_out=True))
-            self.store.add_event(
-                events.make(
-                    "host_stage_timed_out", host=host, stage=host_facts.stage, seconds=host_facts.texts["stage_timeout"]
-                )
-            )
+            timeout = inputs.texts["stage_timeout"]
+            self.store.add_event(events.make("host_stage_timed_out", host=host, stage=inputs.stage, seconds=timeout))
             self.store.put_host(host)
-        outcome = host_states.decide(host_states.Trigger.REFRESH, host.status, host_facts)
+        outcome = host_states.decide(host_states.Trigger.REFRESH, host.status, inputs)
         if outcome.changed or (outcome.info is not None and outcome.info != host.status_info):
             host = self.apply(host, outcome)
         if peers is not None and not outcome.changed:
@@ -271,12 +268,10 @@ class Engine:
     ) -> Cluster:
         """Apply a trigger to the cluster. Raises Conflict when the table does not allow it."""
         hosts = self.store.hosts(cluster_id=cluster.id)
-        cluster_facts = facts.cluster_facts(
-            cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock()
-        )
+        inputs = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
         if reason is not None:
-            cluster_facts = with_texts(cluster_facts, {**cluster_facts.texts, "reason": reason})
-        outcome = cluster_states.decide(what, cluster.status, cluster_facts)
+            inputs = with_texts(inputs, {**inputs.texts, "reason": reason})
+        outcome = cluster_states.decide(what, cluster.status, inputs)
         stamp = to_text(self.clock())
         if outcome.info is None or (not outcome.changed and outcome.info == cluster.status_info):
             return cluster

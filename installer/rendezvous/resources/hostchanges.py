@@ -16,7 +16,6 @@ from installer.rendezvous import events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import releases
 from installer.rendezvous.resources.hosts import EDITABLE
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import ChosenDisk, FencingParams, HostUpdate, NodeLabel
@@ -32,8 +31,8 @@ LONGEST_NAME = 63
 # Kubernetes' labels (apimachinery, util/validation): up to 63 characters, its prefix a DNS subdomain.
 LABEL_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
-# The release from which on a cluster of platform none may have arbiters (upstream: internal/common/common.go).
-ARBITERS_ON_NONE = (4, 22)
+# Platforms whose install-config may have an arbiter pool (upstream's service: baremetal, and none from 4.22 on).
+WITH_ARBITERS = ("baremetal", "none", "external")
 # What the specification has and this service has not.
 NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
 
@@ -133,12 +132,10 @@ def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
 
 def _may_have_arbiters(cluster: Cluster, host: Host) -> None:
     """Raises BadRequest."""
-    minor = releases.minor_of(cluster.openshift_version)
-    kinds = ["baremetal", *(["none"] if minor and minor >= ARBITERS_ON_NONE else [])]
-    if cluster.platform["type"] not in kinds:
+    if cluster.platform["type"] not in WITH_ARBITERS:
         raise BadRequest(
             f"Cannot set role arbiter to host {host.id} in infra-env {host.infra_env_id}: cluster's platform must be "
-            f"{' or '.join(kinds)}"
+            f"one of {', '.join(WITH_ARBITERS)}"
         )
 
 

@@ -53,6 +53,8 @@ def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> Non
         "4.18",
     ]
     others += ["--format-disk", "/dev/vdx", "--format-disk", "/dev/vdy", "--insecure", "--service-ips", "192.0.2.1"]
+    # OpenShift's agent gives it in front of another flag, and the service's URL with a slash at its end.
+    others += ["--check-cluster-version", "--cacert", "", "--url", f"{machine.service.url}/"]
     assert program.main([*argv(machine, installer_args='["--copy-network"]'), *others]) == 0
     assert machine.timeline.argv("coreos-installer")[0][4:] == ["--copy-network", "/dev/vdc"]
     assert [one[-1] for one in machine.timeline.argv("wipefs")] == ["/dev/vdx", "/dev/vdy", "/dev/vdc"]

@@ -12,23 +12,36 @@ import os
 import socket
 from pathlib import Path
 
-from lab.machines.container.kernel import syscalls
+from lab.machines.container.kernel import deep, syscalls
 
 # In its root file system; of PID 1, which passes it on to users' managers.
 SOCKET = "run/systemd/cgroups-agent"
+_PATH_BYTES = 4096
+# Deeper than any that a systemd makes.
+_DEEPEST = 128
 
 
 def populated(top: Path) -> dict[str, bool]:
-    """Whether there is a process in a group or below it, by systemd's names of the groups below `top`."""
+    """Whether there is a process in a group or below it, by systemd's names of the groups below `top`: those that one
+    can name, which end at a path's length."""
     found: dict[str, bool] = {}
-    for folder, below, _ in os.walk(top, topdown=False):
-        path = folder[len(str(top)) :] or "/"
+    # By depth: whether a group that has been looked at and lies so deep has one, below the one that comes next.
+    below: dict[int, bool] = {}
+
+    def look(folder: int, names: list[str]) -> None:
+        depth = len(names)
+        full = below.pop(depth + 1, False)
         try:
-            own = bool(Path(folder, "cgroup.procs").read_bytes())
+            with deep.file_in(folder, "cgroup.procs", os.O_RDONLY) as file:
+                full = bool(os.read(file, 1)) or full
         except OSError:
             # Just removed.
-            continue
-        found[path] = own or any(found.get(f"{path.rstrip('/')}/{name}", False) for name in below)
+            return
+        below[depth] = below.get(depth, False) or full
+        if depth < _DEEPEST and len(path := f"/{'/'.join(names)}") < _PATH_BYTES:
+            found[path] = full
+
+    deep.visit(top, after=look)
     return found
 
 
@@ -61,4 +74,4 @@ class Watch:
             line = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             line.setblocking(False)
             for path in emptied:
-                line.sendto(path.encode(), f"/proc/self/fd/{agent}")
+                line.sendto(os.fsencode(path), f"/proc/self/fd/{agent}")

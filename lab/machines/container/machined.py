@@ -10,6 +10,7 @@ import contextlib
 import selectors
 import socket
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -98,8 +99,16 @@ class Daemon:
                         self._answer(server)
                     elif key.data.status == key.fd:
                         self._forget(key.data)
-                        key.data.told()
+                        self._told(key.data)
                         self._listen(key.data)
+
+    def _told(self, machine: Owned) -> None:
+        try:
+            machine.told()
+        except Exception:
+            # What a machine leaves that cannot be cleared away is its own misfortune, not that of the lab's others.
+            print(f"{machine.spec.name}:", file=sys.stderr)
+            traceback.print_exc(file=sys.stderr)
 
     def _answer(self, server: socket.socket) -> None:
         connection, _ = server.accept()
@@ -109,13 +118,18 @@ class Daemon:
             if not line:
                 # Somebody looked whether we listen.
                 return
-            try:
-                reply = Reply(machines=self.do(msgspec.json.decode(line, type=Request)))
-            except MachineError as error:
-                reply = Reply(error=str(error), kind=error.kind)  # type: ignore[arg-type]
-            except (OSError, msgspec.DecodeError) as error:
-                reply = Reply(error=str(error), kind="other")
-            connection.sendall(msgspec.json.encode(reply) + b"\n")
+            connection.sendall(msgspec.json.encode(self._reply_to(line)) + b"\n")
+
+    def _reply_to(self, line: bytes) -> Reply:
+        try:
+            return Reply(machines=self.do(msgspec.json.decode(line, type=Request)))
+        except MachineError as error:
+            return Reply(error=str(error), kind=error.kind)  # type: ignore[arg-type]
+        except (OSError, msgspec.DecodeError) as error:
+            return Reply(error=str(error), kind="other")
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            return Reply(error=f"{type(error).__name__}: {error}", kind="other")
 
 
 def main(argv: list[str]) -> int:

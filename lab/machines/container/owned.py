@@ -106,7 +106,9 @@ class Owned:
         self._status = read
 
     def told(self) -> None:
-        """Its warden has told something: that init runs, or, with its end, how the machine ended."""
+        """Its warden has told something: that init runs, or, with its end, how the machine ended.
+
+        Raises MachineError, OSError: see `_end`."""
         if os.read(self._status, 64):
             self.running = True
             return
@@ -117,17 +119,22 @@ class Owned:
             self._start()
 
     def _end(self) -> int:
-        """Wait for the warden, and clear away what the kernel does not."""
-        warden, self._warden = self._warden, None
-        os.close(self._status)
+        """Wait for the warden, and clear away what the kernel does not. Raises MachineError when it does not end: then
+        the machine is on, until it is powered off; OSError when something else stays."""
+        if self._status >= 0:
+            os.close(self._status)
         self._status = -1
         self.running = False
-        code = warden.wait(_END_SECONDS) if warden is not None else 0
+        try:
+            code = self._warden.wait(_END_SECONDS) if self._warden is not None else 0
+        except subprocess.TimeoutExpired as error:
+            raise MachineError("power", f"its warden has not ended within {_END_SECONDS:.0f} s") from error
+        self._warden = None
         cgroups.Group(self._hierarchies, self._group).remove()
         return code
 
     def power_off(self) -> None:
-        """End it at once; returns when nothing of it runs any more."""
+        """End it at once; returns when nothing of it runs any more. Raises MachineError, OSError: see `_end`."""
         if self._warden is not None:
             # The warden holds the machine's devices: who could still open them ends first. It would call that a panic.
             self._warden.send_signal(signal.SIGSTOP)

@@ -94,7 +94,10 @@ class Warden:
 
     def init(self) -> int:
         """The machine's first process: the only child of the process that holds its namespaces."""
-        return int(Path(f"/proc/{self._outer}/task/{self._outer}/children").read_text().split()[0])
+        children = Path(f"/proc/{self._outer}/task/{self._outer}/children").read_text().split()
+        if not children:
+            raise ProcessLookupError(errno.ESRCH, "the machine's first process has ended")
+        return int(children[0])
 
     def reread(self, number: tuple[int, int]) -> None:
         """Look at a disk's table again. Raises OSError with EBUSY when a partition of it is mounted."""
@@ -111,9 +114,7 @@ class Warden:
 
     def _mounted(self) -> set[tuple[int, int]]:
         """The devices of all mounts of the machine's first process."""
-        text = Path(f"/proc/{self.init()}/mountinfo").read_text()
-        pairs = (line.split(" ")[2].partition(":") for line in text.splitlines())
-        return {(int(major), int(minor)) for major, _, minor in pairs}
+        return handover.devices(handover.mountinfo(self.init()))
 
     def _show_devices(self) -> None:
         labels = {drive.name: (f"by-label/{drive.label}",) for drive in self._drives}
@@ -233,7 +234,7 @@ class Warden:
                 key.data()
             if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
                 emptied = time.monotonic()
-                with contextlib.suppress(OSError, IndexError):
+                with contextlib.suppress(OSError):
                     groups.tell(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()

@@ -21,8 +21,9 @@ def build_initramfs(store: Store, root: Path, out: Path) -> None:
     archive (lib/decompress_unlz4.c). They also keep that one aligned.
     """
     modules = root / "usr/lib/dracut/modules.d"
-    shutil.rmtree(modules / "90node0", ignore_errors=True)
-    shutil.copytree(DATA / "dracut" / "90node0", modules / "90node0")
+    for own in sorted((DATA / "dracut").iterdir()):
+        shutil.rmtree(modules / own.name, ignore_errors=True)
+        shutil.copytree(own, modules / own.name)
     # dracut-network's or a package's settings would drag modules into every initramfs.
     for path in (root / "etc/dracut.conf.d").glob("*.conf"):
         path.unlink()
@@ -31,7 +32,7 @@ def build_initramfs(store: Store, root: Path, out: Path) -> None:
         *("dracut", "--force", "--kver", kernel_version(root)),
         *("--no-hostonly", "--no-hostonly-cmdline", "--no-early-microcode", "--reproducible"),
         *("--compress", "cat", "--tmpdir", "/tmp"),
-        *("--modules", "bash systemd systemd-initrd udev-rules node0"),
+        *("--modules", "bash systemd systemd-initrd udev-rules node0 node0-luks"),
         "/boot/initramfs.cpio",
     ]
     unshare = [progress.need("unshare", "util-linux"), "--mount", "--propagation", "private"]

@@ -23,6 +23,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
     "containers": ("podman", "catatonit", "crun", "runc", "containerd", "containernetworking-plugins"),
     "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "lvm2", "zstd"),
+    # What Ignition's LUKS volumes and the service's MachineConfigs for them need: keys in a TPM 2 or with Tang, XFS.
+    "encryption": ("clevis-luks", "clevis-tpm2", "cryptsetup-bin", "xfsprogs"),
     "tools": (
         "ca-certificates",
         "curl",
@@ -100,6 +102,7 @@ KERNEL_MODULES: tuple[str, ...] = (
     "fs/nls",
     "fs/overlayfs",
     "fs/squashfs",
+    "fs/xfs",
     "net/802",
     "net/8021q",
     "net/bridge",
@@ -132,6 +135,10 @@ LEFT_OUT: tuple[str, ...] = (
     "/usr/share/zsh/*",
     "/usr/lib/cni/dhcp",
     "/usr/lib/udev/hwdb.bin",
+    # A dictionary of characters for xfs_scrub, and one of file types for a dictionary of passwords.
+    "/usr/lib/file/*",
+    "/usr/lib/x86_64-linux-gnu/libicu*",
+    "/usr/sbin/xfs_*",
     # Programs for trials, not for use.
     "/usr/bin/containerd-shim",
     "/usr/bin/containerd-shim-runc-v1",
@@ -147,7 +154,6 @@ REMOVED: tuple[str, ...] = (
     *(
         f"usr/lib/udev/rules.d/{name}.rules"
         for name in (
-            "5?-dm*",
             # Volume groups of other systems are seen and can be removed; nothing activates them.
             "56-lvm",
             "69-lvm",
@@ -155,8 +161,8 @@ REMOVED: tuple[str, ...] = (
             "60-fido-id",
             "60-infiniband",
             "60-kpartx",
+            "60-tpm-udev",
             "60-persistent-alsa",
-            "60-persistent-storage-dm",
             "60-persistent-storage-tape",
             "60-persistent-v4l",
             "60-sensor",
@@ -171,7 +177,6 @@ REMOVED: tuple[str, ...] = (
             "78-sound-card",
             "85-hwclock",
             "90-nm-thunderbolt",
-            "95-dm-notify",
             "96-e2scrub",
         )
     ),

@@ -70,7 +70,7 @@ def test_both_boot_loaders_of_the_iso_pass_it_on(placed):
 
 
 def test_the_installed_system_passes_it_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "_mke2fs", lambda *_: None)
+    monkeypatch.setattr(disk, "_mke2fs", lambda *_, **_more: None)
     for name in ("kernel", "initramfs"):
         (tmp_path / name).write_bytes(b"")
     kargs = f"{disk.DISK_KARGS} tsc_early_khz=2596000"

@@ -37,6 +37,9 @@ def test_names_are_sorted_and_unique():
         "conntrack",
         "chrony",
         "lvm2",
+        "clevis-luks",
+        "clevis-tpm2",
+        "cryptsetup-bin",
     ],
 )
 def test_needed_by_the_installer_or_the_cluster(name):
@@ -55,6 +58,7 @@ def test_needed_by_the_installer_or_the_cluster(name):
         "drivers/net/vxlan/vxlan.ko",
         "fs/overlayfs/overlay.ko",
         "fs/squashfs/squashfs.ko",
+        "fs/xfs/xfs.ko",  # what the service asks for on an encrypted root
         "net/bridge/br_netfilter.ko",
         "net/ipv4/netfilter/iptable_nat.ko",
         "net/netfilter/nf_conntrack.ko",

@@ -4,6 +4,8 @@
   machine's owners and no device files, where the caller wanted it. The medium in the drive is one of them (iso9660).
 - `mount` of a squashfs in a file of the machine, which would take a loop device: the source `image:OFFSET:SIZE:PATH`
   stands for the file, read-only. All other mounts go on to the kernel.
+- `mount` with MS_REMOUNT and MS_BIND, without `nodev`, of a mount that has it: where it is locked (attached.py) it
+  stays, and the other flags are done. runc 1.1 has no second try with the flags that there are, as later ones have.
 - `mount` of a sysfs, or of /sys itself without what lies over it, for a container that shares the machine's network
   namespace: it gets the machine's /sys, with the machine's devices, and not the host's.
 - `ioctl` BLKRRPART and BLKPG on one of its disks: the warden looks at the table and makes the partitions anew.
@@ -29,29 +31,29 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container.fence import handover, options, seccomp
+from lab.machines.container.fence import attached, handover, options, seccomp
+from lab.machines.container.fence.caller import Caller, Refusal, mounts_of
 from lab.machines.container.fence.errors import NotAllowed
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
 # linux/seccomp.h
-_RECV, _SEND, _ID_VALID, _ADDFD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+_RECV, _SEND, _ADDFD = 0xC0502100, 0xC0182101, 0x40182103
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _GO_ON = 1
 _ADD_AND_SEND = 2
-_PATH_BYTES = 4096
-_UNSHARE, _SETNS = 272, 308
-# linux/nsfs.h: the user namespace that owns a namespace.
-_NS_GET_USERNS = 0xB701
 # linux/capability.h
 _CAP_SYS_ADMIN, _CAP_SYS_TIME = 21, 25
-# How runtimes of containers name their targets.
-_OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
+_AGAIN = syscalls.MS_REMOUNT | syscalls.MS_BIND
+# What the kernel takes and does nothing for, when a bind is mounted again.
+_SAYS_NOTHING = syscalls.MS_REC | syscalls.MS_SILENT | syscalls.MS_RELATIME
 _NOT_NEW = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_MOVE
 _NOT_NEW |= syscalls.MS_UNBINDABLE | syscalls.MS_PRIVATE | syscalls.MS_SLAVE | syscalls.MS_SHARED
 _ATTRIBUTES = {
@@ -64,6 +66,7 @@ _KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs", "iso9660")
 _IMAGE = re.compile(r"image:(\d{1,18}):(\d{1,18}):(/.+)", re.DOTALL)
 # A live system mounts one; each holds a loop device of the host.
 _MOST_IMAGES = 4
+_MOST_COMPLAINTS = 20
 # Where such a file may lie. Behind others, overlays among them, there may be a program that answers, or never does.
 _HOLDS_IMAGES = ("erofs", "iso9660", "tmpfs", "ramfs", "ext4", "xfs", "squashfs")
 
@@ -84,14 +87,6 @@ class Hardware(Protocol):
         """Look at a disk's partition table again. Raises OSError (EBUSY: one of its partitions is mounted)."""
 
 
-class _Refusal(Exception):
-    """The caller gets this error number."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(os.strerror(code))
-        self.code = code
-
-
 class Broker:
     """Answers what comes at a listener. `users` is a descriptor of the machine's user namespace."""
 
@@ -100,6 +95,7 @@ class Broker:
         self._users = users
         self._hardware = hardware
         self._images = 0
+        self._complaints = 0
 
     def fileno(self) -> int:
         """For selectors."""
@@ -117,14 +113,24 @@ class Broker:
             raise
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(raw)
         try:
-            done = self._do(identity, pid, number, arguments)
-        except _Refusal as refusal:
+            done = self._do(Caller(self._listener, self._users, identity, pid), number, arguments)
+        except Refusal as refusal:
             self._reply(identity, error=-refusal.code)
         except OSError as error:
             self._reply(identity, error=-(error.errno or errno.EIO))
+        except Exception:
+            # Nothing that a machine says may end its warden.
+            self._complain()
+            self._reply(identity, error=-errno.EIO)
         else:
             if done is not None:
                 self._reply(identity, flags=0 if done else _GO_ON)
+
+    def _complain(self) -> None:
+        # As often as it likes: the lab's log is on the host's disk.
+        if self._complaints < _MOST_COMPLAINTS:
+            self._complaints += 1
+            traceback.print_exc(file=sys.stderr)
 
     def _reply(self, identity: int, *, error: int = 0, flags: int = 0) -> None:
         try:
@@ -133,101 +139,38 @@ class Broker:
             if failure.errno != errno.ENOENT:
                 raise
 
-    def _do(self, identity: int, pid: int, number: int, arguments: list[int]) -> bool | None:
+    def _do(self, caller: Caller, number: int, arguments: list[int]) -> bool | None:
         """True: done, the caller sees 0; False: the kernel shall do it; None: answered already."""
         if number == seccomp.MOUNT:
-            return self._mount(identity, pid, arguments)
+            return self._mount(caller, arguments)
         if number == seccomp.IOCTL:
-            return self._partitions(identity, pid, arguments)
+            return self._partitions(caller, arguments)
         if number in (seccomp.ADJTIMEX, seccomp.CLOCK_ADJTIME):
             where = arguments[0 if number == seccomp.ADJTIMEX else 1]
-            modes = struct.unpack("=I", self._memory(pid, where, 4))[0]
-            return bool(modes) and self._may(identity, pid, _CAP_SYS_TIME)
-        return self._opened(identity, pid, number, arguments)
+            modes = int.from_bytes(caller.memory(where, 4, all_of_it=True), "little")
+            return bool(modes) and caller.may(_CAP_SYS_TIME)
+        return self._opened(caller, number, arguments)
 
-    def _memory(self, pid: int, address: int, count: int) -> bytes:
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            try:
-                memory.seek(address)
-                return memory.read(count)
-            except (OSError, OverflowError, ValueError):
-                raise _Refusal(errno.EFAULT) from None
-
-    def _string(self, pid: int, address: int) -> str:
-        if address == 0:
-            return ""
-        found = b""
-        while b"\0" not in found and len(found) < _PATH_BYTES:
-            # Up to the end of a page: the next one need not be there.
-            there = address + len(found)
-            part = self._memory(pid, there, 4096 - there % 4096)
-            if not part:
-                raise _Refusal(errno.EFAULT)
-            found += part
-        return os.fsdecode(found.split(b"\0", 1)[0])
-
-    def _still_there(self, identity: int) -> None:
-        """After a process's files were opened by its id: it is still the one that asked."""
-        try:
-            fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", identity)))
-        except OSError:
-            raise _Refusal(errno.EINTR) from None
-
-    def _may(self, identity: int, pid: int, capability: int, *, as_root: bool = True) -> bool:
-        """Whether the caller has a capability as the machine's root, or else over its mount namespace: who has made
-        himself a user namespace has all capabilities in it."""
-        own = os.stat(f"/proc/{pid}/ns/user").st_ino
-        with _namespace(pid) as mounts:
-            owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
-            owned_by = os.fstat(owner).st_ino
-            os.close(owner)
-        status = Path(f"/proc/{pid}/status").read_text()
-        self._still_there(identity)
-        effective = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
-        # The machine's root has it over all that are below.
-        machines = os.fstat(self._users).st_ino
-        return bool(effective >> capability & 1) and own in ((machines,) if as_root else (owned_by, machines))
-
-    def _open(self, identity: int, pid: int, path: str, flags: int) -> int:
-        """`path` as the caller sees it."""
-        own = _OWN_FD.fullmatch(path)
-        if own is not None:
-            found = os.open(f"/proc/{pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
-            self._still_there(identity)
-            return found
-        start = "root" if path.startswith("/") else "cwd"
-        root = os.open(f"/proc/{pid}/{start}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._still_there(identity)
-            if start == "root":
-                return syscalls.open_in_root(root, path, flags)
-            # A relative path may lead up: it is looked up from its root, with the directory's name before it.
-            top = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                return syscalls.open_in_root(top, os.path.join(os.readlink(f"/proc/{pid}/cwd"), path), flags)
-            finally:
-                os.close(top)
-        finally:
-            os.close(root)
-
-    def _mount(self, identity: int, pid: int, arguments: list[int]) -> bool:
+    def _mount(self, caller: Caller, arguments: list[int]) -> bool:
         source_at, target_at, kind_at, flags, data_at = arguments[:5]
         again = flags & (syscalls.MS_BIND | syscalls.MS_REMOUNT) == syscalls.MS_BIND
-        if again and source_at and self._string(pid, source_at) == "/sys":
-            return self._show_sys(identity, pid, self._string(pid, target_at), flags)
+        if again and source_at and caller.string(source_at) == "/sys":
+            return self._show_sys(caller, caller.string(target_at), flags)
+        if flags & _AGAIN == _AGAIN and not flags & syscalls.MS_NODEV:
+            return self._remount(caller, caller.string(target_at), flags)
         if flags & _NOT_NEW or not source_at or not kind_at:
             return False
-        kind = self._string(pid, kind_at)
+        kind = caller.string(kind_at)
         if kind == "sysfs":
-            return self._show_sys(identity, pid, self._string(pid, target_at), flags)
-        source = self._string(pid, source_at)
+            return self._show_sys(caller, caller.string(target_at), flags)
+        source = caller.string(source_at)
         image = _IMAGE.fullmatch(source) if kind == "squashfs" else None
         if image is not None:
-            return self._mount_image(identity, pid, image, self._string(pid, target_at), flags=flags)
+            return self._mount_image(caller, image, caller.string(target_at), flags=flags)
         if kind not in _KINDS:
             return False
         try:
-            node = self._open(identity, pid, source, os.O_PATH)
+            node = caller.open(source, os.O_PATH)
         except OSError:
             return False
         try:
@@ -236,84 +179,100 @@ class Broker:
             os.close(node)
         number = (os.major(found.st_rdev), os.minor(found.st_rdev))
         device = self._hardware.own_devices().get(number)
-        if not stat.S_ISBLK(found.st_mode) or device is None or not self._may(identity, pid, _CAP_SYS_ADMIN):
+        if not stat.S_ISBLK(found.st_mode) or device is None or not caller.may(_CAP_SYS_ADMIN):
             return False
         drive = next((one for one in self._hardware.drives() if one.number == number), None)
         if (drive is not None) != (kind == "iso9660"):
             return False
-        target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
+        target = caller.open(caller.string(target_at), os.O_PATH)
         try:
             if drive is not None:
-                self._mount_medium(pid, identity, device, drive, flags=flags, target=target)
+                self._mount_medium(caller, device, drive, flags=flags, target=target)
             else:
-                pairs = options.passed_on(kind, self._string(pid, data_at) if data_at else "")
-                self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs=pairs, flags=flags, target=target)
+                pairs = options.passed_on(kind, caller.string(data_at) if data_at else "")
+                self._mount_there(caller, kind, {device: found.st_rdev}, pairs=pairs, flags=flags, target=target)
         except NotAllowed:
-            raise _Refusal(errno.EINVAL) from None
+            raise Refusal(errno.EINVAL) from None
         finally:
             os.close(target)
         return True
 
-    def _mount_medium(self, pid: int, identity: int, device: str, drive: Drive, *, flags: int, target: int) -> None:
+    def _remount(self, caller: Caller, path: str, flags: int) -> bool:
+        if flags & ~(_AGAIN | _SAYS_NOTHING | sum(_ATTRIBUTES)):
+            return False
+        try:
+            target = caller.open(path, os.O_PATH)
+        except OSError:
+            return False
+        try:
+            told = Path(f"/proc/self/fdinfo/{target}").read_text().splitlines()
+            number = next(int(line.split()[1]) for line in told if line.startswith("mnt_id:"))
+            if not handover.has_flag(handover.mountinfo(caller.pid), number, "nodev"):
+                return False
+            if not caller.may(_CAP_SYS_ADMIN, as_root=False):
+                return False
+            wanted = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
+            with caller.mounts() as there:
+                caller.still_there()
+                attached.remount_there(there, target, wanted, sum(_ATTRIBUTES.values()))
+        finally:
+            os.close(target)
+        return True
+
+    def _mount_medium(self, caller: Caller, device: str, drive: Drive, *, flags: int, target: int) -> None:
         """By an index of erofs, where there is one: many kernels have no iso9660, and those that have cannot map its
         owners. The source keeps the drive's name, by which programs look for the medium."""
         medium, flags = os.makedev(*drive.number), flags | syscalls.MS_RDONLY
         if drive.index is not None:
             nodes = {device: os.makedev(*drive.index), "medium": medium}
             with contextlib.suppress(OSError):
-                self._mount_there(
-                    pid, identity, "erofs", nodes, pairs={"device": "/dev/medium"}, flags=flags, target=target
-                )
+                self._mount_there(caller, "erofs", nodes, pairs={"device": "/dev/medium"}, flags=flags, target=target)
                 return
-        self._mount_there(
-            pid, identity, "iso9660", {device: medium}, pairs={}, flags=flags, target=target, mapped=False
-        )
+        self._mount_there(caller, "iso9660", {device: medium}, pairs={}, flags=flags, target=target, mapped=False)
 
-    def _mount_image(self, identity: int, pid: int, image: re.Match[str], path: str, *, flags: int) -> bool:
-        if not self._may(identity, pid, _CAP_SYS_ADMIN):
+    def _mount_image(self, caller: Caller, image: re.Match[str], path: str, *, flags: int) -> bool:
+        if not caller.may(_CAP_SYS_ADMIN):
             return False
         with contextlib.ExitStack() as held:
-            named = self._open(identity, pid, image[3], os.O_PATH)
+            named = caller.open(image[3], os.O_PATH)
             held.callback(os.close, named)
             found = os.fstat(named)
             number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
-            kinds = handover.kinds(Path(f"/proc/{pid}/mountinfo").read_text())
+            kinds = handover.kinds(handover.mountinfo(caller.pid))
             if not stat.S_ISREG(found.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
-                raise _Refusal(errno.ENOTBLK)
+                raise Refusal(errno.ENOTBLK)
             if self._images >= _MOST_IMAGES:
-                raise _Refusal(errno.EBUSY)
+                raise Refusal(errno.EBUSY)
             offset, size = int(image[1]), int(image[2])
             file = Path(f"/proc/self/fd/{named}")
             loop = held.enter_context(loops.attach(file, offset=offset, size=size, read_only=True))
-            target = self._open(identity, pid, path, os.O_PATH)
+            target = caller.open(path, os.O_PATH)
             held.callback(os.close, target)
             flags |= syscalls.MS_RDONLY
-            self._mount_there(
-                pid, identity, "squashfs", {loop.path.name: loop.rdev}, pairs={}, flags=flags, target=target
-            )
+            self._mount_there(caller, "squashfs", {loop.path.name: loop.rdev}, pairs={}, flags=flags, target=target)
             self._images += 1
         return True
 
-    def _show_sys(self, identity: int, pid: int, path: str, flags: int) -> bool:
+    def _show_sys(self, caller: Caller, path: str, flags: int) -> bool:
         init = self._hardware.init()
-        if pid == init or os.readlink(f"/proc/{pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
+        if caller.pid == init or os.readlink(f"/proc/{caller.pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
             return False
-        if not self._may(identity, pid, _CAP_SYS_ADMIN, as_root=False):
+        if not caller.may(_CAP_SYS_ADMIN, as_root=False):
             return False
         try:
-            target = self._open(identity, pid, path, os.O_PATH)
+            target = caller.open(path, os.O_PATH)
         except OSError:
             return False
         try:
             attributes = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
-            with _namespace(init) as machine, _namespace(pid) as there:
-                self._still_there(identity)
+            with mounts_of(init) as machine, caller.mounts() as there:
+                caller.still_there()
 
                 def clone() -> None:
-                    _enter(machine)
+                    attached.enter(machine)
                     tree = syscalls.open_tree("/sys", recursive=True)
                     syscalls.set_attributes(tree, attributes | syscalls.MOUNT_ATTR_NODEV, recursive=True)
-                    _enter(there)
+                    attached.enter(there)
                     syscalls.attach_at(tree, target)
 
                 syscalls.by_a_child(clone)
@@ -323,8 +282,7 @@ class Broker:
 
     def _mount_there(
         self,
-        pid: int,
-        identity: int,
+        caller: Caller,
         kind: str,
         nodes: dict[str, int],
         *,
@@ -336,63 +294,33 @@ class Broker:
         """Mount the first of `nodes`, device numbers by their names."""
         if flags & syscalls.MS_RDONLY:
             pairs = pairs | {"ro": None}
-        attributes = syscalls.MOUNT_ATTR_NODEV
-        for flag, attribute in _ATTRIBUTES.items():
-            attributes |= attribute if flags & flag else 0
-        with _namespace(pid) as there:
-            self._still_there(identity)
+        attributes = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
+        with caller.mounts() as there:
+            caller.still_there()
+            users = self._users if mapped else None
+            attached.mount_there(there, target, kind, nodes, pairs=pairs, attributes=attributes, users=users)
 
-            def mount() -> None:
-                # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
-                syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
-                syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-                syscalls.mount(
-                    "dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data="mode=700,size=64k"
-                )
-                for name, number in nodes.items():
-                    os.mknod(f"/dev/{name}", stat.S_IFBLK | 0o600, number)
-                tree = syscalls.new_mount(kind, f"/dev/{next(iter(nodes))}", pairs)
-                syscalls.set_attributes(tree, attributes, users=self._users if mapped else None)
-                _enter(there)
-                syscalls.attach_at(tree, target)
-
-            syscalls.by_a_child(mount)
-
-    def _partitions(self, identity: int, pid: int, arguments: list[int]) -> bool:
-        found = os.stat(f"/proc/{pid}/fd/{arguments[0] & 0xFFFFFFFF}")
-        self._still_there(identity)
+    def _partitions(self, caller: Caller, arguments: list[int]) -> bool:
+        found = os.stat(f"/proc/{caller.pid}/fd/{arguments[0] & 0xFFFFFFFF}")
+        caller.still_there()
         number = (os.major(found.st_rdev), os.minor(found.st_rdev))
         if not stat.S_ISBLK(found.st_mode) or number not in self._hardware.own_devices():
             return False
-        if not self._may(identity, pid, _CAP_SYS_ADMIN):
+        if not caller.may(_CAP_SYS_ADMIN):
             return False
         self._hardware.reread(number)
         return True
 
-    def _opened(self, identity: int, pid: int, number: int, arguments: list[int]) -> bool | None:
-        path = self._string(pid, arguments[1 if number == seccomp.OPENAT else 0])
+    def _opened(self, caller: Caller, number: int, arguments: list[int]) -> bool | None:
+        path = caller.string(arguments[1 if number == seccomp.OPENAT else 0])
         if os.path.basename(path) != "oom_score_adj":
             return False
         nowhere = os.memfd_create("oom_score_adj")
         try:
             os.write(nowhere, b"0\n")
             os.lseek(nowhere, 0, os.SEEK_SET)
-            request = struct.pack("=QIIII", identity, _ADD_AND_SEND, nowhere, 0, os.O_CLOEXEC)
+            request = struct.pack("=QIIII", caller.identity, _ADD_AND_SEND, nowhere, 0, os.O_CLOEXEC)
             fcntl.ioctl(self._listener, _ADDFD, bytearray(request))
         finally:
             os.close(nowhere)
         return None
-
-
-@contextlib.contextmanager
-def _namespace(pid: int) -> Iterator[int]:
-    """The mount namespace of a process."""
-    namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield namespace
-    finally:
-        os.close(namespace)
-
-
-def _enter(namespace: int) -> None:
-    syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNS)

@@ -30,6 +30,27 @@ class Mounted:
     options: dict[str, str]
 
 
+def mountinfo(pid: int | str) -> str:
+    """A process's list of mounts: names are bytes, and may hold what ends lines elsewhere."""
+    return os.fsdecode(Path(f"/proc/{pid}/mountinfo").read_bytes())
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
+
+
+def devices(text: str) -> set[tuple[int, int]]:
+    """The device numbers of all mounts that a mountinfo lists."""
+    pairs = (line.split(" ")[2].partition(":") for line in _lines(text))
+    return {(int(major), int(minor)) for major, _, minor in pairs}
+
+
+def has_flag(text: str, number: int, flag: str) -> bool:
+    """Whether the mount of this number has a flag of its own, such as "nodev", by a mountinfo."""
+    lines = (line.split(" ") for line in _lines(text))
+    return any(words[0] == str(number) and flag in words[5].split(",") for words in lines)
+
+
 def _plain(text: str) -> str:
     return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
 
@@ -37,7 +58,7 @@ def _plain(text: str) -> str:
 def mounts(text: str) -> list[Mounted]:
     """What a mountinfo lists, in its order, which tells nothing (by numbers from Linux 6.8 on)."""
     found = []
-    for line in text.splitlines():
+    for line in _lines(text):
         own, _, rest = line.partition(" - ")
         number, parent, _, _, target, flags = own.split(" ")[:6]
         kind, _, options = rest.split(" ")[:3]
@@ -49,7 +70,7 @@ def mounts(text: str) -> list[Mounted]:
 
 def kinds(text: str) -> dict[str, str]:
     """The kinds of file systems that a mountinfo lists, by their device numbers ("0:25")."""
-    return {line.split(" ")[2]: line.partition(" - ")[2].split(" ")[0] for line in text.splitlines()}
+    return {line.split(" ")[2]: line.partition(" - ")[2].split(" ")[0] for line in _lines(text)}
 
 
 def seen(all_mounts: list[Mounted], root: str) -> list[Mounted]:
@@ -81,7 +102,7 @@ def hand_over(root: Path, place: Path, users: int, owner: int, *, layers: Path) 
     `users` is a descriptor of the machine's user namespace, whose root is `owner`; `layers` an empty directory for the
     mapped layers of overlays. Raises OSError; ValueError when nothing is mounted at `root`.
     """
-    parts = seen(mounts(Path("/proc/self/mountinfo").read_text()), str(root))
+    parts = seen(mounts(mountinfo("self")), str(root))
     trees = [(part, None if part.kind == "overlay" else _mapped(part.target, users, part.read_only)) for part in parts]
     while os.path.ismount(root):
         # With all that is mounted below.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.kernel import fuse, syscalls, users
+from lab.machines.container.kernel import deep, fuse, syscalls, users
 from lab.machines.container.kernel.errors import UnsupportedHostError
 
 TOP = "node0"
@@ -25,6 +25,8 @@ _V1_NEEDED = ("cpu", "memory", "pids", "devices")
 # Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
 # somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
 _PIDS = 8192
+# Groups of a machine, and how deep, where the kernel counts them (cgroup2): an installation has some 300, ten deep.
+_GROUPS, _DEPTH = 8192, 64
 _PERIOD = 100_000
 # What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*", "10:229")
@@ -97,6 +99,8 @@ def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
         "memory.max": str(memory_mib << 20),
         "cpu.max": f"{vcpus * _PERIOD} {_PERIOD}",
         "pids.max": str(_PIDS),
+        "cgroup.max.descendants": str(_GROUPS),
+        "cgroup.max.depth": str(_DEPTH),
     }
 
 
@@ -145,9 +149,15 @@ class Group:
         """Let it open one more block device. With cgroup2 there is nothing to open but what is in its /dev."""
         if not self._hierarchies.unified:
             # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
-            for folder, _, _ in os.walk(self._find("devices")):
-                with contextlib.suppress(FileNotFoundError):
-                    Path(folder, "devices.allow").write_text(f"b {number} rwm")
+            def allow(folder: int, names: list[str]) -> None:
+                try:
+                    deep.write_in(folder, "devices.allow", f"b {number} rwm")
+                except OSError:
+                    # A group of the machine's own may be going, or be allowed nothing by the one above.
+                    if not names:
+                        raise
+
+            deep.visit(self._find("devices"), before=allow)
 
     def _pass_on(self, kind: str, folder: Path, *, last: bool = False) -> None:
         """What a group below needs before it can be used."""
@@ -196,9 +206,8 @@ class Group:
         for a program to answer for a file system, which has been killed too."""
         for kind, top in self._folders.items():
             if "freezer" in kind.split(","):
-                for folder, _, _ in os.walk(top):
-                    with contextlib.suppress(OSError):
-                        Path(folder, "freezer.state").write_text("THAWED")
+                with contextlib.suppress(OSError):
+                    deep.visit(top, before=_thaw)
         with contextlib.suppress(OSError):
             fuse.abort(self._owners(), users.COUNT)
 
@@ -221,13 +230,27 @@ class Group:
                     parent.rmdir()
 
 
+def _thaw(folder: int, _: list[str]) -> None:
+    with contextlib.suppress(OSError):
+        deep.write_in(folder, "freezer.state", "THAWED")
+
+
 def remove(folder: Path, waiting: Callable[[], None]) -> None:
-    """Remove a group and all below it, waiting until it is empty; `waiting` is called while it is not."""
+    """Remove a group and all below it, waiting until it is empty; `waiting` is called while it is not.
+
+    Raises OSError when nothing of it goes for ten seconds."""
     deadline = time.monotonic() + _EMPTY_SECONDS
+
+    def gone(above: int, name: str) -> None:
+        nonlocal deadline
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(name, dir_fd=above)
+            deadline = time.monotonic() + _EMPTY_SECONDS
+
     while folder.exists():
         try:
-            for below, _, _ in os.walk(folder, topdown=False):
-                os.rmdir(below)
+            deep.visit(folder, leave=gone)
+            os.rmdir(folder)
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -22,6 +22,7 @@ CLONE_NEWNET = 0x40000000
 # sys/mount.h
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_NOATIME, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x400, 0x1000, 0x2000, 0x4000
+MS_SILENT, MS_RELATIME = 0x8000, 0x200000
 MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x20000, 0x40000, 0x80000, 0x100000
 MNT_DETACH = 2
 # linux/mount.h
@@ -56,15 +57,15 @@ def call(what: str, number: int, *arguments: int | bytes | None) -> int:
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, *, data: str = "") -> None:
     """mount(2)."""
-    words = (source.encode(), target.encode(), kind.encode() if kind else None)
-    if _libc.mount(*words, ctypes.c_ulong(flags), data.encode() or None) != 0:
+    words = (os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None)
+    if _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(data) or None) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"mount {source} on {target}: {os.strerror(code)}")
 
 
 def umount(target: str, flags: int = MNT_DETACH) -> None:
     """umount2(2)."""
-    if _libc.umount2(target.encode(), ctypes.c_int(flags)) != 0:
+    if _libc.umount2(os.fsencode(target), ctypes.c_int(flags)) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"umount {target}: {os.strerror(code)}")
 
@@ -79,21 +80,24 @@ def pivot_root_here() -> None:
 def open_tree(path: str, *, recursive: bool = False) -> int:
     """A descriptor of a detached copy of what is mounted at or above `path`, with `path` as its root."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
-    return call(f"open_tree {path}", _OPEN_TREE, _AT_FDCWD, path.encode(), flags)
+    return call(f"open_tree {path}", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
 
 
-def set_attributes(tree: int, attributes: int, *, users: int | None = None, recursive: bool = False) -> None:
-    """mount_setattr(2) on a detached mount: add attributes, and map its owners by the user namespace `users`."""
+def set_attributes(
+    tree: int, attributes: int, *, users: int | None = None, recursive: bool = False, clear: int = 0
+) -> None:
+    """mount_setattr(2) on a mount by its descriptor: add attributes, take others away, and map its owners by the user
+    namespace `users`."""
     if users is not None:
         attributes |= MOUNT_ATTR_IDMAP
-    what = struct.pack("=QQQQ", attributes, 0, 0, users if users is not None else 0)
+    what = struct.pack("=QQQQ", attributes, clear, 0, users if users is not None else 0)
     flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     call("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, what, len(what))
 
 
 def attach(tree: int, target: str) -> None:
     """Mount a detached mount at a path of this mount namespace."""
-    call(f"move_mount to {target}", _MOVE_MOUNT, tree, b"", _AT_FDCWD, target.encode(), _MOVE_FROM_EMPTY)
+    call(f"move_mount to {target}", _MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_FROM_EMPTY)
 
 
 def attach_at(tree: int, target: int) -> None:
@@ -103,15 +107,23 @@ def attach_at(tree: int, target: int) -> None:
 
 def new_mount(kind: str, source: str, options: dict[str, str | None], attributes: int = 0) -> int:
     """A descriptor of a new, detached file system. Raises OSError."""
-    context = call(f"fsopen {kind}", _FSOPEN, kind.encode(), 1)
+    context = call(f"fsopen {kind}", _FSOPEN, os.fsencode(kind), 1)
     try:
         what = f"mount {source} as {kind}"
-        call(what, _FSCONFIG, context, _FSCONFIG_SET_STRING, b"source", source.encode(), 0)
+        call(what, _FSCONFIG, context, _FSCONFIG_SET_STRING, b"source", os.fsencode(source), 0)
         for name, value in options.items():
             if value is None:
-                call(f"{what}: {name}", _FSCONFIG, context, _FSCONFIG_SET_FLAG, name.encode(), None, 0)
+                call(f"{what}: {name}", _FSCONFIG, context, _FSCONFIG_SET_FLAG, os.fsencode(name), None, 0)
             else:
-                call(f"{what}: {name}", _FSCONFIG, context, _FSCONFIG_SET_STRING, name.encode(), value.encode(), 0)
+                call(
+                    f"{what}: {name}",
+                    _FSCONFIG,
+                    context,
+                    _FSCONFIG_SET_STRING,
+                    os.fsencode(name),
+                    os.fsencode(value),
+                    0,
+                )
         call(what, _FSCONFIG, context, _FSCONFIG_CREATE, None, None, 0)
         return call(what, _FSMOUNT, context, 1, attributes)
     finally:
@@ -121,7 +133,7 @@ def new_mount(kind: str, source: str, options: dict[str, str | None], attributes
 def open_in_root(root: int, path: str, flags: int) -> int:
     """openat2(2): open `path` as a process whose root directory `root` is would; links cannot lead out of it."""
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
-    return call(f"open {path}", _OPENAT2, root, path.encode(), how, len(how))
+    return call(f"open {path}", _OPENAT2, root, os.fsencode(path), how, len(how))
 
 
 def _prctl(option: int, value: int) -> int:

@@ -54,7 +54,7 @@ install() {
         switch_root sync systemctl tail tee udevadm umount
     inst_multiple -o fsck fsck.ext4 e2fsck
     inst_rules 60-block.rules 60-cdrom_id.rules 60-persistent-storage.rules 75-net-description.rules 80-net-setup-link.rules
-    inst_multiple -o /usr/lib/systemd/network/99-default.link
+    inst_multiple -o /usr/lib/systemd/network/98-default-mac-none.link /usr/lib/systemd/network/99-default.link
 
     # systemd takes a root with this file for an initramfs.
     printf 'NAME=node0\nID=node0\nPRETTY_NAME="node0 machine OS (initramfs)"\n' > "$initdir/usr/lib/initrd-release"

@@ -1,0 +1,89 @@
+"""Mounts that the warden makes for its machine, with flags that the kernel keeps (mount_namespaces(7), "Restrictions").
+
+The file systems of a machine's disks are the host's to the kernel, so device files on them would open, and a mount that
+is only put into a machine's mount namespace has flags which its root may take away. A mount that comes there through a
+namespace of lesser rights has those locked that it had then, against every call that changes mounts. So each passes
+through one of nobody's on its way, with `nodev` alone: the others, which the machine asked for, stay its own to change.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Mapping
+
+from lab.machines.container.kernel import syscalls
+
+_UNSHARE, _SETNS = 272, 308
+_PLACE = "/dev/.mount"
+
+
+def mount_there(
+    namespace: int,
+    target: int,
+    kind: str,
+    nodes: Mapping[str, int],
+    *,
+    pairs: Mapping[str, str | None],
+    attributes: int,
+    users: int | None,
+) -> None:
+    """Mount the first of `nodes`, device numbers by their names, on what `target` is open at in a mount namespace.
+
+    `users` is the user namespace that its owners are mapped by. Raises OSError."""
+
+    def mount() -> None:
+        # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
+        syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data="mode=700,size=64k")
+        for name, number in nodes.items():
+            os.mknod(f"/dev/{name}", stat.S_IFBLK | 0o600, number)
+        tree = syscalls.new_mount(kind, f"/dev/{next(iter(nodes))}", dict(pairs))
+        syscalls.set_attributes(tree, syscalls.MOUNT_ATTR_NODEV, users=users)
+        tree = locked(tree)
+        if attributes:
+            syscalls.set_attributes(tree, attributes)
+        enter(namespace)
+        syscalls.attach_at(tree, target)
+
+    syscalls.by_a_child(mount)
+
+
+def remount_there(namespace: int, target: int, wanted: int, known: int) -> None:
+    """Give a mount of a mount namespace, by a descriptor of its root, the attributes `wanted` of those `known`, and
+    `nodev` besides where that is locked. Raises OSError."""
+
+    def remount() -> None:
+        enter(namespace)
+        others = known & ~wanted
+        try:
+            syscalls.set_attributes(target, wanted, clear=others | syscalls.MOUNT_ATTR_NODEV)
+        except PermissionError:
+            syscalls.set_attributes(target, wanted | syscalls.MOUNT_ATTR_NODEV, clear=others)
+
+    syscalls.by_a_child(remount)
+
+
+def locked(tree: int) -> int:
+    """A detached copy of a detached mount that has its flags locked; for a child with a mount namespace of its own.
+
+    Raises OSError."""
+    os.mkdir(_PLACE)
+    syscalls.attach(tree, _PLACE)
+    os.close(tree)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def pass_through() -> None:
+        syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
+        socket.send_fds(theirs, [b"copy"], [syscalls.open_tree(_PLACE)])
+
+    with ours, theirs:
+        syscalls.by_a_child(pass_through)
+        return socket.recv_fds(ours, 16, 1)[1][0]
+
+
+def enter(namespace: int) -> None:
+    """Join a mount namespace. Raises OSError."""
+    syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNS)

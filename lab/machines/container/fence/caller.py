@@ -1,0 +1,128 @@
+"""Who asks a machine's warden for something (seccomp_unotify(2)): what his call points to, what he may, what he sees.
+
+All of it is the machine's to choose, in any bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab.machines.container.kernel import syscalls
+
+# linux/seccomp.h
+_ID_VALID = 0x40082102
+# linux/nsfs.h: the user namespace that owns a namespace.
+_NS_GET_USERNS = 0xB701
+_PATH_BYTES = 4096
+# How runtimes of containers name their targets.
+_OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
+
+
+class Refusal(Exception):
+    """The caller gets this error number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(os.strerror(code))
+        self.code = code
+
+
+class Caller:
+    """The process of a call that waits at a listener. `users` is the machine's user namespace, `pid` the host's name of
+    the process."""
+
+    def __init__(self, listener: int, users: int, identity: int, pid: int) -> None:
+        self._listener = listener
+        self._users = users
+        self.identity = identity
+        self.pid = pid
+
+    def memory(self, address: int, count: int, *, all_of_it: bool = False) -> bytes:
+        """What is there, which ends where its memory does. Raises Refusal."""
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+            try:
+                memory.seek(address)
+                found = memory.read(count)
+            except (OSError, OverflowError, ValueError):
+                raise Refusal(errno.EFAULT) from None
+        if not found or (all_of_it and len(found) < count):
+            raise Refusal(errno.EFAULT)
+        return found
+
+    def string(self, address: int) -> str:
+        """A word, or a path, that ends with a zero. Raises Refusal."""
+        if address == 0:
+            return ""
+        found = b""
+        while b"\0" not in found and len(found) < _PATH_BYTES:
+            # Up to the end of a page: the next one need not be there.
+            there = address + len(found)
+            found += self.memory(there, 4096 - there % 4096)
+        return os.fsdecode(found.split(b"\0", 1)[0])
+
+    def still_there(self) -> None:
+        """After a process's files were opened by its id: it is still the one that asked. Raises Refusal."""
+        try:
+            fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", self.identity)))
+        except OSError:
+            raise Refusal(errno.EINTR) from None
+
+    def may(self, capability: int, *, as_root: bool = True) -> bool:
+        """Whether the caller has a capability as the machine's root, or else over its mount namespace: who has made
+        himself a user namespace has all capabilities in it."""
+        own = os.stat(f"/proc/{self.pid}/ns/user").st_ino
+        with self.mounts() as mounts:
+            owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
+            owned_by = os.fstat(owner).st_ino
+            os.close(owner)
+        # A line each, to the kernel: a name, which the caller chose, may hold whatever else ends lines.
+        status = Path(f"/proc/{self.pid}/status").read_bytes().split(b"\n")
+        self.still_there()
+        effective = int(next(line for line in status if line.startswith(b"CapEff:")).split()[1], 16)
+        # The machine's root has it over all that are below.
+        machines = os.fstat(self._users).st_ino
+        return bool(effective >> capability & 1) and own in ((machines,) if as_root else (owned_by, machines))
+
+    def open(self, path: str, flags: int) -> int:
+        """`path` as the caller sees it."""
+        own = _OWN_FD.fullmatch(path)
+        if own is not None:
+            found = os.open(f"/proc/{self.pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
+            self.still_there()
+            return found
+        start = "root" if path.startswith("/") else "cwd"
+        root = os.open(f"/proc/{self.pid}/{start}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.still_there()
+            if start == "root":
+                return syscalls.open_in_root(root, path, flags)
+            # A relative path may lead up: it is looked up from its root, with the directory's name before it.
+            top = os.open(f"/proc/{self.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return syscalls.open_in_root(top, os.path.join(os.readlink(f"/proc/{self.pid}/cwd"), path), flags)
+            finally:
+                os.close(top)
+        finally:
+            os.close(root)
+
+    @contextlib.contextmanager
+    def mounts(self) -> Iterator[int]:
+        """Its mount namespace."""
+        with mounts_of(self.pid) as namespace:
+            yield namespace
+
+
+@contextlib.contextmanager
+def mounts_of(pid: int) -> Iterator[int]:
+    """The mount namespace of a process."""
+    namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield namespace
+    finally:
+        os.close(namespace)

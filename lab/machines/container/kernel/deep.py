@@ -1,0 +1,97 @@
+"""Trees that a machine makes as deep as it likes: walked by descriptors, two at a time, and not by paths or recursion.
+
+Control groups have no limit of depth with cgroup v1, but a path has (PATH_MAX), and so has Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class _Level:
+    """A directory: what it is called in the one above, and the ones in it that are still to be visited."""
+
+    name: str
+    left: list[str] = field(default_factory=list)
+
+
+def visit(
+    top: Path,
+    before: Callable[[int, list[str]], None] | None = None,
+    after: Callable[[int, list[str]], None] | None = None,
+    leave: Callable[[int, str], None] | None = None,
+) -> None:
+    """Call `before` for each directory and `after` when those below it are done, with its descriptor and its names
+    from `top` on; then `leave` with the descriptor of the one above and its name there. `top` is never left.
+
+    What vanishes meanwhile is passed over. Raises OSError when there is no `top`, and what is raised by those called.
+    """
+    here = _opened(os.fspath(top), None)
+    try:
+        levels = [_Level("", _below(here))]
+        names: list[str] = []
+        if before:
+            before(here, names)
+        while levels:
+            level = levels[-1]
+            if level.left:
+                name = level.left.pop()
+                try:
+                    below = _opened(name, here)
+                except FileNotFoundError:
+                    continue
+                os.close(here)
+                here = below
+                names.append(name)
+                levels.append(_Level(name, _below(here)))
+                if before:
+                    before(here, names)
+                continue
+            if after:
+                after(here, names)
+            levels.pop()
+            if levels:
+                try:
+                    above = _opened("..", here)
+                except FileNotFoundError:
+                    return
+                os.close(here)
+                here = above
+                names.pop()
+                if leave:
+                    leave(here, level.name)
+    finally:
+        os.close(here)
+
+
+def _opened(name: str, at: int | None) -> int:
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+
+
+def _below(directory: int) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+@contextlib.contextmanager
+def file_in(directory: int, name: str, flags: int) -> Iterator[int]:
+    """A file of a directory, opened. Raises OSError."""
+    found = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def write_in(directory: int, name: str, text: str) -> None:
+    """Write to a file that is there. Raises OSError."""
+    with file_in(directory, name, os.O_WRONLY) as file:
+        os.write(file, text.encode())

@@ -1,0 +1,73 @@
+"""Groups as deep as no path is long: the machine's end is its own, the lab's others live on, nothing stays behind."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.host.preflight import container_problems
+from lab.testing.containers.kit import PATIENCE, World, tree
+
+pytestmark = pytest.mark.lab
+
+_DEEP = r"""python3 - <<'END'
+import os
+made = 0
+for hierarchy in os.listdir('/sys/fs/cgroup'):
+    os.chdir('/sys/fs/cgroup/' + hierarchy)
+    try:
+        for _ in range(1100):
+            os.mkdir('n' * 200)
+            os.chdir('n' * 200)
+            made += 1
+    except OSError as error:
+        print(hierarchy, error)
+print('made', made)
+END
+"""
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A daemon of the test's own, which it ends."""
+    if os.geteuid() != 0 or tree() is None or container_problems():
+        pytest.skip("needs root, a tree that was built here, and what container machines need")
+    made = World(tmp_path)
+    try:
+        yield made.start()
+    finally:
+        if made.process.poll() is None:
+            made.kill()
+
+
+def _groups(world, name=""):
+    return list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{name}"))
+
+
+def _until(what, reached):
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.1)
+
+
+def test_a_machine_with_deep_groups_takes_no_other_with_it(world):
+    other, deep = world.define(0), world.define(1)
+    other.on()
+    end = {"its own power-off": lambda: None, "the BMC's": deep.off, "the lab's": world.kill}
+    for way, finish in end.items():
+        deep.on()
+        _until("init", lambda: deep.look().running)
+        world.console(deep).wait_for(r"login: ", PATIENCE)
+        own = _DEEP + ("poweroff -ff" if way == "its own power-off" else "")
+        said = world.run(deep, own).stdout
+        assert way == "its own power-off" or int(said.split("made ")[1]) >= 1100, said
+        finish()
+        if way != "the lab's":
+            _until(f"off by {way}", lambda: not deep.look().on)
+            assert not _groups(world, "m1"), way
+            _until("the other's login", lambda: other.look().running)
+            assert world.run(other, "echo alive").stdout == "alive\n"
+            (world.root / "machines/m1/console.log").write_bytes(b"")
+    assert not _groups(world)

@@ -1,0 +1,143 @@
+"""Control groups as deep as a machine likes to make them: no path is that long, nor Python's stack."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lab.machines.container import emptied, machined, owned
+from lab.machines.container.errors import MachineError
+from lab.machines.container.kernel import cgroups, deep
+from lab.testing.containers.kit import spec
+
+DEPTH = 1500
+
+
+def descend(top, *, name, depth, files=()):
+    """Directories below each other, with files of these names in each; the deepest one's descriptor."""
+    here = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+        os.close(here)
+        here = below
+        for file in files:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=here))
+    return here
+
+
+@pytest.mark.parametrize("name", ["a", "n" * 255])
+def test_deep_groups_are_removed(tmp_path, name):
+    top = tmp_path / "group"
+    top.mkdir()
+    os.close(descend(top, name=name, depth=DEPTH))
+    cgroups.remove(top, lambda: pytest.fail("nothing holds it"))
+    assert not top.exists()
+
+
+def test_a_process_in_a_deep_group_is_seen(tmp_path):
+    (tmp_path / "cgroup.procs").touch()
+    bottom = descend(tmp_path, name="a", depth=DEPTH, files=["cgroup.procs"])
+    try:
+        found = emptied.populated(tmp_path)
+        assert not any(found.values())
+        deep.write_in(bottom, "cgroup.procs", "7\n")
+        found = emptied.populated(tmp_path)
+        assert found["/"]
+        assert found["/a/a"]
+        assert len(found) < DEPTH
+    finally:
+        os.close(bottom)
+        subprocess.run(["rm", "-rf", tmp_path], check=True)
+
+
+def test_a_deep_frozen_group_is_thawed_and_a_device_allowed(tmp_path):
+    folder = tmp_path / "node0/lab/m"
+    folder.mkdir(parents=True)
+    for name in ("freezer.state", "devices.allow"):
+        (folder / name).touch()
+    bottom = descend(folder, name="a", depth=DEPTH, files=["freezer.state", "devices.allow"])
+    try:
+        group = cgroups.Group(cgroups.Hierarchies({"freezer,devices": tmp_path}), "lab/m")
+        group.unhold()
+        group.allow("7:3")
+        for name, text in (("freezer.state", b"THAWED"), ("devices.allow", b"b 7:3 rwm")):
+            with deep.file_in(bottom, name, os.O_RDONLY) as file:
+                assert os.read(file, 100) == text
+    finally:
+        os.close(bottom)
+        subprocess.run(["rm", "-rf", tmp_path], check=True)
+
+
+@given(paths=st.lists(st.lists(st.sampled_from(["a", "b", "c\udcff"]), max_size=4), max_size=12))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
+    top = tmp_path_factory.mktemp("tree")
+    for path in paths:
+        top.joinpath(*path).mkdir(parents=True, exist_ok=True)
+    (top / "file").touch()
+    (top / "link").symlink_to("/")
+    before, after, left = [], [], []
+    deep.visit(
+        top,
+        before=lambda here, names: before.append((*names,)),
+        after=lambda here, names: after.append((*names,)),
+        leave=lambda above, name: left.append(name),
+    )
+    there = [Path(folder).relative_to(top).parts for folder, _, _ in os.walk(top)]
+    assert sorted(before) == sorted(after) == sorted(there)
+    assert [names[-1] for names in after[:-1]] == left
+    for order, first in ((before, True), (after, False)):
+        for at, names in enumerate(order):
+            assert all((order.index(names[:end]) < at) == first for end in range(len(names)))
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine of no host's groups, with a process in its warden's place."""
+    (tmp_path / "disk").touch()
+    spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
+    one = owned.Owned(tmp_path, "lab", "", cgroups.Hierarchies({}))
+    one._warden = subprocess.Popen(["sleep", "1000"])
+    one._status, told = os.pipe()
+    os.close(told)
+    try:
+        yield one
+    finally:
+        if one._warden is not None:
+            one._warden.kill()
+            one._warden.wait()
+
+
+def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(machine, monkeypatch):
+    monkeypatch.setattr(owned, "_END_SECONDS", 0.1)
+    with pytest.raises(MachineError, match="has not ended"):
+        machine.told()
+    assert machine.on
+    assert machine.status == -1
+    machine.power_off()
+    assert not machine.on
+
+
+def test_what_one_machine_breaks_is_answered_and_ends_nothing(machine, monkeypatch, capfd):
+    """Whatever it is: the daemon goes on, and so do all other machines."""
+
+    def breaks(group):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(cgroups.Group, "remove", breaks)
+    daemon = machined.Daemon.__new__(machined.Daemon)
+    machine._warden.kill()
+    daemon._told(machine)
+    assert "m:\n" in capfd.readouterr().err
+    assert not machine.on
+
+    def ask(request):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(daemon, "do", ask, raising=False)
+    reply = daemon._reply_to(b'{"op":"list"}')
+    assert (reply.kind, reply.error) == ("other", "RecursionError: too deep")

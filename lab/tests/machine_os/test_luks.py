@@ -1,0 +1,97 @@
+"""The root is kept in memory while Ignition makes its file system anew, put back, and found by the boot loader again.
+
+File systems and mounts are real; what Ignition does between the two scripts is mke2fs here. On a LUKS volume, with a
+TPM, it is done by lab/tests/machines/test_live_luks.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.release.os import build
+
+DRACUT = Path(build.__file__).parent / "data/dracut"
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root"),
+    pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed"),
+]
+INSTALLED = 'set node0_root="PARTUUID=1"\nset node0_boot="PARTUUID=2"\nset node0_kargs="quiet console=ttyS0"\n'
+# In mounts of its own: the initramfs' /run, the scripts, and Ignition's part between them.
+PLACE = """
+set -e
+cd "$1"
+mount -t tmpfs tmpfs /run
+cp ignition.json /run/
+bash keep
+mke2fs -q -F -t ext4 -U 11111111-2222-4333-8444-555555555555 new.img 32M
+bash renew
+find sysroot -type f -printf '%P %m %s\\n'
+"""
+
+
+def filesystem(image: Path, files: Path) -> None:
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", files, image, "32M"], check=True, timeout=60)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    (tmp_path / "old/etc").mkdir(parents=True)
+    (tmp_path / "old/etc/shadow").write_text("x" * 5000)
+    (tmp_path / "old/etc/shadow").chmod(0o600)
+    (tmp_path / "boot/grub").mkdir(parents=True)
+    (tmp_path / "boot/grub/installed.cfg").write_text(INSTALLED)
+    filesystem(tmp_path / "old.img", tmp_path / "old")
+    filesystem(tmp_path / "boot.img", tmp_path / "boot")
+    (tmp_path / "sysroot").mkdir()
+    for name in ("keep", "renew"):
+        text = (DRACUT / f"91node0-luks/node0-root-{name}").read_text()
+        (tmp_path / name).write_text(text.replace("/usr/lib/node0/common.sh", str(DRACUT / "90node0/common.sh")))
+    (tmp_path / "cmdline").write_text(f"quiet root={tmp_path}/old.img rw boot={tmp_path}/boot.img\n")
+    return tmp_path
+
+
+def run(root: Path, *filesystems: dict[str, Any]) -> tuple[subprocess.CompletedProcess[str], str]:
+    """The two scripts' run, and the boot loader's configuration afterwards."""
+    (root / "ignition.json").write_text(json.dumps({"storage": {"filesystems": list(filesystems)}}))
+    env = os.environ | {"CMDLINE": f"{root}/cmdline", "KMSG": f"{root}/kmsg", "SYSROOT": f"{root}/sysroot"}
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", PLACE, "place", root],
+        env=env, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    shown = subprocess.run(
+        ["debugfs", "-R", "cat grub/installed.cfg", root / "boot.img"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done, shown.stdout
+
+
+def test_a_root_that_is_made_anew_has_what_it_had_and_is_booted_from(disk: Path) -> None:
+    other = {"device": "/dev/disk/by-label/data", "label": "data", "wipeFilesystem": True}
+    new = {"device": f"{disk}/new.img", "label": "root", "wipeFilesystem": True, "format": "ext4"}
+    done, text = run(disk, other, new)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^etc/shadow 600 5000$", done.stdout, re.M), done.stdout
+    assert text == INSTALLED.replace("PARTUUID=1", "UUID=11111111-2222-4333-8444-555555555555")
+
+
+@pytest.mark.parametrize(
+    "filesystems",
+    [
+        [],
+        [{"device": "/dev/disk/by-label/data", "label": "data", "wipeFilesystem": True}],
+        [{"device": "/dev/disk/by-label/root", "label": "root", "wipeFilesystem": False}],
+    ],
+)
+def test_any_other_root_stays_where_it_is(disk: Path, filesystems: list[dict[str, Any]]) -> None:
+    done, text = run(disk, *filesystems)
+    assert done.returncode == 0, done.stderr
+    assert "etc/shadow" not in done.stdout
+    assert text == INSTALLED
