@@ -27,6 +27,7 @@ nodes:
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.long,
     pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
     pytest.mark.skipif(shutil.which("swtpm") is None, reason="swtpm is not installed"),
 ]
