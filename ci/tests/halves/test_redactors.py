@@ -77,7 +77,7 @@ CONFIG = {
     "controlPlane": {
         "name": "master",
         "replicas": 3,
-        "fencing": {"credentials": [{"hostname": "m", "username": "root", "password": "Fenc3-Word", "address": "a"}]},
+        "fencing": {"credentials": [{"hostName": "m", "username": "root", "password": "Fenc3-Word", "address": "a"}]},
     },
     "compute": [{"name": "worker", "replicas": 0}],
     "networking": {

@@ -168,10 +168,10 @@ class Bootkube:
 
 def test_bootkube_is_waited_for_and_heard(site: Site) -> None:
     world = Bootkube(site, until=70)
-    world.said = {10: "etcd is up", 40: "y" * 300, 55: ""}
+    world.said = {10: "etcd is up", 40: "y" * 1000, 55: ""}
     assert world.wait() == 70
     # Looked at each 15 s; the same words are not told twice.
-    assert world.words == [(15, "etcd is up"), (45, "y" * 200)]
+    assert world.words == [(15, "etcd is up"), (45, "y" * 900)]
     assert site.timeline.argv("systemctl") == [["is-active", "bootkube.service"]] * 4
     assert site.timeline.argv("journalctl")[0] == ["-t", "bootkube.sh", "-n", "1", "-o", "cat", "--no-pager"]
 

@@ -16,7 +16,8 @@ from installer.rendezvous.api import fields
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host
 
-# Schema, rows and what the API showed of them, written by the version before the store's fields had types of their own.
+# Schema, rows and what the API showed of them, written by the version before the store's fields had types of their own;
+# but for the name of a host that has none, which has been its id since (assisted-service, hostutil.GetHostnameForMsg).
 LANDED = json.loads((Path(__file__).parent / "landed.json").read_text())
 TIMES = [field.name for field in msgspec.structs.fields(Host) if field.name.endswith("_at")]
 DAMAGED = ("inventory", "connectivity", "ntp_sources", "disks_info", "validations_info", "tang_connectivity")
