@@ -36,7 +36,7 @@ from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import handover, inside
 from lab.machines.container.fence.broker import Broker
 from lab.machines.container.hardware import cables, faces
-from lab.machines.container.hardware.disks import Device, Disk
+from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
 from lab.machines.container.looks import Looks
@@ -117,7 +117,7 @@ class Warden:
         return handover.devices(handover.mountinfo(self.init()))
 
     def _show_devices(self) -> None:
-        labels = {drive.name: (f"by-label/{drive.label}",) for drive in self._drives}
+        labels = {drive.name: (f"by-label/{in_dev(drive.label)}",) for drive in self._drives}
         devices = [
             dataclasses.replace(device, links=device.links + labels.pop(device.name, ()))
             for disk in self._disks

@@ -1,6 +1,9 @@
 """Control groups on hosts with v1, v2 and hybrid, laid out as theirs: what is written where, or why not."""
 
 import errno
+import os
+import stat
+import uuid
 from pathlib import Path
 
 import pytest
@@ -113,3 +116,57 @@ def test_a_cgroup2_that_passes_nothing_on_is_told_in_a_line(tmp_path, monkeypatc
     monkeypatch.setattr(Path, "write_text", refuse)
     with pytest.raises(UnsupportedHostError, match=why):
         cgroups.check_unified(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("groups", "file", "most"),
+    [(V1, "memory.memsw.limit_in_bytes", 512 << 20), (V2, "memory.swap.max", 0)],
+    ids=["v1", "v2"],
+)
+def test_swap_is_no_memory_besides_where_the_kernel_counts_it(host, monkeypatch, groups, file, most):
+    found, _ = host(groups)
+    memory = found.at["" if found.unified else "memory"] / "node0/lab/m"
+    make = Path.mkdir
+
+    def mkdir(path, *words, **more):
+        make(path, *words, **more)
+        if path == memory:
+            (path / file).touch()
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    cgroups.Group(found, "lab/m").make(memory_mib=512, vcpus=1, devices=[])
+    assert (memory / file).read_text() == str(most)
+
+
+def test_a_real_group_opens_terminals_and_not_the_hosts_console(tmp_path):
+    top = Path("/sys/fs/cgroup")
+    at = {name: top / name for name in ("cpu", "memory", "pids", "devices")}
+    if os.geteuid() != 0 or not all((folder / "cgroup.procs").exists() for folder in at.values()):
+        pytest.skip("needs root, and control groups v1 where they usually are")
+    numbers = {"console": (5, 1), "ptmx": (5, 2), "null": (1, 3), "memory": (1, 1)}
+    for name, number in numbers.items():
+        os.mknod(tmp_path / name, stat.S_IFCHR | 0o600, os.makedev(*number))
+    os.close(os.open(tmp_path / "null", os.O_RDWR))
+    group = cgroups.Group(cgroups.Hierarchies(at), f"test-{uuid.uuid4().hex[:8]}/m")
+    try:
+        group.make(memory_mib=64, vcpus=1, devices=[])
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            for name in numbers:
+                try:
+                    group.take(os.getpid())
+                    os.open(tmp_path / name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+                except PermissionError:
+                    os.write(write, f"{name} ".encode())
+                except FileNotFoundError:
+                    # A ptmx without a devpts beside it.
+                    pass
+            os._exit(0)
+        os.close(write)
+        os.waitpid(pid, 0)
+        refused = os.read(read, 1000).decode().split()
+        os.close(read)
+        assert refused == ["console", "memory"]
+    finally:
+        group.remove()

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import string
 import struct
 import uuid
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ _MODELS = {
     "usb": "QEMU HARDDISK",
 }
 _VENDORS = {"virtio": "0x1af4", "sata": "ATA", "scsi": "QEMU", "nvme": "", "usb": "QEMU"}
+# What of ASCII stays as it is in names in /dev.
+_SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
 _MOST = 256
 
@@ -89,6 +92,21 @@ def _by_id(spec: DiskSpec) -> list[str]:
     return [*found, f"by-id/wwn-{spec.wwn}"] if spec.wwn else found
 
 
+def in_dev(name: str | bytes) -> str:
+    """What a disk calls itself, as udev makes a name in /dev of it (systemd 252, src/shared/device-nodes.c): letters,
+    digits, some signs and whole characters of UTF-8 as they are, other bytes as \\xNN."""
+    text = name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
+    return "".join(sign if _plain(sign) else _escaped(sign) for sign in text)
+
+
+def _plain(sign: str) -> bool:
+    return sign in _SIGNS if sign.isascii() else not "\ud800" <= sign <= "\udfff"
+
+
+def _escaped(sign: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode(errors="surrogateescape"))
+
+
 def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
     """A whole disk."""
     links = [f"by-path/{spec.target}", *_by_id(spec)]
@@ -129,7 +147,7 @@ def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int])
     links = [f"by-path/{spec.target}-part{part.number}", f"by-partuuid/{part.uuid}"]
     links += [f"{link}-part{part.number}" for link in _by_id(spec)]
     if part.name:
-        links.append(f"by-partlabel/{part.name.replace(' ', chr(92) + 'x20')}")
+        links.append(f"by-partlabel/{in_dev(part.name)}")
     return Device(name, number, part.size, spec.target, tuple(links), own)
 
 
@@ -139,8 +157,9 @@ def ext4_names(device: int) -> list[str]:
     block = os.pread(device, 1024, 1024)
     if block[56:58] != b"\x53\xef":
         return []
-    label = block[120:136].rstrip(b"\0").decode(errors="replace")
-    return [f"by-uuid/{uuid.UUID(bytes=block[104:120])}", *([f"by-label/{label}"] if label else [])]
+    label = block[120:136].split(b"\0", 1)[0]
+    links = [f"by-uuid/{uuid.UUID(bytes=block[104:120])}"]
+    return [*links, f"by-label/{in_dev(label)}"] if label else links
 
 
 class Looks(Protocol):

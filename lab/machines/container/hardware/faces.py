@@ -36,6 +36,8 @@ _LINKS = {
     "core": "/proc/kcore",
 }
 _SYSCTL = Path("/proc/sys")
+# limits.h
+_NAME_BYTES = 255
 # What of kernel.* has a namespace of its own (ipc, uts, pid), or answers anew each time.
 _NAMESPACED = ("hostname", "domainname", "sem", "sem_next_id", "ns_last_pid", "cap_last_cap")
 _NAMESPACED_PREFIXES = ("shm", "msg")
@@ -92,6 +94,13 @@ def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files:
     _describe(devices, files)
 
 
+def _is_link(link: str) -> bool:
+    """Disks say what they are called, and may say anything."""
+    folder, _, name = link.partition("/")
+    is_name = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= _NAME_BYTES
+    return folder.startswith("by-") and is_name
+
+
 def _lay_out(owner: int, devices: list[Device], dev: Path) -> None:
     names = {device.name for device in devices}
     for old in dev.iterdir():
@@ -106,7 +115,7 @@ def _lay_out(owner: int, devices: list[Device], dev: Path) -> None:
         if path.is_symlink() or not path.exists() or path.stat().st_rdev != number:
             path.unlink(missing_ok=True)
             _node(path, 0o60660, number, owner)
-        for link in device.links:
+        for link in filter(_is_link, device.links):
             place = dev / "disk" / link
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.is_symlink():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -33,7 +34,9 @@ class SerialLine:
         self._server.listen()
         self._server.setblocking(False)
         self._clients: list[socket.socket] = []
-        selector.register(self._master, selectors.EVENT_READ, self._said)
+        # What was typed and the terminal has no room for yet.
+        self._typing = b""
+        selector.register(self._master, selectors.EVENT_READ, self._ready)
         selector.register(self._server, selectors.EVENT_READ, self._connected)
 
     def say(self, data: bytes) -> None:
@@ -52,7 +55,10 @@ class SerialLine:
             except OSError:
                 self._drop(client)
 
-    def _said(self) -> None:
+    def _ready(self) -> None:
+        """The terminal has said something, or takes again what was typed."""
+        if self._typing:
+            self._pass_on()
         try:
             data = os.read(self._master, _CHUNK)
         except BlockingIOError:
@@ -71,11 +77,22 @@ class SerialLine:
         client, _ = self._server.accept()
         client.setblocking(False)
         self._clients.append(client)
+        if not self._typing:
+            self._listen_to(client)
+
+    def _listen_to(self, client: socket.socket) -> None:
         self._selector.register(client, selectors.EVENT_READ, lambda: self._typed(client))
 
+    def _ignore(self, client: socket.socket) -> None:
+        if client in self._selector.get_map():
+            self._selector.unregister(client)
+
     def _typed(self, client: socket.socket) -> None:
+        if self._typing:
+            # Somebody else's has just filled the terminal.
+            return
         try:
-            # No more than a terminal takes at once; the rest stays in the socket until it is wanted.
+            # No more than a terminal takes at once.
             data = client.recv(1024)
         except BlockingIOError:
             return
@@ -84,14 +101,25 @@ class SerialLine:
         if not data:
             self._drop(client)
             return
-        while data:
-            try:
-                data = data[os.write(self._master, data) :]
-            except BlockingIOError:
-                self._said()
+        self._typing = data
+        self._pass_on()
+        if self._typing:
+            self._selector.modify(self._master, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+            for one in self._clients:
+                self._ignore(one)
+
+    def _pass_on(self) -> None:
+        """Give the terminal what it takes. Until that is all nobody types more: the rest waits in their sockets."""
+        with contextlib.suppress(BlockingIOError):
+            while self._typing:
+                self._typing = self._typing[os.write(self._master, self._typing) :]
+            self._selector.modify(self._master, selectors.EVENT_READ, self._ready)
+            for client in self._clients:
+                self._ignore(client)
+                self._listen_to(client)
 
     def _drop(self, client: socket.socket) -> None:
-        self._selector.unregister(client)
+        self._ignore(client)
         self._clients.remove(client)
         client.close()
 

@@ -28,8 +28,9 @@ _PIDS = 8192
 # Groups of a machine, and how deep, where the kernel counts them (cgroup2): an installation has some 300, ten deep.
 _GROUPS, _DEPTH = 8192, 64
 _PERIOD = 100_000
-# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse.
-_CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*", "10:229")
+# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. Not 5:1, the
+# host's console: a machine's is a terminal.
+_CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
 
 
@@ -130,8 +131,12 @@ class Group:
             folder = self._folders[""]
             for name, value in unified_limits(memory_mib, vcpus).items():
                 (folder / name).write_text(value)
+            _limit_swap(folder / "memory.swap.max", 0)
         else:
-            (self._find("memory") / "memory.limit_in_bytes").write_text(str(memory_mib << 20))
+            memory = self._find("memory")
+            (memory / "memory.limit_in_bytes").write_text(str(memory_mib << 20))
+            # Memory and swap together.
+            _limit_swap(memory / "memory.memsw.limit_in_bytes", memory_mib << 20)
             if vcpus < host:
                 (self._find("cpu") / "cpu.cfs_quota_us").write_text(str(vcpus * _PERIOD))
             (self._find("pids") / "pids.max").write_text(str(_PIDS))
@@ -228,6 +233,12 @@ class Group:
             for parent in [p for p in folder.parents if p.is_relative_to(top) and p != top]:
                 with contextlib.suppress(OSError):
                     parent.rmdir()
+
+
+def _limit_swap(file: Path, most: int) -> None:
+    # A kernel without swap, or one that does not count it, has no such file.
+    if file.exists():
+        file.write_text(str(most))
 
 
 def _thaw(folder: int, _: list[str]) -> None:
