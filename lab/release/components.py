@@ -14,7 +14,8 @@ from lab.release.image.debian import Packages
 PACKAGES: Mapping[str, Packages] = {
     "etcd": Packages(("etcd-client", "etcd-server"), ("adduser", "libse*", "passwd")),
     "haproxy": Packages(("haproxy",), ("adduser", "libse*", "passwd")),
-    "keepalived": Packages(("keepalived",)),
+    # curl is what its checks ask the API server and the router with.
+    "keepalived": Packages(("curl", "keepalived")),
     "kubectl": Packages(("kubernetes-client",)),
     # Without what agents for other hardware and clouds need, and what the wheels bring.
     "pacemaker": Packages(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from cryptography import x509
 
+from lab.release import components
 from lab.release.cluster import templates
 from lab.release.cluster.ignition import keepalived, machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
@@ -217,3 +219,12 @@ def test_an_address_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest
     assert done.returncode == 1
     assert "No address from which 2001:db8:1::1 can be reached within 1 s" in done.stderr
     assert told == ""
+
+
+def test_what_keepalived_checks_with_is_in_its_image(config: InstallConfig) -> None:
+    """keepalived drops a check whose program is not there, and gives addresses to nodes without an API server."""
+    scripts = re.findall(r'^ *script "(\S+)', keepalived.node(config, "master"), re.MULTILINE)
+    assert set(scripts) == {"/usr/bin/curl"}
+    assert len(scripts) == 3
+    [component] = [one for one in components.COMPONENTS if one.tag == "keepalived-ipfailover"]
+    assert "curl" in {name for group in component.packages for name in components.PACKAGES[group].names}
