@@ -99,10 +99,11 @@ class Daemon:
                         self._answer(server)
                     elif key.data.status == key.fd:
                         self._forget(key.data)
-                        self._told(key.data)
+                        self.told(key.data)
                         self._listen(key.data)
 
-    def _told(self, machine: Owned) -> None:
+    def told(self, machine: Owned) -> None:
+        """A machine's warden has told something, or ended; what breaks then is told to the log."""
         try:
             machine.told()
         except Exception:
@@ -118,9 +119,10 @@ class Daemon:
             if not line:
                 # Somebody looked whether we listen.
                 return
-            connection.sendall(msgspec.json.encode(self._reply_to(line)) + b"\n")
+            connection.sendall(msgspec.json.encode(self.reply_to(line)) + b"\n")
 
-    def _reply_to(self, line: bytes) -> Reply:
+    def reply_to(self, line: bytes) -> Reply:
+        """The answer to a request, whatever breaks."""
         try:
             return Reply(machines=self.do(msgspec.json.decode(line, type=Request)))
         except MachineError as error:

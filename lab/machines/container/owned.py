@@ -20,7 +20,7 @@ from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import BootFrom, MachineSpec
 
 _DEVICES: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
-_END_SECONDS = 30.0
+END_SECONDS = 30.0
 # systemd(1): SIGRTMIN+4 starts poweroff.target.
 _POWER_OFF = signal.SIGRTMIN + 4
 
@@ -126,9 +126,9 @@ class Owned:
         self._status = -1
         self.running = False
         try:
-            code = self._warden.wait(_END_SECONDS) if self._warden is not None else 0
+            code = self._warden.wait(END_SECONDS) if self._warden is not None else 0
         except subprocess.TimeoutExpired as error:
-            raise MachineError("power", f"its warden has not ended within {_END_SECONDS:.0f} s") from error
+            raise MachineError("power", f"its warden has not ended within {END_SECONDS:.0f} s") from error
         self._warden = None
         cgroups.Group(self._hierarchies, self._group).remove()
         return code
@@ -153,7 +153,7 @@ class Owned:
         try:
             group = cgroups.Group(self._hierarchies, self._group)
             signal.pidfd_send_signal(process, signal.SIGKILL)
-            deadline = time.monotonic() + _END_SECONDS
+            deadline = time.monotonic() + END_SECONDS
             while not select.select([process], [], [], 0.1)[0] and time.monotonic() < deadline:
                 group.unhold()
         except ProcessLookupError:

@@ -96,24 +96,25 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
 
 
 @pytest.fixture
-def machine(tmp_path):
-    """A machine of no host's groups, with a process in its warden's place."""
+def held(tmp_path, monkeypatch):
+    """A machine of no host's groups, and a process in its warden's place, which has just told its end."""
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
     one = owned.Owned(tmp_path, "lab", "", cgroups.Hierarchies({}))
-    one._warden = subprocess.Popen(["sleep", "1000"])
-    one._status, told = os.pipe()
+    read, told = os.pipe()
     os.close(told)
-    try:
-        yield one
-    finally:
-        if one._warden is not None:
-            one._warden.kill()
-            one._warden.wait()
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        monkeypatch.setattr(one, "_warden", process)
+        monkeypatch.setattr(one, "_status", read)
+        try:
+            yield one, process
+        finally:
+            process.kill()
 
 
-def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(machine, monkeypatch):
-    monkeypatch.setattr(owned, "_END_SECONDS", 0.1)
+def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
+    machine, _ = held
+    monkeypatch.setattr(owned, "END_SECONDS", 0.1)
     with pytest.raises(MachineError, match="has not ended"):
         machine.told()
     assert machine.on
@@ -122,7 +123,7 @@ def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(machine
     assert not machine.on
 
 
-def test_what_one_machine_breaks_is_answered_and_ends_nothing(machine, monkeypatch, capfd):
+def test_what_one_machine_breaks_is_answered_and_ends_nothing(held, monkeypatch, capfd):
     """Whatever it is: the daemon goes on, and so do all other machines."""
 
     def breaks(group):
@@ -130,8 +131,9 @@ def test_what_one_machine_breaks_is_answered_and_ends_nothing(machine, monkeypat
 
     monkeypatch.setattr(cgroups.Group, "remove", breaks)
     daemon = machined.Daemon.__new__(machined.Daemon)
-    machine._warden.kill()
-    daemon._told(machine)
+    machine, process = held
+    process.kill()
+    daemon.told(machine)
     assert "m:\n" in capfd.readouterr().err
     assert not machine.on
 
@@ -139,5 +141,5 @@ def test_what_one_machine_breaks_is_answered_and_ends_nothing(machine, monkeypat
         raise RecursionError("too deep")
 
     monkeypatch.setattr(daemon, "do", ask, raising=False)
-    reply = daemon._reply_to(b'{"op":"list"}')
+    reply = daemon.reply_to(b'{"op":"list"}')
     assert (reply.kind, reply.error) == ("other", "RecursionError: too deep")

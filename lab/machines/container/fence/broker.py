@@ -44,9 +44,9 @@ from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
 # linux/seccomp.h
-_RECV, _SEND, _ADDFD = 0xC0502100, 0xC0182101, 0x40182103
-_NOTIFICATION = struct.Struct("=QIIiIQ6Q")
-_RESPONSE = struct.Struct("=QqiI")
+RECV, _SEND, _ADDFD = 0xC0502100, 0xC0182101, 0x40182103
+NOTIFICATION = struct.Struct("=QIIiIQ6Q")
+RESPONSE = struct.Struct("=QqiI")
 _GO_ON = 1
 _ADD_AND_SEND = 2
 # linux/capability.h
@@ -103,15 +103,15 @@ class Broker:
 
     def answer(self) -> None:
         """Take one call and answer it."""
-        raw = bytearray(_NOTIFICATION.size)
+        raw = bytearray(NOTIFICATION.size)
         try:
-            fcntl.ioctl(self._listener, _RECV, raw)
+            fcntl.ioctl(self._listener, RECV, raw)
         except OSError as error:
             # The caller was killed before we looked, or nobody is left.
             if error.errno in (errno.ENOENT, errno.EINTR):
                 return
             raise
-        identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(raw)
+        identity, pid, _, number, _, _, *arguments = NOTIFICATION.unpack(raw)
         try:
             done = self._do(Caller(self._listener, self._users, identity, pid), number, arguments)
         except Refusal as refusal:
@@ -134,7 +134,7 @@ class Broker:
 
     def _reply(self, identity: int, *, error: int = 0, flags: int = 0) -> None:
         try:
-            fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(identity, 0, error, flags)))
+            fcntl.ioctl(self._listener, _SEND, bytearray(RESPONSE.pack(identity, 0, error, flags)))
         except OSError as failure:
             if failure.errno != errno.ENOENT:
                 raise

@@ -85,23 +85,24 @@ def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files:
     One without attributes is a node only."""
     devices = list(devices)
 
-    def lay_out() -> None:
+    def inside() -> None:
         # The machine may have put links there in the meantime: from here they lead to its own /dev only.
         os.chroot(dev)
-        _lay_out(spec.uid_base, devices, Path("/"))
+        lay_out(spec.uid_base, devices, Path("/"))
 
-    syscalls.by_a_child(lay_out)
+    syscalls.by_a_child(inside)
     _describe(devices, files)
 
 
-def _is_link(link: str) -> bool:
-    """Disks say what they are called, and may say anything."""
+def is_link(link: str) -> bool:
+    """Whether it is a name in a directory of /dev/disk: disks say what they are called, and may say anything."""
     folder, _, name = link.partition("/")
     is_name = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= _NAME_BYTES
     return folder.startswith("by-") and is_name
 
 
-def _lay_out(owner: int, devices: list[Device], dev: Path) -> None:
+def lay_out(owner: int, devices: list[Device], dev: Path) -> None:
+    """Make nodes and links in `dev`, of which nothing leads out, with this owner. Raises OSError."""
     names = {device.name for device in devices}
     for old in dev.iterdir():
         if old.is_block_device() and old.name not in names:
@@ -115,7 +116,7 @@ def _lay_out(owner: int, devices: list[Device], dev: Path) -> None:
         if path.is_symlink() or not path.exists() or path.stat().st_rdev != number:
             path.unlink(missing_ok=True)
             _node(path, 0o60660, number, owner)
-        for link in filter(_is_link, device.links):
+        for link in filter(is_link, device.links):
             place = dev / "disk" / link
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.is_symlink():

@@ -135,10 +135,10 @@ def test_an_answer_is_given_whatever_breaks(asked, monkeypatch, capfd):
     replies = []
 
     def ioctl(_, request, raw):
-        if request == broker._RECV:
-            raw[:] = broker._NOTIFICATION.pack(7, os.getpid(), 0, seccomp.MOUNT, 0, 0, *[0] * 6)
+        if request == broker.RECV:
+            raw[:] = broker.NOTIFICATION.pack(7, os.getpid(), 0, seccomp.MOUNT, 0, 0, *[0] * 6)
         else:
-            replies.append(broker._RESPONSE.unpack(raw))
+            replies.append(broker.RESPONSE.unpack(raw))
 
     def breaks(*words):
         raise RuntimeError("broken \udcff")
