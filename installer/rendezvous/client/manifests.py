@@ -88,6 +88,11 @@ def _architecture(manifests: Manifests) -> str:
     return str((manifests.infra_env.get("spec") or {}).get("cpuArchitecture") or "x86_64")
 
 
+# A type of load balancer as the custom resource has it, and as the API does (assisted-service,
+# internal/controller/controllers/clusterdeployments_controller.go).
+_BALANCERS = {"UserManaged": "user-managed", "ClusterManaged": "cluster-managed"}
+
+
 def cluster_params(manifests: Manifests, release_image: str, version: str) -> dict[str, Any]:
     """cluster-create-params from the manifests."""
     spec = manifests.cluster_install.get("spec") or {}
@@ -136,7 +141,8 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
             "tang_servers": encryption.get("tangServers", ""),
         }
     if spec.get("loadBalancer"):
-        body["load_balancer"] = {"type": str(spec["loadBalancer"].get("type", ""))}
+        kind = str(spec["loadBalancer"].get("type", ""))
+        body["load_balancer"] = {"type": _BALANCERS.get(kind, kind)}
     return body
 
 

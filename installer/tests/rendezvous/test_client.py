@@ -21,6 +21,7 @@ from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import FencingCredentials
 from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.store.shapes import LoadBalancer
 from installer.rendezvous.validations import hints
 from installer.testing.service.rendezvous_kit import PULL_SECRET, Running, inventory, running
 
@@ -283,3 +284,10 @@ def test_hints(wanted: dict[str, Any], fits: bool) -> None:
 def test_more_hints_never_match_more(wanted: dict[str, Any]) -> None:
     if hints.matches(DISK, wanted):
         assert all(hints.matches(DISK, {name: value}) for name, value in wanted.items())
+
+
+def test_a_load_balancer_has_the_type_that_the_api_knows() -> None:
+    spec = {"imageSetRef": {"name": "s"}, "loadBalancer": {"type": "UserManaged"}}
+    manifests = cm.Manifests({"metadata": {"name": "c"}, "spec": spec}, {}, {}, {}, PULL_SECRET)
+    body = cm.cluster_params(manifests, "r", "v")
+    assert msgspec.convert(body["load_balancer"], LoadBalancer) == {"type": "user-managed"}
