@@ -64,6 +64,8 @@ class Watch:
         emptied = self.look()
         if not emptied:
             return
+        # What is not sent is told when this is called next: systemd's queue is short.
+        self._known.update(dict.fromkeys(emptied, True))
         # No systemd yet, or no more.
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
             top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -75,3 +77,4 @@ class Watch:
             line.setblocking(False)
             for path in emptied:
                 line.sendto(os.fsencode(path), f"/proc/self/fd/{agent}")
+                self._known[path] = False

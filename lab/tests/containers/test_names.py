@@ -1,6 +1,7 @@
 """Names that a machine gives what its warden looks at: any bytes. Those of disks are names in /dev, or none."""
 
 import codecs
+import contextlib
 import os
 import socket
 import stat
@@ -98,6 +99,29 @@ def test_a_group_of_any_name_is_told(tmp_path):
         (groups / "cgroup.procs").write_text("1\n")
         emptied.Watch(groups).tell(root)
         assert agent.recv(100) == b"/\xff.slice"
+
+
+def test_groups_are_told_again_until_systemd_had_room_for_them(tmp_path):
+    """A queue of datagrams holds ten or so (net.unix.max_dgram_qlen), and more groups than that run empty at once."""
+    root, groups = tmp_path / "root", tmp_path / "groups"
+    (root / "run/systemd").mkdir(parents=True)
+    names = {f"/{number}.scope" for number in range(600)}
+    for name in names:
+        (groups / name[1:]).mkdir(parents=True)
+        (groups / name[1:] / "cgroup.procs").touch()
+    watch = emptied.Watch(groups)
+    watch.tell(root)  # no systemd yet
+    heard: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(root / emptied.SOCKET))
+        agent.setblocking(False)
+        for _ in range(len(names)):
+            watch.tell(root)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    heard.append(agent.recv(100).decode())
+    assert set(heard) == names
+    assert len(heard) == len(names), "each once"
 
 
 def test_a_machine_whose_first_process_has_just_gone_has_none(monkeypatch):
