@@ -115,7 +115,7 @@ def test_deploy_installs_a_users_cluster_and_says_how_to_go_on(cluster, capfd):
         for own, labs in (
             ("own.source", "release.node0.example"),
             ("OWN CA", "CERTIFICATE"),
-            ("ssh-rsa OWN", "ed25519"),
+            ("ssh-rsa OWN", "ecdsa-sha2"),
         ):
             assert own in given
             assert labs in given
