@@ -10,19 +10,23 @@ from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict
-from installer.testing.engine.cluster_kit import CHECKS, hosts, nets
+from installer.testing.engine.cluster_kit import (
+    BAD,
+    CHECKS,
+    DOWN,
+    ERROR,
+    EXTERNAL,
+    OCI,
+    OK,
+    OWN,
+    OWN_BALANCER,
+    SNO,
+    WORKER,
+    hosts,
+    nets,
+)
 from installer.testing.engine.verdict_kit import cluster_view
 
-OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
-OWN = {"user_managed_networking": True}
-SNO = {"control_plane_count": 1}
-MASTER, WORKER = {"role": Role.MASTER}, {"role": Role.WORKER}
-DOWN = {"status": HostStatus.DISCONNECTED}
-UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined"
-EXACT = "The cluster has the exact amount of dedicated control plane nodes: "
-OCI = {"type": "external", "external": {"platform_name": "oci"}}
-EXTERNAL = {"type": "external", "external": {"cloud_controller_manager": "External"}}
-OWN_BALANCER = {"load_balancer": {"type": "user-managed"}}
 CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("all-hosts-are-ready-to-install", {}, OK, "All hosts in the cluster are ready to install."),
     ("all-hosts-are-ready-to-install", {"hosts": ()}, OK, "All hosts in the cluster are ready to install."),

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from installer.assisted.enums import HostStatus, Result, Role
+from installer.assisted.enums import Result
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.engine.cluster_kit import CHECKS, hosts, nets, pods
+from installer.testing.engine.cluster_kit import (
+    BAD,
+    CHECKS,
+    OK,
+    OWN,
+    PENDING,
+    SNO,
+    hosts,
+    nets,
+    pods,
+)
 from installer.testing.engine.verdict_kit import cluster_view
 
-OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
-OWN = {"user_managed_networking": True}
-SNO = {"control_plane_count": 1}
-MASTER, WORKER = {"role": Role.MASTER}, {"role": Role.WORKER}
-DOWN = {"status": HostStatus.DISCONNECTED}
-UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined"
-EXACT = "The cluster has the exact amount of dedicated control plane nodes: "
-OCI = {"type": "external", "external": {"platform_name": "oci"}}
-EXTERNAL = {"type": "external", "external": {"cloud_controller_manager": "External"}}
-OWN_BALANCER = {"load_balancer": {"type": "user-managed"}}
 CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("machine-cidr-defined", {}, OK, "The Machine Network CIDR is defined."),
     (
