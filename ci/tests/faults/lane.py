@@ -336,12 +336,13 @@ BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
 }
 
 
-def _drive(lane: SwarmLane, row: Row, began: float, limit: float) -> bool:
-    """Begin and end the row's faults; whether their moment came."""
+def _drive(lane: SwarmLane, row: Row, began: float, limit: float, *, broken: threading.Event) -> bool:
+    """Begin and end the row's faults; whether their moment came. `broken` is set when they have begun."""
     at = began if row.begin.seconds is None else began - row.begin.seconds * (1 - 1 / SPEED)
     if not row.begin.wait(lane, at, limit, lane.over, poll=POLL_SECONDS):
         return False
     undo = [BEGIN[type(fault)](lane, fault) for fault in row.faults]
+    broken.set()
     if row.end is not None:
         now = time.monotonic()
         at = now if row.end.seconds is None else now - row.end.seconds * (1 - 1 / SPEED)
@@ -360,12 +361,14 @@ def run(row: Row, directory: Path, topology: Topology) -> Outcome:
     (directory / "kube").mkdir()
     api = server(lane.kube, pair, directory / "kube", client_ca=KUBE_CA.certificate.decode())
     outcomes: list[bool | BaseException] = []
+    broken = threading.Event()
 
     def disturb() -> None:
         try:
-            outcomes.append(_drive(lane, row, began, LIMIT_SECONDS))
+            outcomes.append(_drive(lane, row, began, LIMIT_SECONDS, broken=broken))
         except BaseException as error:
             outcomes.append(error)
+            broken.set()
 
     try:
         lane.service.start()
@@ -378,7 +381,7 @@ def run(row: Row, directory: Path, topology: Topology) -> Outcome:
             # What is broken from the start is so before the first agent says anything.
             threads[0].start()
             if row.begin.seconds == 0:
-                time.sleep(2 * POLL_SECONDS)
+                broken.wait(LIMIT_SECONDS)
             for host in lane.hosts.values():
                 host.start()
             threads[1].start()

@@ -101,7 +101,7 @@ def wait_for_control_plane(
 
 def leave(etcd: Etcd, seconds: float = LEAVE_SECONDS, pause: Callable[[float], None] = time.sleep) -> None:
     """Take the bootstrap host's member out while it still runs: of two members, the other could not do so alone. It
-    hands over the lead before, so that the other knows what was agreed. Raises EtcdError."""
+    hands over the lead before, so that the other knows what was agreed. Raises WaitError."""
     deadline, own = time.monotonic() + seconds, etcd.endpoints
     while True:
         try:
@@ -115,10 +115,12 @@ def leave(etcd: Etcd, seconds: float = LEAVE_SECONDS, pause: Callable[[float], N
             etcd.lead(others[0])
             etcd.remove(mine)
             log.info("etcd member %s is removed, %s is alone", BOOTSTRAP_MEMBER, others[0].name)
+            seen = "it is listed still"
         except EtcdError as error:
-            if time.monotonic() > deadline:
-                raise
-            log.info("etcd member %s is not removed yet: %s", BOOTSTRAP_MEMBER, error.seen)
+            seen = error.seen
+            log.info("etcd member %s is not removed yet: %s", BOOTSTRAP_MEMBER, seen)
+        if time.monotonic() > deadline:
+            raise WaitError(f"etcd without {BOOTSTRAP_MEMBER}", seconds, seen)
         pause(1.0)
 
 
