@@ -40,7 +40,9 @@ if [ ! -f "$staging/etc/assisted/rendezvous-host.env" ]; then
 fi
 # The rendezvous host's file comes last: it tells that all others are there.
 mv "$staging/etc/assisted/rendezvous-host.env" "$staging.last"
-cp -a "$staging/." "$PATH_PREFIX/"
+# Files alone: the directories of the host, / among them, keep their modes (here they are for root only).
+(cd "$staging" && find . ! -type d -print0 |
+    cpio --pass-through --null --make-directories --unconditional --quiet "$PATH_PREFIX/")
 mkdir -p "$PATH_PREFIX/etc/assisted/extra-manifests"
 mv "$staging.last" "$PATH_PREFIX/etc/assisted/rendezvous-host.env"
 issue_clear $ISSUE
