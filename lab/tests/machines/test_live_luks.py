@@ -5,13 +5,12 @@ import shutil
 import subprocess
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from lab import topology
 from lab.host import preflight
-from lab.host.paths import cache_dir, state_dir
+from lab.host.paths import cache_dir
 from lab.lab import Lab
 from lab.release.os.build import ISO_NAME
 from lab.tests.firmware import kit as live
@@ -50,12 +49,6 @@ SAYS = (
     "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)"
     " failed: $(systemctl --failed --no-legend --plain).\" > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"
 )
-
-
-@pytest.fixture
-def folder():
-    with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
-        yield Path(beside)
 
 
 @pytest.fixture

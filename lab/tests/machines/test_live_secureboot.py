@@ -4,14 +4,13 @@ import shutil
 import subprocess
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
 
 from lab import topology
 from lab.host import preflight
-from lab.host.paths import cache_dir, state_dir
+from lab.host.paths import cache_dir
 from lab.lab import Lab
 from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.release.os.build import ISO_NAME
@@ -41,12 +40,6 @@ pytestmark = [
 SECONDS, LOGIN_SECONDS = 400, 1200
 SCRIPT = "dmesg\n"
 UNSIGNED_SHIM = Path("/usr/lib/shim/shimx64.efi")
-
-
-@pytest.fixture
-def folder():
-    with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
-        yield Path(beside)
 
 
 @pytest.fixture
