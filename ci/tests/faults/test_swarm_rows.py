@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ci.tests.faults import lane
+from ci.tests.faults import install
 from scenarios.catalogue.faulty import ROWS, Outcome, Row
 from scenarios.catalogue.ids import topology_of
 
@@ -35,7 +35,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     folder = tmp_path_factory.mktemp("swarm")
     with ThreadPoolExecutor(AT_ONCE, "row") as pool:
         return {
-            row.id: pool.submit(lane.run, row, folder / row.id, topology_of(row.id))
+            row.id: pool.submit(install.run, row, folder / row.id, topology_of(row.id))
             for row in SWARM
             if row.id in chosen
         }

@@ -1,0 +1,111 @@
+"""What the faults of the table are among hosts of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ci.tests.faults.lane import SwarmLane
+from lab import faults as real
+from scenarios.catalogue import simulated
+
+Undo = Callable[[], None]
+
+
+def _nothing() -> None:
+    return
+
+
+def _process(lane: SwarmLane, fault: Any) -> Undo:
+    """Kill and Freeze."""
+    host, frozen = lane.hosts[fault.node], isinstance(fault, real.Freeze)
+    if fault.process == "assisted-service":
+        assert fault.node == lane.topology.nodes[0].name, "the service runs on the rendezvous host"
+        (lane.freeze_service(True) if frozen else lane.kill_service())
+        return (lambda: lane.freeze_service(False)) if frozen else _nothing
+    if fault.process == "agent":
+        (host.freeze_agent(True) if frozen else host.kill_agent())
+        return (lambda: host.freeze_agent(False)) if frozen else _nothing
+    assert (fault.process, frozen) == ("orchestrator", False), f"no {fault.process} can be so in a swarm"
+    host.kill_orchestrator()
+    return _nothing
+
+
+def _power(lane: SwarmLane, fault: Any) -> Undo:
+    """PowerCut and Reset."""
+    host, first = lane.hosts[fault.node], fault.node == lane.topology.nodes[0].name
+    host.power_off()
+
+    def on() -> None:
+        if first:
+            lane.kill_service(forget=True)
+        host.power_on()
+
+    if isinstance(fault, real.Reset):
+        on()
+        return _nothing
+    return on
+
+
+def _cables(lane: SwarmLane, nodes: tuple[str, ...]) -> Undo:
+    def pull(cut: bool) -> None:
+        for node in nodes:
+            lane.hosts[node].cut = cut
+
+    pull(True)
+    return lambda: pull(False)
+
+
+def _member(found: set[str], value: str) -> Undo:
+    found.add(value)
+    return lambda: found.discard(value)
+
+
+def _images(lane: SwarmLane, part: str, why: str) -> Undo:
+    lane.truth.images[part] = why
+    return lambda: lane.truth.images.clear()
+
+
+def _set(target: Any, name: str, value: Any) -> Undo:
+    before = getattr(target, name)
+    setattr(target, name, value)
+    return lambda: setattr(target, name, before)
+
+
+def _cloned(lane: SwarmLane, fault: simulated.Cloned) -> Undo:
+    lane.hosts[fault.node].id = lane.hosts[fault.of].id
+    return _nothing
+
+
+def _unlike(lane: SwarmLane, fault: simulated.Unlike) -> Undo:
+    lane.hosts[fault.node].unlike = {name: getattr(fault, name) for name in fault.__struct_fields__ if name != "node"}
+    return _nothing
+
+
+def _step(lane: SwarmLane, fault: simulated.StepFails) -> Undo:
+    failing = lane.hosts[fault.node].steps_failing
+    failing[fault.step] = (fault.how, fault.error)
+    return lambda: failing.clear()
+
+
+#: What each fault is among hosts of data; returns what undoes it.
+BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
+    real.Kill: _process,
+    real.Freeze: _process,
+    real.PowerCut: _power,
+    real.Reset: _power,
+    real.LinkDown: lambda lane, fault: _cables(lane, (fault.node,)),
+    real.Partition: lambda lane, fault: _cables(lane, fault.nodes),
+    real.Loss: lambda lane, fault: _set(lane.truth, "loss", fault.percent),
+    real.Duplicate: lambda lane, fault: _member(lane.truth.taken, fault.address),
+    real.NameMissing: lambda lane, fault: _member(lane.truth.unknown, fault.name),
+    real.RegistryRefuses: lambda lane, fault: _images(lane, "", "unauthorized: authentication required"),
+    real.RegistryCertificate: lambda lane, fault: _images(lane, "", "x509: certificate has expired"),
+    real.RegistryImage: lambda lane, fault: _images(lane, fault.image, "manifest unknown"),
+    simulated.Cloned: _cloned,
+    simulated.Replayed: lambda lane, fault: _set(lane.truth, "replayed", True),
+    simulated.SlowDisk: lambda lane, fault: _set(lane.hosts[fault.node], "sync_ms", fault.ms),
+    simulated.ClockOff: lambda lane, fault: _set(lane.hosts[fault.node], "clock_off", fault.seconds),
+    simulated.Unlike: _unlike,
+    simulated.StepFails: _step,
+}
