@@ -147,7 +147,8 @@ CONSEQUENCES = frozenset(
 
 
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
-    """One line per host and failing validation, then one per failing validation of the cluster; causes first."""
+    """One line per host and failing validation, then one per failing validation of the cluster; causes first. A host
+    that is silent is one where others fail for it."""
     lines = []
     for host in hosts:
         failures = failing(host)
@@ -157,8 +158,12 @@ def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     lines += [
         (check.id, f"Cluster validation {check.id} failed: {check.message}") for check in cluster_failing(cluster)
     ]
-    lines.sort(key=lambda line: line[0] in CONSEQUENCES)
-    return tuple(text for _, text in lines)
+    own = tuple(text for name, text in lines if name not in CONSEQUENCES)
+    others = tuple(text for name, text in lines if name in CONSEQUENCES)
+    silent = [host for host in hosts if host.status == HostStatus.DISCONNECTED]
+    # Its peers fail for it: who is silent is said before what comes of that.
+    away = tuple(f"Host {host.name} is disconnected: {host.status_info}" for host in silent) if others else ()
+    return (*own, *away, *others)
 
 
 def errors_told(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str, ...]:

@@ -164,6 +164,13 @@ def test_causes_first_in_their_order_then_consequences():
         *(f"Cluster validation {name} failed: f" for name in CONSEQUENCES[3:]),
     )
     assert decide.causes(CLUSTER, [host("d"), host("e", "disconnected")]) == ()
+    # Whose peers fail since it is silent is said before that.
+    apart = host("d", "insufficient", Check("belongs-to-majority-group", "failure", "alone"), ROUTE)
+    assert decide.causes(CLUSTER, [apart, host("e", "disconnected", status_info="since noon")]) == (
+        "Host d validation has-default-route failed: none",
+        "Host e is disconnected: since noon",
+        "Host d validation belongs-to-majority-group failed: alone",
+    )
 
 
 def test_the_last_errors_among_events():
