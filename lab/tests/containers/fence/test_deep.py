@@ -1,13 +1,13 @@
 """Groups as deep as no path is long: the machine's end is its own, the lab's others live on, nothing stays behind."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from lab.host.preflight import container_problems
 from lab.testing.containers.kit import PATIENCE, World, tree
+from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -45,29 +45,22 @@ def _groups(world, name=""):
     return list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{name}"))
 
 
-def _until(what, reached):
-    deadline = time.monotonic() + PATIENCE
-    while not reached():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.1)
-
-
 def test_a_machine_with_deep_groups_takes_no_other_with_it(world):
     other, deep = world.define(0), world.define(1)
     other.on()
     end = {"its own power-off": lambda: None, "the BMC's": deep.off, "the lab's": world.kill}
     for way, finish in end.items():
         deep.on()
-        _until("init", lambda: deep.look().running)
+        wait_until(lambda: deep.look().running, PATIENCE, "init")
         world.console(deep).wait_for(r"login: ", PATIENCE)
         own = _DEEP + ("poweroff -ff" if way == "its own power-off" else "")
         said = world.run(deep, own).stdout
         assert way == "its own power-off" or int(said.split("made ")[1]) >= 1100, said
         finish()
         if way != "the lab's":
-            _until(f"off by {way}", lambda: not deep.look().on)
+            wait_until(lambda: not deep.look().on, PATIENCE, f"off by {way}")
             assert not _groups(world, "m1"), way
-            _until("the other's login", lambda: other.look().running)
+            wait_until(lambda: other.look().running, PATIENCE, "the other's login")
             assert world.run(other, "echo alive").stdout == "alive\n"
             (world.root / "machines/m1/console.log").write_bytes(b"")
     assert not _groups(world)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 import requests
@@ -19,9 +18,11 @@ from lab.release.cluster.pods import assets, pacemaker, staticpods
 from lab.release.cluster.pods.pod import RESOURCES
 from lab.release.cluster.private import write_private
 from lab.testing.scaling import CONFIG
+from lab.waiting import wait_until
 
 IMAGES = Images("4.18.0", {"etcd": "r.example/n@sha256:etcd"})
 NAMES = ("master-0", "master-1")
+SECONDS = 20.0
 ONLINE, UNCLEAN, GONE = host.Seen(True, False), host.Seen(False, True), host.Seen(False, False)
 
 
@@ -128,7 +129,7 @@ def pair(tmp_path, monkeypatch):
     try:
         for node in nodes:
             assert node.agent.start() == agent.SUCCESS
-        until(lambda: all(node.agent.healthy() for node in nodes))
+        wait_until(lambda: all(node.agent.healthy() for node in nodes), SECONDS, "etcd")
         yield *nodes, properties, seen
     finally:
         for node in nodes:
@@ -136,18 +137,11 @@ def pair(tmp_path, monkeypatch):
                 node.etcd.kill()
 
 
-def until(check, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.1)
-
-
 def lose(node, other, seen, how):
     """A node ends without a word; the other notices that it has no leader any more."""
     node.etcd.kill()
     seen[node.name] = how
-    until(lambda: not other.agent.healthy())
+    wait_until(lambda: not other.agent.healthy(), SECONDS, "etcd")
 
 
 def test_both_vote_and_nobody_stands_alone(pair):
@@ -188,11 +182,11 @@ def test_the_one_that_is_left_serves_alone_and_the_lost_one_comes_back_with_its_
     left.etcd.kill()
     assert (left.agent.monitor(), left.agent.start()) == (agent.NOT_RUNNING, agent.SUCCESS)
     assert left.etcd.started[-1] == ()
-    until(left.agent.healthy)
+    wait_until(left.agent.healthy, SECONDS, "etcd")
 
     seen[lost.name] = ONLINE
     assert lost.agent.start() == agent.SUCCESS
-    until(lost.agent.healthy)
+    wait_until(lost.agent.healthy, SECONDS, "etcd")
     assert lost.members() == dict.fromkeys(NAMES, True)
     assert not properties[agent.STANDALONE]
     assert lost.get("meanwhile") == "alone"
@@ -212,11 +206,11 @@ def test_a_node_that_is_stopped_leaves_the_other_able_to_go_on(pair, monkeypatch
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_notify_stop_uname", stopped.name)
     assert stopped.agent.stop() == agent.SUCCESS
     assert properties[agent.STANDALONE] == left.name
-    until(left.agent.healthy)
+    wait_until(left.agent.healthy, SECONDS, "etcd")
     assert left.members() == {left.name: True}
     left.put("meanwhile", "alone")
     assert stopped.agent.start() == agent.SUCCESS
-    until(stopped.agent.healthy)
+    wait_until(stopped.agent.healthy, SECONDS, "etcd")
     assert stopped.get("meanwhile") == "alone"
     assert not properties[agent.STANDALONE]
 
@@ -228,7 +222,7 @@ def test_both_stop_at_once_and_nobody_leaves(pair, monkeypatch):
     assert [node.agent.stop() for node in (one, other)] == [agent.SUCCESS] * 2
     assert not properties.get(agent.STANDALONE)
     assert [node.agent.start() for node in (one, other)] == [agent.SUCCESS] * 2
-    until(lambda: one.agent.healthy() and other.agent.healthy())
+    wait_until(lambda: one.agent.healthy() and other.agent.healthy(), SECONDS, "etcd")
     assert one.members() == dict.fromkeys(NAMES, True)
 
 
