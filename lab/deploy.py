@@ -20,9 +20,10 @@ from typing import Any
 
 import yaml
 
-from lab import boots
+from lab import boots, ztp
 from lab.configs import Access, boot_fields
-from lab.derive import AGENT, INSTALL
+from lab.derive import AGENT, INSTALL, derive
+from lab.derive.manifests import derive_from_manifests
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
 from lab.layout import bracketed, proxy_url
@@ -31,7 +32,7 @@ from lab.release.cluster.private import write_private
 from lab.seam import tools
 from lab.subject import Subject
 from lab.subject.installer import default_installer, is_ours
-from lab.topology import Topology
+from lab.topology import Firmware, Topology
 from lab.waiting import wait_until
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,18 @@ def _decoded(path: Path) -> dict[str, Any]:
 def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """install-config.yaml and agent-config.yaml of a directory, decoded. Raises TopologyError."""
     return _decoded(directory / INSTALL), _decoded(directory / AGENT)
+
+
+def shape_of(
+    directory: Path, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
+) -> Topology:
+    """The lab for the cluster of a directory: of its two files, or of cluster-manifests/ where there is no
+    install-config.yaml. Raises TopologyError, ConfigsError."""
+    if ztp.is_ztp(directory):
+        manifests, agent = ztp.read(directory)
+        return derive_from_manifests(manifests, agent, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+    install, agent = read(directory)
+    return derive(install, agent, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
@@ -149,10 +162,12 @@ class Deployment:
         return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
 
     def prepare(self, source: Path, *, adapt: bool) -> None:
-        """Copy the user's directory; with `adapt`, add what the lab needs to its two files."""
+        """Copy the user's directory; with `adapt`, add what the lab needs to its two files or its manifests."""
         shutil.copytree(source, self.directory, ignore=shutil.ignore_patterns("*.iso"))
         self.directory.chmod(0o700)
-        if adapt:
+        if adapt and ztp.is_ztp(source):
+            ztp.adapt(self.directory, self.topology, self.lab.access, self.release.pullspec)
+        elif adapt:
             install, agent = read(source)
             install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
             install = fenced_by_lab(install, self.lab.access)

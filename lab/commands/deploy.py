@@ -9,8 +9,7 @@ from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, read
-from lab.derive import derive
+from lab.deploy import Deployment, shape_of
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
@@ -27,7 +26,11 @@ BMCS = get_args(Bmc)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add = parser.add_argument
-    add("directory", type=Path, help="with install-config.yaml and agent-config.yaml; it is not changed")
+    add(
+        "directory",
+        type=Path,
+        help="with install-config.yaml and agent-config.yaml, or cluster-manifests/; it is not changed",
+    )
     add("--iso", type=Path, help="boot this image instead of creating one; the files still describe the machines")
     add_options(add)
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
@@ -69,13 +72,10 @@ class _Elapsed(logging.Formatter):
 
 def run(arguments: argparse.Namespace) -> int:
     """Install, and print what to do next; 0 when the cluster is installed. Raises LabError, DriverError, OSError."""
-    install, agent = read(arguments.directory)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
-    shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu).on(
-        arguments.machines
-    )
-    shape = changed(shape.behind(arguments.bmc), arguments.set)
+    shape = shape_of(arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu)
+    shape = changed(shape.on(arguments.machines).behind(arguments.bmc), arguments.set)
     if arguments.plan:
         print(shape.dump(), end="")
         return 0

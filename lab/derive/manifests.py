@@ -1,0 +1,218 @@
+"""cluster-manifests/ as users of ZTP write them, read as the two files that would say the same.
+
+What each manifest has is in reference/installer.md §2.1. What a lab cannot be is told by manifest and field.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.derive.build import build
+from lab.derive.cluster import AGENT, INSTALL, read
+from lab.derive.fields import Field, Interface, Problems
+from lab.errors import ConfigsError, TopologyError
+from lab.topology import Firmware, Topology
+
+FOLDER = "cluster-manifests"
+CLUSTER_INSTALL = f"{FOLDER}/agent-cluster-install.yaml"
+CLUSTER_DEPLOYMENT = f"{FOLDER}/cluster-deployment.yaml"
+INFRA_ENV = f"{FOLDER}/infraenv.yaml"
+NMSTATE = f"{FOLDER}/nmstateconfig.yaml"
+_ARCHITECTURES = {"": "amd64", "x86_64": "amd64"}
+#: Where the manifests have what stands in install-config.yaml; the longest that fits counts.
+_PLACES = {
+    "": (CLUSTER_INSTALL, "spec"),
+    "metadata": (CLUSTER_DEPLOYMENT, "spec.clusterName"),
+    "baseDomain": (CLUSTER_DEPLOYMENT, "spec.baseDomain"),
+    "platform": (CLUSTER_INSTALL, "spec.platformType"),
+    "platform.baremetal.apiVIPs": (CLUSTER_INSTALL, "spec.apiVIPs"),
+    "platform.baremetal.apiVIP": (CLUSTER_INSTALL, "spec.apiVIP"),
+    "platform.baremetal.ingressVIPs": (CLUSTER_INSTALL, "spec.ingressVIPs"),
+    "platform.baremetal.ingressVIP": (CLUSTER_INSTALL, "spec.ingressVIP"),
+    "controlPlane": (CLUSTER_INSTALL, "spec.provisionRequirements"),
+    "controlPlane.replicas": (CLUSTER_INSTALL, "spec.provisionRequirements.controlPlaneAgents"),
+    "controlPlane.architecture": (INFRA_ENV, "spec.cpuArchitecture"),
+    "arbiter.replicas": (CLUSTER_INSTALL, "spec.provisionRequirements.arbiterAgents"),
+    "compute": (CLUSTER_INSTALL, "spec.provisionRequirements.workerAgents"),
+    "networking": (CLUSTER_INSTALL, "spec.networking"),
+    "proxy": (CLUSTER_INSTALL, "spec.proxy"),
+}
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """The decoded manifests; `nmstate` has a document for each host with a network of its own."""
+
+    cluster_install: Mapping[str, Any]
+    cluster_deployment: Mapping[str, Any]
+    infra_env: Mapping[str, Any] = field(default_factory=dict)
+    nmstate: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class _Place:
+    source: str
+    path: str
+
+
+class _Configs:
+    """install-config.yaml and agent-config.yaml that say what manifests say, and where these have it."""
+
+    def __init__(self, manifests: Manifests, agent: Mapping[str, Any]) -> None:
+        self.places = {(INSTALL, path): _Place(*place) for path, place in _PLACES.items()}
+        problems = Problems()
+        installed = Field(manifests.cluster_install, CLUSTER_INSTALL, "", problems)
+        deployed = Field(manifests.cluster_deployment, CLUSTER_DEPLOYMENT, "", problems)
+        environment = Field(manifests.infra_env, INFRA_ENV, "", problems)
+        configs = Field(list(manifests.nmstate), NMSTATE, "", problems).items()
+        self.agent = self._agent(Field(agent, AGENT, "", problems), environment, configs)
+        self.install = self._install(installed, deployed, environment)
+        problems.settle()
+
+    def _agent(self, agent: Field, environment: Field, configs: Sequence[Field]) -> dict[str, Any]:
+        """Hosts of agent-config.yaml, if there is one, each with its NMStateConfig, and those that only have one."""
+        hosts = [dict(one.map()) for one in agent.get("hosts").items()]
+        if not hosts:
+            self._place("hosts", "documents")
+        for config in configs:
+            spec = config.get("spec")
+            cards = _macs(spec)
+            index = next((i for i, host in enumerate(hosts) if _macs_of(host) & cards), len(hosts))
+            if index == len(hosts):
+                hosts.append({"interfaces": spec.get("interfaces").value})
+                self._place(f"hosts[{index}]", config.path)
+                self._place(f"hosts[{index}].interfaces", f"{config.path}.spec.interfaces")
+            if not hosts[index].get("networkConfig"):
+                hosts[index]["networkConfig"] = spec.get("config").value
+                self._place(f"hosts[{index}].networkConfig", f"{config.path}.spec.config")
+        rendezvous = agent.get("rendezvousIP").text() or next(
+            (str(one.ip) for host in hosts for one in _static(host.get("networkConfig"))), ""
+        )
+        sources = [*environment.get("spec", "additionalNTPSources").texts()]
+        return {
+            **agent.map(),
+            "hosts": hosts,
+            "rendezvousIP": rendezvous,
+            "additionalNTPSources": list(dict.fromkeys([*agent.get("additionalNTPSources").texts(), *sources])),
+        }
+
+    def _place(self, path: str, where: str) -> None:
+        self.places[AGENT, path] = _Place(NMSTATE, where)
+
+    def _install(self, installed: Field, deployed: Field, environment: Field) -> dict[str, Any]:
+        spec = installed.get("spec")
+        needed = spec.get("provisionRequirements")
+        workers = needed.get("workerAgents").value or 0
+        masters = needed.get("controlPlaneAgents").value or 0
+        architecture = environment.get("spec", "cpuArchitecture").text()
+        name = deployed.get("spec", "clusterName").text() or installed.get("metadata", "name").text()
+        proxy = spec.get("proxy").value or environment.get("spec", "proxy").value
+        platform = self._platform(spec)
+        return {
+            "metadata": {"name": name},
+            "baseDomain": deployed.get("spec", "baseDomain").value,
+            "controlPlane": {"replicas": masters, "architecture": _ARCHITECTURES.get(architecture, architecture)},
+            "arbiter": {"replicas": needed.get("arbiterAgents").value or 0},
+            "compute": [{"replicas": workers}],
+            "networking": {"machineNetwork": self._networks(spec)},
+            "platform": {platform: _baremetal(spec) if platform == "baremetal" else {}},
+            **({"proxy": proxy} if proxy else {}),
+        }
+
+    def _platform(self, spec: Field) -> str:
+        """spec.platformType; where there is none, what the service makes of it: a balancer of the user's means none."""
+        given = spec.get("platformType").text()
+        if given:
+            return given.lower()
+        alone = spec.get("provisionRequirements", "controlPlaneAgents").value == 1
+        return "none" if spec.get("networking", "userManagedNetworking").flag() or alone else "baremetal"
+
+    def _networks(self, spec: Field) -> list[Any]:
+        """spec.networking.machineNetwork; without one, networks that the hosts' addresses are in, as the service
+        finds them: those with the API's address where that is known, else the first host's."""
+        if entries := spec.get("networking", "machineNetwork").items():
+            return [entry.value for entry in entries]
+        static = [one for host in self.agent["hosts"] for one in _static(host.get("networkConfig"))]
+        virtual = [text for name in ("apiVIPs", "apiVIP") for text in _texts(spec.get(name).value)]
+        holds = [one.network for one in static if any(_holds(one, text) for text in virtual)]
+        chosen = holds or [one.network for one in static[:1]]
+        return [{"cidr": str(network)} for network in dict.fromkeys(chosen)]
+
+    def told(self, source: str, line: str) -> tuple[str, str]:
+        """A problem of the two files as one of the manifests."""
+        if source not in (INSTALL, AGENT):
+            return source, line
+        path, colon, rule = line.partition(": ")
+        fits = [known for file, known in self.places if file == source and _below(path, known)]
+        if not colon or not fits:
+            return (CLUSTER_INSTALL if source == INSTALL else source), line
+        known = max(fits, key=len)
+        place = self.places[source, known]
+        rest = path[len(known) :] if known else f".{path}"
+        return place.source, f"{place.path}{rest}: {rule.replace(INSTALL, CLUSTER_INSTALL)}"
+
+
+def _below(path: str, known: str) -> bool:
+    return not known or path == known or path.startswith((f"{known}.", f"{known}["))
+
+
+def _baremetal(spec: Field) -> dict[str, Any]:
+    names = ("apiVIP", "apiVIPs", "ingressVIP", "ingressVIPs", "loadBalancer")
+    return {name: value for name in names if (value := spec.get(name).value) is not None}
+
+
+def _macs(spec: Field) -> set[str]:
+    return {mac for one in spec.get("interfaces").items() if (mac := one.get("macAddress").mac())}
+
+
+def _macs_of(host: Mapping[str, Any]) -> set[str]:
+    """Those of an entry of agent-config.yaml; what is wrong with them is told when it is read."""
+    entry = Field(host, AGENT, "", Problems())
+    return _macs(entry)
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)] if value else []
+
+
+def _static(document: Any) -> Iterable[Interface]:
+    """The addresses that an NMState document gives to interfaces, in its order; what is none is told elsewhere."""
+    interfaces = Field(document if isinstance(document, Mapping) else {}, "", "", Problems()).get("interfaces")
+    for one in interfaces.items():
+        for family in ("ipv4", "ipv6"):
+            for address in one.get(family, "address").items():
+                try:
+                    yield ipaddress.ip_interface(f"{address.get('ip').text()}/{address.get('prefix-length').text()}")
+                except ValueError:
+                    continue
+
+
+def _holds(interface: Interface, text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text) in interface.network
+    except ValueError:
+        return False
+
+
+def derive_from_manifests(
+    manifests: Manifests,
+    agent: Mapping[str, Any],
+    *,
+    firmware: Firmware = "uefi",
+    memory_mib: int | None = None,
+    vcpu: int | None = None,
+) -> Topology:
+    """The lab for a cluster of manifests; `agent` is agent-config.yaml, which may be empty.
+
+    Raises ConfigsError or TopologyError, which name manifest and field.
+    """
+    configs = _Configs(manifests, agent)
+    try:
+        return build(read(configs.install, configs.agent), firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+    except ConfigsError as error:
+        raise ConfigsError([configs.told(*problem) for problem in error.problems]) from error
+    except TopologyError as error:
+        raise TopologyError(FOLDER, error.lines) from error

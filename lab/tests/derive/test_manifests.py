@@ -1,0 +1,172 @@
+"""cluster-manifests/ alone: which lab they lead to, and what the lab adds to them."""
+
+import json
+import stat
+
+import pytest
+import yaml
+
+from lab import ztp
+from lab.configs import Access
+from lab.deploy import shape_of
+from lab.errors import TopologyError
+
+ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA", "ssh-ed25519 LAB", (("r.x/y", "lab:5000/y"),))
+
+
+def nmstate(index, *addresses, mac=None, extra=None):
+    families = {}
+    for address in addresses:
+        ip, _, length = address.partition("/")
+        family = "ipv6" if ":" in ip else "ipv4"
+        families[family] = {"enabled": True, "address": [{"ip": ip, "prefix-length": int(length)}]}
+    mac = mac or f"52:54:00:11:22:{index:02x}"
+    card = {"name": "eno1", "type": "ethernet", "state": "up", "mac-address": mac, **families}
+    return {
+        "apiVersion": "agent-install.openshift.io/v1beta1",
+        "kind": "NMStateConfig",
+        "metadata": {"name": f"z-{index}", "labels": {"infraenvs.agent-install.openshift.io": "z"}},
+        "spec": {
+            "interfaces": [{"name": "eno1", "macAddress": mac}],
+            "config": {"interfaces": [card, *(extra or [])]},
+        },
+    }
+
+
+def write(folder, *, spec, hosts=(), environment=None, agent=None, secret=None):
+    """A directory as users of ZTP have it."""
+    made = folder / "cluster-manifests"
+    made.mkdir(parents=True)
+    name = {"name": "z", "namespace": "z"}
+    documents = {
+        "agent-cluster-install.yaml": {"kind": "AgentClusterInstall", "metadata": name, "spec": {
+            "networking": {"clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}]}, **spec}},
+        "cluster-deployment.yaml": {"kind": "ClusterDeployment", "metadata": name,
+                                    "spec": {"clusterName": "z", "baseDomain": "example.com"}},
+        "infraenv.yaml": {"kind": "InfraEnv", "metadata": name, "spec": environment or {"cpuArchitecture": "x86_64"}},
+        "cluster-image-set.yaml": {"kind": "ClusterImageSet", "metadata": name, "spec": {"releaseImage": "old"}},
+        "pull-secret.yaml": secret or {"kind": "Secret", "metadata": name, "stringData": {
+            ".dockerconfigjson": '{"auths": {"quay.io": {"auth": "eDp5"}}}'}},
+    }  # fmt: skip
+    for file, document in documents.items():
+        (made / file).write_text(yaml.safe_dump(document))
+    if hosts:
+        (made / "nmstateconfig.yaml").write_text("---\n".join(yaml.safe_dump(host) for host in hosts))
+    if agent:
+        (folder / "agent-config.yaml").write_text(yaml.safe_dump(agent))
+    return folder
+
+
+def needs(masters, workers=0, **rest):
+    return {"provisionRequirements": {"controlPlaneAgents": masters, "workerAgents": workers}, **rest}
+
+
+def test_one_node_with_an_address_of_its_own(tmp_path):
+    networks = {"networking": {"machineNetwork": [{"cidr": "192.168.5.0/24"}]}}
+    shape = shape_of(write(tmp_path, spec=needs(1, **networks), hosts=[nmstate(0, "192.168.5.7/24")]))
+    assert (shape.cluster_domain, shape.platform, shape.rendezvous_ip) == ("z.example.com", "none", "192.168.5.7")
+    [node] = shape.nodes
+    assert (node.role, node.ip, node.mac) == ("master", "192.168.5.7", "52:54:00:11:22:00")
+
+
+def test_the_network_is_that_of_the_api_address_where_none_is_said(tmp_path):
+    hosts = [nmstate(i, f"10.9.8.{10 + i}/24") for i in range(5)]
+    spec = needs(3, 2, apiVIPs=["10.9.8.2"], ingressVIPs=["10.9.8.3"])
+    shape = shape_of(write(tmp_path, spec=spec, hosts=hosts))
+    assert (shape.platform, [str(one) for one in shape.machine_subnets]) == ("baremetal", ["10.9.8.0/24"])
+    assert (len(shape.masters), len(shape.workers), shape.vips("api")) == (3, 2, ("10.9.8.2",))
+    assert shape.rendezvous_ip == "10.9.8.10"
+
+
+def test_both_families_and_clocks_of_the_infraenv(tmp_path):
+    hosts = [nmstate(i, f"10.1.0.{10 + i}/24", f"fd00::{10 + i}/64") for i in range(3)]
+    spec = needs(
+        3, platformType="BareMetal", apiVIPs=["10.1.0.2", "fd00::2"], ingressVIPs=["10.1.0.3", "fd00::3"],
+        networking={"machineNetwork": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd00::/64"}]},
+    )  # fmt: skip
+    shape = shape_of(write(tmp_path, spec=spec, hosts=hosts, environment={"additionalNTPSources": ["10.1.0.99"]}))
+    assert len(shape.machine_subnets) == 2
+    assert "10.1.0.99" in shape.dump()
+
+
+def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
+    agent = {"rendezvousIP": "192.168.5.8", "hosts": [
+        {"hostname": "b", "interfaces": [{"name": "eno1", "macAddress": "52:54:00:11:22:01"}],
+         "rootDeviceHints": {"serialNumber": "S2"}}]}  # fmt: skip
+    spec = needs(3, apiVIP="192.168.5.2", ingressVIP="192.168.5.3")
+    hosts = [nmstate(i, f"192.168.5.{7 + i}/24") for i in range(3)]
+    shape = shape_of(write(tmp_path, spec=spec, hosts=hosts, agent=agent))
+    assert shape.rendezvous_ip == "192.168.5.8"
+    named = next(node for node in shape.nodes if node.name == "b")
+    assert (named.ip, named.mac) == ("192.168.5.8", "52:54:00:11:22:01")
+    assert "S2" in [disk.serial for disk in named.disks]
+    assert len(shape.nodes) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"platformType": "VSphere"}, "cluster-manifests/agent-cluster-install.yaml: spec.platformType: must be none"),
+        ({"platformType": "BareMetal"}, "agent-cluster-install.yaml: spec.apiVIPs: platform baremetal needs"),
+        (
+            {"provisionRequirements": {}},
+            "nmstateconfig.yaml: documents: 1 are listed, cluster-manifests/agent-cluster-install.yaml has 0",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_by_manifest_and_field(tmp_path, change, said):
+    with pytest.raises(TopologyError, match=r"^cluster-manifests/") as error:
+        shape_of(write(tmp_path, spec={**needs(1), **change}, hosts=[nmstate(0, "192.168.5.7/24")]))
+    assert said in str(error.value)
+
+
+def test_other_architectures_and_wrong_interfaces_are_told_at_once(tmp_path):
+    tunnel = {"name": "tun0", "type": "vxlan"}
+    folder = write(
+        tmp_path, spec=needs(1), environment={"cpuArchitecture": "aarch64"},
+        hosts=[nmstate(0, "192.168.5.7/24", extra=[tunnel])],
+    )  # fmt: skip
+    with pytest.raises(TopologyError) as error:
+        shape_of(folder)
+    assert "infraenv.yaml: spec.cpuArchitecture: " in str(error.value)
+    assert "nmstateconfig.yaml: [0].spec.config.interfaces[1]" in str(error.value)
+
+
+def test_a_missing_manifest_is_named(tmp_path):
+    folder = write(tmp_path, spec=needs(1))
+    (folder / "cluster-manifests/cluster-deployment.yaml").unlink()
+    with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: is missing or empty"):
+        shape_of(folder)
+
+
+def test_the_lab_adds_what_a_disconnected_cluster_needs(tmp_path):
+    spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]}, sshPublicKey="ssh-rsa USER")
+    folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
+    (folder / "mirror").mkdir()
+    (folder / "mirror/registries.conf").write_text('[[registry]]\nlocation = "quay.io/a"\n')
+    shape = shape_of(folder)
+    ztp.adapt(folder, shape, ACCESS, "r.x/y@sha256:1")
+
+    def manifest(name):
+        return yaml.safe_load((folder / "cluster-manifests" / name).read_text())
+
+    auths = json.loads(manifest("pull-secret.yaml")["stringData"][".dockerconfigjson"])["auths"]
+    assert set(auths) == {"quay.io", "lab:5000"}
+    assert stat.S_IMODE((folder / "cluster-manifests/pull-secret.yaml").stat().st_mode) == 0o600
+    assert manifest("cluster-image-set.yaml")["spec"]["releaseImage"] == "r.x/y@sha256:1"
+    assert manifest("agent-cluster-install.yaml")["spec"]["sshPublicKey"] == "ssh-rsa USER\nssh-ed25519 LAB"
+    environment = manifest("infraenv.yaml")["spec"]
+    assert environment["additionalNTPSources"] == [shape.gateway]
+    assert "LAB CA" in environment["additionalTrustBundle"]
+    registries = (folder / "mirror/registries.conf").read_text()
+    assert registries.index("quay.io/a") < registries.index('location = "r.x/y"') < registries.index("lab:5000/y")
+    assert (folder / "mirror/ca-bundle.crt").read_text() == "LAB CA\n"
+    assert not (folder / "agent-config.yaml").exists()
+
+
+def test_a_bad_pull_secret_is_refused_without_its_text(tmp_path):
+    folder = write(tmp_path, spec=needs(1), secret={"kind": "Secret", "stringData": {".dockerconfigjson": "s3cret{"}},
+                   hosts=[nmstate(0, "192.168.5.7/24")])  # fmt: skip
+    with pytest.raises(TopologyError, match=r"pull-secret.yaml: stringData") as error:
+        ztp.adapt(folder, shape_of(folder), ACCESS, "r")
+    assert "s3cret" not in str(error.value)

@@ -1,0 +1,161 @@
+"""What a disconnected lab adds to cluster-manifests/ and mirror/, where a user has those in place of the two files.
+
+The manifests' fields are in reference/installer.md §2.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.configs import Access, boot_fields
+from lab.derive import AGENT, INSTALL
+from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
+from lab.errors import TopologyError
+from lab.layout import proxy_url
+from lab.release.cluster import yamltext
+from lab.release.cluster.private import write_private
+from lab.topology import Topology
+
+PULL_SECRET = f"{FOLDER}/pull-secret.yaml"
+IMAGE_SET = f"{FOLDER}/cluster-image-set.yaml"
+REGISTRIES = "mirror/registries.conf"
+CA_BUNDLE = "mirror/ca-bundle.crt"
+_KEY = ".dockerconfigjson"
+
+
+def is_ztp(directory: Path) -> bool:
+    """Whether a directory has manifests and no install-config.yaml, which would be what they are made from."""
+    return (directory / FOLDER).is_dir() and not (directory / INSTALL).exists()
+
+
+def _documents(directory: Path, name: str) -> list[Any]:
+    """The documents of a manifest, without empty ones; none where there is no file. Raises TopologyError."""
+    path = directory / name
+    try:
+        return [one for one in yamltext.load_all(path.read_bytes()) if one is not None]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
+    except yaml.YAMLError as error:
+        raise TopologyError(str(path), " ".join(str(error).split())) from error
+
+
+def _manifest(directory: Path, name: str, *, needed: bool = False) -> dict[str, Any]:
+    """The first document, as the installer takes it. Raises TopologyError."""
+    documents = _documents(directory, name)
+    if not documents and not needed:
+        return {}
+    if not documents or not isinstance(documents[0], dict):
+        rule = "must be a mapping" if documents else "is missing or empty; the lab is made from it"
+        raise TopologyError(str(directory / name), rule)
+    return documents[0]
+
+
+def read(directory: Path) -> tuple[Manifests, dict[str, Any]]:
+    """The manifests of a directory, and its agent-config.yaml (empty without one). Raises TopologyError."""
+    manifests = Manifests(
+        cluster_install=_manifest(directory, CLUSTER_INSTALL, needed=True),
+        cluster_deployment=_manifest(directory, CLUSTER_DEPLOYMENT, needed=True),
+        infra_env=_manifest(directory, INFRA_ENV),
+        nmstate=_documents(directory, NMSTATE),
+    )
+    return manifests, _manifest(directory, AGENT)
+
+
+def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) -> None:
+    """Add the lab's registry, credentials, CA, SSH key, clock and proxy to the manifests of `directory`, and name the
+    release that is installed. Raises TopologyError."""
+    if topology.boot == "config-image":
+        raise TopologyError(FOLDER, f"boot: config-image is made from {INSTALL} and {AGENT}")
+    _edit(directory, PULL_SECRET, lambda one: _secret(one, access))
+    _edit(directory, IMAGE_SET, lambda one: _put(one, releaseImage=pullspec))
+    _edit(directory, CLUSTER_INSTALL, lambda one: _cluster_install(one, topology, access))
+    _edit(directory, INFRA_ENV, lambda one: _infra_env(one, topology, access))
+    _append(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
+    _append(directory / CA_BUNDLE, f"{access.trust_bundle}\n")
+    _agent_config(directory, topology)
+
+
+def _edit(directory: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    if manifest := _manifest(directory, name):
+        write_private(directory / name, yaml.safe_dump(change(manifest), sort_keys=False))
+
+
+def _put(manifest: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {**manifest, "spec": {**(manifest.get("spec") or {}), **fields}}
+
+
+def _joined(*texts: Any) -> str:
+    return "\n".join(text for one in texts if (text := str(one or "").strip()))
+
+
+def _secret(manifest: dict[str, Any], access: Access) -> dict[str, Any]:
+    """The Secret with the lab's credentials beside the user's, as stringData: that is what the installer reads."""
+    try:
+        plain, encoded = manifest.get("stringData") or {}, manifest.get("data") or {}
+        text = plain.get(_KEY) or base64.b64decode(encoded.get(_KEY) or "").decode() or "{}"
+        secret = json.loads(text)
+        auths = {**(secret.get("auths") or {}), **json.loads(access.pull_secret)["auths"]}
+    except (ValueError, AttributeError, TypeError) as error:
+        # Not its own text, which may quote what is secret.
+        rule = f"stringData.{_KEY}: not a dockerconfigjson ({type(error).__name__})"
+        raise TopologyError(PULL_SECRET, rule) from None
+    rest = {key: value for key, value in manifest.items() if key != "data"}
+    return {**rest, "stringData": {**plain, _KEY: json.dumps({**secret, "auths": auths})}}
+
+
+def _proxied(spec: dict[str, Any], topology: Topology) -> dict[str, Any]:
+    given = spec.get("proxy")
+    if not topology.proxy or not isinstance(given, dict):
+        return {}
+    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if given.get(key)}
+    return {"proxy": {**given, **ours}}
+
+
+def _cluster_install(manifest: dict[str, Any], topology: Topology, access: Access) -> dict[str, Any]:
+    spec = manifest.get("spec") or {}
+    return _put(
+        manifest, sshPublicKey=_joined(spec.get("sshPublicKey"), access.ssh_key), **_proxied(spec, topology)
+    )  # fmt: skip
+
+
+def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access) -> dict[str, Any]:
+    spec = manifest.get("spec") or {}
+    sources, clock = spec.get("additionalNTPSources") or [], topology.gateway
+    return _put(
+        manifest,
+        sshAuthorizedKey=_joined(spec.get("sshAuthorizedKey"), access.ssh_key),
+        additionalTrustBundle=_joined(spec.get("additionalTrustBundle"), access.trust_bundle) + "\n",
+        additionalNTPSources=[*sources, *([clock] if clock not in sources else [])],
+        **_proxied(spec, topology),
+    )
+
+
+def _registry(source: str, mirror: str) -> str:
+    """An entry of containers-registries.conf(5) for a repository that is pulled by digest."""
+    return (
+        f'\n[[registry]]\nprefix = ""\nlocation = "{source}"\nmirror-by-digest-only = true\n'
+        f'\n[[registry.mirror]]\nlocation = "{mirror}"\n'
+    )
+
+
+def _append(path: Path, text: str) -> None:
+    given = path.read_text() if path.exists() else ""
+    write_private(path, f"{given.rstrip()}\n{text}" if given.strip() else text.lstrip())
+
+
+def _agent_config(directory: Path, topology: Topology) -> None:
+    """agent-config.yaml says how hosts boot; it need not be there where they have an ISO of all that they need."""
+    given, fields = _manifest(directory, AGENT), boot_fields(topology)
+    if not fields:
+        return
+    named = {"apiVersion": "v1beta1", "kind": "AgentConfig", "metadata": {"name": topology.cluster_name}}
+    content = given or {**named, "rendezvousIP": topology.rendezvous_ip}
+    write_private(directory / AGENT, yaml.safe_dump({**content, **fields}, sort_keys=False))
