@@ -188,6 +188,7 @@ class Bootstrap:
                 f"ready for {duration(round(now - self.ready_since))}: {cluster.status_info}",
                 (
                     *decide.surplus(expected, hosts),
+                    *decide.others_instead(expected, hosts),
                     *decide.causes(cluster, hosts),
                     *decide.errors_told(self.report.events),
                 ),
@@ -254,6 +255,7 @@ class Bootstrap:
         if causes and not self.hosts:
             causes = (*self._image_problems(whole=True), *causes)
         if self.cluster and self.cluster.status in decide.BEFORE_INSTALL:
+            causes += decide.others_instead(self.inputs.expected, self.hosts)
             causes += decide.causes(self.cluster, self.hosts)
         stuck = [
             f"Host {host.name} was at stage {host.stage}{f': {host.stage_info}' if host.stage_info else ''}"

@@ -146,11 +146,20 @@ CONSEQUENCES = frozenset(
 )
 
 
+def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
+    """Ids of the hosts with which it has no link both ways: one that is apart from all is the cause for the others."""
+    return frozenset(
+        other.id
+        for other in hosts
+        if other is not host and (other.id not in host.reaches or host.id not in other.reaches)
+    )
+
+
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host and failing validation, then one per failing validation of the cluster; causes first. A host
     that is silent is one where others fail for it."""
     lines = []
-    for host in hosts:
+    for host in sorted(hosts, key=lambda host: -len(_unlinked(host, hosts))):
         failures = failing(host)
         lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in failures]
         if not failures and host.status == HostStatus.INSUFFICIENT:
@@ -223,6 +232,24 @@ def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     names = ", ".join(f"{host.name} ({', '.join(sorted(host.macs)) or host.id})" for host in strangers)
     which = "not described by the configuration" if described and len(strangers) < len(hosts) else "registered"
     return (f"{len(hosts)} hosts registered, the configuration has replicas for {expected.count}; {which}: {names}",)
+
+
+def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """One line per machine that the configuration describes and that is not among as many hosts as it has replicas for:
+    another one was booted in its place, and the installation waits for the one that is described."""
+    if len(hosts) < expected.count:
+        return ()
+    here = {mac for host in hosts for mac in host.macs}
+    described = {mac for _, macs in expected.macs for mac in macs}
+    strangers = ", ".join(f"{h.name} ({', '.join(sorted(h.macs)) or h.id})" for h in hosts if not h.macs & described)
+    if not strangers:
+        return ()
+    tally = f"{len(hosts)} hosts registered, not described by the configuration: {strangers}"
+    return tuple(
+        f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
+        for name, macs in expected.macs
+        if macs and not here & macs
+    )
 
 
 def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:

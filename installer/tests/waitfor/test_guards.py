@@ -256,6 +256,25 @@ def test_surplus():
     assert decide.surplus(expected(1), [known, host("n")]) == (f"2 {told} 1; registered: k (m0), n (id-n)",)
 
 
+def test_others_instead():
+    known, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
+    one = expected(1, ("a",), MACS)
+    assert decide.others_instead(one, []) == decide.others_instead(one, [known]) == ()
+    assert decide.others_instead(expected(1), [stranger]) == ()
+    assert decide.others_instead(expected(1, ("a",), MACS[:1]), [stranger]) == (
+        f"Host {MACS[0][0]} with MAC address m0 never registered "
+        "(1 hosts registered, not described by the configuration: s (m8, m9))",
+    )
+
+
+def test_who_is_apart_from_all_is_read_first():
+    bad = Check("belongs-to-majority-group", "failure", "no link")
+    a = host("a", "insufficient", bad, reaches=frozenset({"id-c"}))
+    b = host("b", "insufficient", bad, reaches=frozenset({"id-a"}))
+    c = host("c", "insufficient", bad, reaches=frozenset({"id-a"}))
+    assert [line.split()[1] for line in decide.causes(ClusterSeen("c", "insufficient"), [a, b, c])] == ["b", "a", "c"]
+
+
 def test_all_known():
     assert not decide.all_known([], expected(0))
     assert decide.all_known([host("a")], expected(1))
