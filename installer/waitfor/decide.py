@@ -185,6 +185,34 @@ def errors_told(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str
     return tuple(dict.fromkeys(text for text in reversed(bad) if text))[:most]
 
 
+REFUSED = "host_registration_refused"
+# The event of its refusal, and the unit that registers it.
+REGISTERED_BY: Mapping[str, tuple[str, str]] = {
+    "clusters": ("cluster_registration_failed", "agent-register-cluster.service"),
+    "InfraEnvs": ("infra_env_registration_failed", "agent-register-infraenv.service"),
+}
+
+
+def _told(events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[str, ...]:
+    texts = (str(event.get("message") or "") for event in reversed(events) if event.get("name") in names)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def refused(events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """One line per host that came and was not let in, the latest first."""
+    return _told(events, (REFUSED, "host_registration_failed"))
+
+
+def unregistered(address: str, what: str, count: int, events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Why the service at that address has not one cluster or InfraEnv but ``count``: what it refused, else who has to
+    bring it."""
+    if count:
+        return (f"{count} {what} are known to the service on {address}",)
+    event, unit = REGISTERED_BY[what]
+    who = f"{unit} of that host has to register it, and the host's console and journal tell why it has not"
+    return _told(events, (event,)) or (f"0 {what} are known to the service on {address}: {who}",)
+
+
 def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host in error, with the stage it was at; first those that failed by themselves."""
     bad = [host for host in hosts if host.status == HostStatus.ERROR]

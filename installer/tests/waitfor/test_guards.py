@@ -267,6 +267,21 @@ def test_others_instead():
     )
 
 
+def test_why_nothing_is_registered():
+    refusal = {"name": "cluster_registration_failed", "message": "The cluster was not registered: no"}
+    host_refusal = {"name": "host_registration_refused", "message": "The host at 192.0.2.2 was refused"}
+    events = [{"name": "other", "message": "x"}, refusal, host_refusal, refusal]
+    assert decide.unregistered("192.0.2.1", "clusters", 0, events) == (refusal["message"],)
+    [line] = decide.unregistered("192.0.2.1", "InfraEnvs", 0, events)
+    assert "192.0.2.1" in line
+    assert "agent-register-infraenv.service" in line
+    assert decide.unregistered("192.0.2.1", "clusters", 2, events) == (
+        "2 clusters are known to the service on 192.0.2.1",
+    )
+    assert decide.refused(events) == (host_refusal["message"],)
+    assert decide.refused([]) == ()
+
+
 def test_who_is_apart_from_all_is_read_first():
     bad = Check("belongs-to-majority-group", "failure", "no link")
     a = host("a", "insufficient", bad, reaches=frozenset({"id-c"}))

@@ -1,0 +1,54 @@
+"""Registrations that are refused are events: whoever waits for one from outside reads why it does not come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from installer.assisted.errors import Forbidden, NotFound, ServiceError, TooMany, Unauthorized
+from installer.redact import shortened
+from installer.rendezvous import events
+from installer.rendezvous.api.context import Service
+
+#: Events by the last part of the path that something is registered at.
+EVENTS: Mapping[str, str] = {
+    "clusters": "cluster_registration_failed",
+    "infra-envs": "infra_env_registration_failed",
+    "hosts": "host_registration_refused",
+}
+#: Who asks again and again is told of once, and of so many askers at most.
+MOST, LONGEST = 64, 300
+STRANGER = "its token is not of this service: was it booted from another image?"
+
+
+def note(service: Service, request: web.Request, error: ServiceError) -> None:
+    """Keep why a registration was refused, once. What will be taken later is no refusal, and what the state of a known
+    host forbids has an event already."""
+    name = EVENTS.get(request.path.rpartition("/")[2])
+    if request.method != "POST" or name is None or error.status >= 500 or isinstance(error, TooMany | Forbidden):
+        return
+    stranger = isinstance(error, Unauthorized)
+    if stranger and name != "host_registration_refused":
+        # Somebody without a token who tries to make clusters: nobody waits for those.
+        return
+    reason = STRANGER if stranger else shortened(error.reason, LONGEST)
+    if isinstance(error, NotFound) and name == "host_registration_refused":
+        reason += ": was it booted from another image?"
+    store = service.engine.store
+    key = (name, request.remote or "", reason)
+    known = service.engine.scratch.refused
+    if key in known or len(known) >= MOST:
+        return
+    known.add(key)
+    # What it names itself is not there; a service on a live host has one.
+    infra_envs = list(store.infra_envs())
+    with store.change():
+        store.add_event(
+            events.make(
+                name,
+                infra_env=infra_envs[0] if len(infra_envs) == 1 else None,
+                address=request.remote or "an unknown address",
+                reason=reason,
+            )
+        )
