@@ -8,8 +8,8 @@ from aiohttp import web
 
 from installer.assisted.errors import Forbidden, NotFound, ServiceError, TooMany, Unauthorized
 from installer.redact import shortened
-from installer.rendezvous import events
 from installer.rendezvous.api.context import Service
+from installer.rendezvous.resources import reports
 
 #: Events by the last part of the path that something is registered at.
 EVENTS: Mapping[str, str] = {
@@ -17,8 +17,7 @@ EVENTS: Mapping[str, str] = {
     "infra-envs": "infra_env_registration_failed",
     "hosts": "host_registration_refused",
 }
-#: Who asks again and again is told of once, and of so many askers at most.
-MOST, LONGEST = 64, 300
+LONGEST = 300
 STRANGER = "its token is not of this service: was it booted from another image?"
 
 
@@ -35,20 +34,4 @@ def note(service: Service, request: web.Request, error: ServiceError) -> None:
     reason = STRANGER if stranger else shortened(error.reason, LONGEST)
     if isinstance(error, NotFound) and name == "host_registration_refused":
         reason += ": was it booted from another image?"
-    store = service.engine.store
-    key = (name, request.remote or "", reason)
-    known = service.engine.scratch.refused
-    if key in known or len(known) >= MOST:
-        return
-    known.add(key)
-    # What it names itself is not there; a service on a live host has one.
-    infra_envs = list(store.infra_envs())
-    with store.change():
-        store.add_event(
-            events.make(
-                name,
-                infra_env=infra_envs[0] if len(infra_envs) == 1 else None,
-                address=request.remote or "an unknown address",
-                reason=reason,
-            )
-        )
+    reports.refused(service.engine, name, request.remote or "an unknown address", reason)

@@ -10,7 +10,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.rendezvous.api.refusals import MOST
+from installer.rendezvous.resources.reports import MOST_REFUSED
 from installer.testing.service.rendezvous_kit import Running, make_keys, running
 
 HOST = {"host_id": "00000000-0000-4000-8000-000000000001", "discovery_agent_version": "v"}
@@ -23,7 +23,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield one
 
 
-def refuse(service: Running, path: str, body: Any, scheme: str = "userAuth", token: str = "") -> ClientError:
+def refuse(service: Running, path: str, body: Any, *, scheme: str = "userAuth", token: str = "") -> ClientError:
     client = service.client(scheme)
     if token:
         client = AssistedClient(endpoint(service.url, ca_file=service.ca), Scheme(scheme), token)
@@ -42,7 +42,7 @@ def told(service: Running) -> list[tuple[str, str]]:
 def test_what_is_refused_is_told_once(service: Running) -> None:
     for _ in range(3):
         assert refuse(service, "/clusters", {"name": "c"}).status == 400
-        assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, "agentAuth").status == 404
+        assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, scheme="agentAuth").status == 404
     found = told(service)
     assert [name for name, _ in found] == ["cluster_registration_failed", "host_registration_refused"]
     assert "openshift_version" in found[0][1]
@@ -53,8 +53,8 @@ def test_what_is_refused_is_told_once(service: Running) -> None:
 def test_a_stranger_is_told_by_its_address_alone(service: Running) -> None:
     stranger = make_keys().token("agentAuth")
     before = told(service)
-    assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, "agentAuth", stranger).status == 401
-    assert refuse(service, "/clusters", {"name": "SAID BY A STRANGER"}, "userAuth", stranger).status == 401
+    assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, scheme="agentAuth", token=stranger).status == 401
+    assert refuse(service, "/clusters", {"name": "SAID BY A STRANGER"}, token=stranger).status == 401
     [(name, text)] = told(service)[len(before) :]
     assert name == "host_registration_refused"
     assert "its token is not of this service" in text
@@ -62,7 +62,7 @@ def test_a_stranger_is_told_by_its_address_alone(service: Running) -> None:
 
 
 def test_who_asks_in_ever_other_ways_does_not_fill_the_log(service: Running) -> None:
-    for number in range(MOST + 10):
+    for number in range(MOST_REFUSED + 10):
         refuse(service, "/clusters", {"name": "c", "openshift_version": "4.18.0", "pull_secret": f"no JSON {number}"})
         refuse(service, "/clusters", {f"x{number}": 1})
-    assert len(told(service)) <= MOST
+    assert len(told(service)) <= MOST_REFUSED
