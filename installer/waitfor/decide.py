@@ -265,7 +265,8 @@ def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
 def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per machine that the configuration describes and that is not among as many hosts as it has replicas for:
     another one was booted in its place, and the installation waits for the one that is described."""
-    if len(hosts) < expected.count:
+    if len(hosts) < expected.count or not all(host.macs for host in hosts):
+        # One whose inventory has not come may be any of them.
         return ()
     here = {mac for host in hosts for mac in host.macs}
     described = {mac for _, macs in expected.macs for mac in macs}

@@ -261,6 +261,7 @@ def test_others_instead():
     one = expected(1, ("a",), MACS)
     assert decide.others_instead(one, []) == decide.others_instead(one, [known]) == ()
     assert decide.others_instead(expected(1), [stranger]) == ()
+    assert decide.others_instead(expected(2, (), MACS[:2]), [known, host("silent")]) == ()
     assert decide.others_instead(expected(1, ("a",), MACS[:1]), [stranger]) == (
         f"Host {MACS[0][0]} with MAC address m0 never registered "
         "(1 hosts registered, not described by the configuration: s (m8, m9))",
