@@ -57,6 +57,7 @@ LASTING = frozenset(
 BEFORE_INSTALL = frozenset({ClusterStatus.INSUFFICIENT, ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.READY})
 MAJORITY = HostValidation.BELONGS_TO_MAJORITY_GROUP
 MAJORITY_LEAST = 3
+MOST_NAMED = 5
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
@@ -155,13 +156,22 @@ def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
     )
 
 
+def _apart(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
+    """With whom a host has no link, where somebody has one."""
+    gone = _unlinked(host, hosts)
+    names = [other.name for other in hosts if other.id in gone][:MOST_NAMED]
+    return f": no link with {', '.join(names)}" if names and any(other.reaches for other in hosts) else ""
+
+
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host and failing validation, then one per failing validation of the cluster; causes first. A host
     that is silent is one where others fail for it."""
     lines = []
     for host in sorted(hosts, key=lambda host: -len(_unlinked(host, hosts))):
         failures = failing(host)
-        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in failures]
+        for check in failures:
+            apart = _apart(host, hosts) if check.id == MAJORITY else ""
+            lines.append((check.id, f"Host {host.name} validation {check.id} failed: {check.message}{apart}"))
         if not failures and host.status == HostStatus.INSUFFICIENT:
             lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
     lines += [

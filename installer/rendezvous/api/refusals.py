@@ -18,7 +18,6 @@ EVENTS: Mapping[str, str] = {
     "hosts": "host_registration_refused",
 }
 LONGEST = 300
-STRANGER = "its token is not of this service: was it booted from another image?"
 
 
 def note(service: Service, request: web.Request, error: ServiceError) -> None:
@@ -27,11 +26,10 @@ def note(service: Service, request: web.Request, error: ServiceError) -> None:
     name = EVENTS.get(request.path.rpartition("/")[2])
     if request.method != "POST" or name is None or error.status >= 500 or isinstance(error, TooMany | Forbidden):
         return
-    stranger = isinstance(error, Unauthorized)
-    if stranger and name != "host_registration_refused":
-        # Somebody without a token who tries to make clusters: nobody waits for those.
+    if isinstance(error, Unauthorized):
+        # Whoever proves nothing leaves no trace in the store.
         return
-    reason = STRANGER if stranger else shortened(error.reason, LONGEST)
+    reason = shortened(error.reason, LONGEST)
     if isinstance(error, NotFound) and name == "host_registration_refused":
         reason += ": was it booted from another image?"
     reports.refused(service.engine, name, request.remote or "an unknown address", reason)

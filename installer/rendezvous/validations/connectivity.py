@@ -128,23 +128,6 @@ def majority_groups(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[s
     return groups
 
 
-def unlinked(host: Host, hosts: Sequence[Host], network: str) -> list[str]:
-    """Ids of the others with which a host has no link both ways in a machine network; of a family (``IPv4``, ``IPv6``)
-    those that reach no address of it."""
-    others = [other for other in hosts if other.id != host.id]
-    if "/" not in network:
-        return [
-            other.id
-            for other in others
-            if all(host_id != host.id for host_id, _ in other.connectivity.findings.addresses(network))
-        ]
-    layers = ("l2_connectivity", "l3_connectivity") if ":" in network else ("l2_connectivity",)
-    reached = {
-        one.id: {i for layer in layers for i in one.connectivity.findings.reached(layer, network)} for one in hosts
-    }
-    return [other.id for other in others if other.id not in reached[host.id] or host.id not in reached[other.id]]
-
-
 def _all_cidrs(cluster: Cluster) -> list[str]:
     items = [*cluster.cluster_networks, *cluster.service_networks, *cluster.machine_networks]
     return sorted((str(item["cidr"]) for item in items if item.get("cidr")), key=lambda cidr: ":" in cidr)

@@ -50,15 +50,12 @@ def test_what_is_refused_is_told_once(service: Running) -> None:
     assert "booted from another image?" in found[1][1]
 
 
-def test_a_stranger_is_told_by_its_address_alone(service: Running) -> None:
+def test_a_stranger_leaves_no_trace(service: Running) -> None:
     stranger = make_keys().token("agentAuth")
     before = told(service)
     assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, scheme="agentAuth", token=stranger).status == 401
     assert refuse(service, "/clusters", {"name": "SAID BY A STRANGER"}, token=stranger).status == 401
-    [(name, text)] = told(service)[len(before) :]
-    assert name == "host_registration_refused"
-    assert "its token is not of this service" in text
-    assert stranger not in text
+    assert told(service) == before
 
 
 def test_who_asks_in_ever_other_ways_does_not_fill_the_log(service: Running) -> None:
