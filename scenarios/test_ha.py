@@ -1,6 +1,5 @@
 """A cluster of several nodes survives the loss of one, and recovers from the loss of all of them."""
 
-import json
 import time
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
 from scenarios.cluster import Installation
+from scenarios.health import all_is_well, console_answers, etcd_is_whole, etcdctl
 
 pytestmark = pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and not row.topology.startswith("sno-")), indirect=True
@@ -15,39 +15,8 @@ pytestmark = pytest.mark.parametrize(
 
 API_SECONDS = 30  # from the cut of the power to the first write that succeeds
 CONSOLE_SECONDS = 60
-BACK_SECONDS = 900
 API_PORT = 6443
 HTTPS_PORT = 443
-
-
-def etcdctl(installation: Installation, *words: str):
-    """etcdctl's JSON output, run in a member's pod with that member's certificate."""
-    pod = next(iter(installation.pods("openshift-etcd", "etcd").values()))
-    container = next(c for c in pod["spec"]["containers"] if c["name"] == "etcd")
-    flags = dict(w.split("=", 1) for w in [*container.get("command", []), *container.get("args", [])] if "=" in w)
-    tls = {"cacert": "--trusted-ca-file", "cert": "--peer-cert-file", "key": "--peer-key-file"}
-    options = [f"--{name}={flags[flag]}" for name, flag in tls.items()]
-    options += [f"--endpoints={flags['--advertise-client-urls']}", "--write-out=json"]
-    target = ["-n", "openshift-etcd", "exec", pod["metadata"]["name"], "-c", "etcd"]
-    return json.loads(installation.kubectl(*target, "--", "etcdctl", *options, *words))
-
-
-def etcd_is_whole(installation: Installation) -> bool:
-    """etcd has one started, voting member per master and arbiter; all answer and follow one leader."""
-    members = etcdctl(installation, "member", "list")["members"]
-    voting = [m for m in members if m.get("name") and not m.get("isLearner")]
-    statuses = [entry["Status"] for entry in etcdctl(installation, "endpoint", "status", "--cluster")]
-    wanted = len(installation.topology.masters) + len(installation.topology.arbiters)
-    return (
-        len(voting) == len(members) == len(statuses) == wanted
-        and len({s.get("leader", 0) for s in statuses}) == 1
-        and statuses[0].get("leader", 0) != 0
-    )
-
-
-def console_answers(installation: Installation) -> bool:
-    """Whether the console answers through the ingress VIP, without a retry."""
-    return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
 
 
 def lose(installation: Installation, name: str) -> None:
@@ -63,24 +32,6 @@ def lose(installation: Installation, name: str) -> None:
     with lab.phase(f"console without {name}"):
         left = CONSOLE_SECONDS - (time.monotonic() - begin)
         wait_until(lambda: console_answers(installation), left, f"the console without {name}", poll=0.5)
-
-
-def all_is_well(installation: Installation, boots_before: dict[str, str], rebooted: set[str]) -> None:
-    """Wait until nodes that lost their power are Ready in a new boot, etcd is whole and all operators available."""
-
-    def back() -> bool:
-        boots = installation.ready_boots()
-        return set(boots) == set(boots_before) and all(boots[name] != boots_before[name] for name in rebooted)
-
-    with installation.lab.phase(f"{', '.join(sorted(rebooted))} back"):
-        wait_until(back, BACK_SECONDS, f"{rebooted} to be Ready again", installation.ready_boots)
-        wait_until(lambda: etcd_is_whole(installation), BACK_SECONDS, "etcd to be whole again")
-        wait_until(
-            lambda: installation.unavailable_operators() == [],
-            BACK_SECONDS,
-            "all operators to be Available again",
-            installation.unavailable_operators,
-        )
 
 
 def lose_and_regain(installation: Installation, name: str, held: tuple[str | None, int] | None = None) -> None:

@@ -19,6 +19,8 @@ from installer.redact import shortened
 log = logging.getLogger("agent")
 FATAL_AT_REGISTRATION = (401, 403, 404, 409)
 FIRST_BACKOFF, FACTOR, MAX_BACKOFF, GIVE_UP = 0.5, 1.5, 60.0, 15 * 60.0
+# What is asked for again after a minute needs no longer than half of it: what it says is of no use much later.
+GIVE_UP_REPEATED = 30.0
 DEDUPE_SECONDS = 3600.0
 # What the service asks each minute and answers of which it only keeps: it has no use for the same again. Whatever
 # else it asks, it asks once and waits for the answer (a preparation, an installation, its logs), so that is always
@@ -51,19 +53,22 @@ class Deduper:
         with self._lock:
             return self._flushed
 
-    def is_new(self, kind: str, args: Sequence[str], output: str) -> bool:
-        """Was this not sent within the last hour, to this question?"""
+    def is_new(self, kind: str, question: Sequence[str], output: str) -> bool:
+        """Was this not sent within the last hour, to this question (the step's id, and its arguments)?
+
+        The service names a step otherwise as soon as it has forgotten what was answered to it.
+        """
         if kind not in REPEATED:
             return True
         with self._lock:
             last = self._seen.get(kind)
-        return last is None or last[0] != _digest(args, output) or self._clock() - last[1] > DEDUPE_SECONDS
+        return last is None or last[0] != _digest(question, output) or self._clock() - last[1] > DEDUPE_SECONDS
 
-    def sent(self, kind: str, args: Sequence[str], output: str, age: int) -> None:
+    def sent(self, kind: str, question: Sequence[str], output: str, age: int) -> None:
         """This answer, sent at ``age``, has reached the service."""
         with self._lock:
             if age == self._flushed:
-                self._seen[kind] = (_digest(args, output), self._clock())
+                self._seen[kind] = (_digest(question, output), self._clock())
 
     def failed(self, kind: str, code: int) -> None:
         """The service has been told of a failure: what was good before is news again.
@@ -82,8 +87,8 @@ class Deduper:
             self._flushed += 1
 
 
-def _digest(args: Sequence[str], output: str) -> str:
-    return hashlib.sha256("\0".join([*args, output]).encode(errors="surrogatepass")).hexdigest()
+def _digest(question: Sequence[str], output: str) -> str:
+    return hashlib.sha256("\0".join([*question, output]).encode(errors="surrogatepass")).hexdigest()
 
 
 class Agent:
@@ -175,7 +180,8 @@ class Agent:
         log.info(
             "step %s ended with %d after %.1f s %s", identity, code, time.monotonic() - started, shortened(error, 500)
         )
-        if code == 0 and not self._dedupe.is_new(kind, args, output):
+        question = [identity, *args]
+        if code == 0 and not self._dedupe.is_new(kind, question, output):
             return
         age = self._dedupe.age
         body = {"step_type": kind, "step_id": identity, "exit_code": code, "output": output, "error": error}
@@ -183,15 +189,13 @@ class Agent:
         if code:
             self._dedupe.failed(kind, code)
         elif delivered:
-            self._dedupe.sent(kind, args, output, age)
+            self._dedupe.sent(kind, question, output, age)
 
     def _deliver(self, kind: str, identity: str, body: dict[str, Any]) -> bool:
-        """Send an answer; whether the service took it.
-
-        One that is asked for again within a minute is tried once, any other until the service takes or refuses it.
-        """
+        """Send an answer until the service takes or refuses it; whether it took it."""
         agent = self._context.agent
         pause, started = FIRST_BACKOFF, time.monotonic()
+        limit = GIVE_UP_REPEATED if kind in REPEATED else GIVE_UP
         while True:
             try:
                 with self._sending:
@@ -199,7 +203,7 @@ class Agent:
                 return True
             except ClientError as failure:
                 log.warning("the answer of step %s was not taken: %s", identity, failure)
-                if kind in REPEATED or not failure.is_passing or time.monotonic() - started > GIVE_UP:
+                if not failure.is_passing or time.monotonic() - started > limit:
                     return False
             self._sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * FACTOR, MAX_BACKOFF)

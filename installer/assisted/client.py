@@ -82,8 +82,8 @@ class AssistedClient(RestClient):
         return one_object(self.call("POST", "/infra-envs", params), "POST /infra-envs")
 
     def events(self, infra_env_id: str, offset: int = 0) -> list[Json]:
-        """Events of the infra-env after the first ``offset``, the oldest first."""
-        query = {"infra_env_id": infra_env_id, "order": "ascending"}
+        """Events of the infra-env (of the whole service without one) after the first ``offset``, the oldest first."""
+        query = {"order": "ascending"} | ({"infra_env_id": infra_env_id} if infra_env_id else {})
         return self._list("/events", query | ({"offset": str(offset)} if offset else {}))
 
     # Hosts

@@ -23,6 +23,9 @@ WARNING = (
 # A severity of None is the caller's to tell.
 CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
     "cluster_registration_succeeded": (Severity.INFO, "Successfully registered cluster {name}"),
+    "cluster_registration_failed": (Severity.ERROR, "The cluster was not registered ({address} asked): {reason}"),
+    "infra_env_registration_failed": (Severity.ERROR, "The InfraEnv was not registered ({address} asked): {reason}"),
+    "host_registration_refused": (Severity.ERROR, "The host at {address} was refused its registration: {reason}"),
     "infra_env_registered": (Severity.INFO, "Successfully registered InfraEnv {name}"),
     "host_registration_succeeded": (Severity.INFO, "Host {host}: Successfully registered"),
     "host_registration_failed": (Severity.ERROR, "Host {host}: registration failed: {reason}"),

@@ -41,6 +41,8 @@ class Bootstrap:
         # Ids of the infra-env and the cluster, once there is exactly one cluster.
         self.ids: tuple[str, str] | None = None
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
+        # Why the service has no cluster or no infra-env.
+        self.unregistered: tuple[str, ...] = ()
         self.ready_since: float | None = None
         self.registered_since: float | None = None
 
@@ -139,13 +141,14 @@ class Bootstrap:
                 self._take_events(str(infra_envs[0].get("id")))
             clusters = self.service.clusters()
             if len(clusters) != 1:
-                self.report.once(
-                    "metadata", f"cluster metadata cannot be retrieved yet: {len(clusters)} clusters are known"
-                )
+                self._unregistered("clusters", len(clusters))
                 return
+            if not infra_envs:
+                self._unregistered("InfraEnvs", 0)
             cluster_id = str(clusters[0].get("id"))
-            self.report.once("metadata", "")
             if infra_envs:
+                self.unregistered = ()
+                self.report.once("metadata", "")
                 self.ids = (str(infra_envs[0].get("id")), cluster_id)
         else:
             cluster_id = self.ids[1]
@@ -162,6 +165,12 @@ class Bootstrap:
         if not self.rebooting and decide.rebooted(hosts):
             self.rebooting = True
         self._judge(cluster, hosts)
+
+    def _unregistered(self, what: str, count: int) -> None:
+        """The service has not one of these, but so many. Raises ClientError."""
+        told = self.service.events("") if not count else ()
+        self.unregistered = decide.unregistered(self.inputs.rendezvous_ip, what, count, told)
+        self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {'; '.join(self.unregistered)}")
 
     def _judge(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...]) -> None:
         if cluster.status in (ClusterStatus.ERROR, ClusterStatus.CANCELLED):
@@ -188,6 +197,7 @@ class Bootstrap:
                 f"ready for {duration(round(now - self.ready_since))}: {cluster.status_info}",
                 (
                     *decide.surplus(expected, hosts),
+                    *decide.others_instead(expected, hosts),
                     *decide.causes(cluster, hosts),
                     *decide.errors_told(self.report.events),
                 ),
@@ -250,10 +260,16 @@ class Bootstrap:
         if not self.rest_seen:
             never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
             return (*self._image_problems(whole=True), never)
+        if self.unregistered:
+            # Hosts have nothing to register with.
+            return (*self.unregistered, *self._image_problems(whole=True))
         causes = decide.missing(self.inputs.expected, self.hosts) if not self.rebooting else ()
+        if causes:
+            causes = (*decide.refused(self.report.events), *causes)
         if causes and not self.hosts:
             causes = (*self._image_problems(whole=True), *causes)
         if self.cluster and self.cluster.status in decide.BEFORE_INSTALL:
+            causes += decide.others_instead(self.inputs.expected, self.hosts)
             causes += decide.causes(self.cluster, self.hosts)
         stuck = [
             f"Host {host.name} was at stage {host.stage}{f': {host.stage_info}' if host.stage_info else ''}"

@@ -57,6 +57,7 @@ LASTING = frozenset(
 BEFORE_INSTALL = frozenset({ClusterStatus.INSUFFICIENT, ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.READY})
 MAJORITY = HostValidation.BELONGS_TO_MAJORITY_GROUP
 MAJORITY_LEAST = 3
+MOST_NAMED = 5
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
@@ -146,13 +147,31 @@ CONSEQUENCES = frozenset(
 )
 
 
+def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
+    """Ids of the hosts with which it has no link both ways: one that is apart from all is the cause for the others."""
+    return frozenset(
+        other.id
+        for other in hosts
+        if other is not host and (other.id not in host.reaches or host.id not in other.reaches)
+    )
+
+
+def _apart(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
+    """With whom a host has no link, where somebody has one."""
+    gone = _unlinked(host, hosts)
+    names = [other.name for other in hosts if other.id in gone][:MOST_NAMED]
+    return f": no link with {', '.join(names)}" if names and any(other.reaches for other in hosts) else ""
+
+
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host and failing validation, then one per failing validation of the cluster; causes first. A host
     that is silent is one where others fail for it."""
     lines = []
-    for host in hosts:
+    for host in sorted(hosts, key=lambda host: -len(_unlinked(host, hosts))):
         failures = failing(host)
-        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in failures]
+        for check in failures:
+            apart = _apart(host, hosts) if check.id == MAJORITY else ""
+            lines.append((check.id, f"Host {host.name} validation {check.id} failed: {check.message}{apart}"))
         if not failures and host.status == HostStatus.INSUFFICIENT:
             lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
     lines += [
@@ -174,6 +193,34 @@ def errors_told(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str
         if event.get("severity") in (Severity.ERROR, Severity.CRITICAL)
     ]
     return tuple(dict.fromkeys(text for text in reversed(bad) if text))[:most]
+
+
+REFUSED = "host_registration_refused"
+# The event of its refusal, and the unit that registers it.
+REGISTERED_BY: Mapping[str, tuple[str, str]] = {
+    "clusters": ("cluster_registration_failed", "agent-register-cluster.service"),
+    "InfraEnvs": ("infra_env_registration_failed", "agent-register-infraenv.service"),
+}
+
+
+def _told(events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[str, ...]:
+    texts = (str(event.get("message") or "") for event in reversed(events) if event.get("name") in names)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def refused(events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """One line per host that came and was not let in, the latest first."""
+    return _told(events, (REFUSED, "host_registration_failed"))
+
+
+def unregistered(address: str, what: str, count: int, events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Why the service at that address has not one cluster or InfraEnv but ``count``: what it refused, else who has to
+    bring it."""
+    if count:
+        return (f"{count} {what} are known to the service on {address}",)
+    event, unit = REGISTERED_BY[what]
+    who = f"{unit} of that host has to register it, and the host's console and journal tell why it has not"
+    return _told(events, (event,)) or (f"0 {what} are known to the service on {address}: {who}",)
 
 
 def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
@@ -223,6 +270,25 @@ def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     names = ", ".join(f"{host.name} ({', '.join(sorted(host.macs)) or host.id})" for host in strangers)
     which = "not described by the configuration" if described and len(strangers) < len(hosts) else "registered"
     return (f"{len(hosts)} hosts registered, the configuration has replicas for {expected.count}; {which}: {names}",)
+
+
+def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """One line per machine that the configuration describes and that is not among as many hosts as it has replicas for:
+    another one was booted in its place, and the installation waits for the one that is described."""
+    if len(hosts) < expected.count or not all(host.macs for host in hosts):
+        # One whose inventory has not come may be any of them.
+        return ()
+    here = {mac for host in hosts for mac in host.macs}
+    described = {mac for _, macs in expected.macs for mac in macs}
+    strangers = ", ".join(f"{h.name} ({', '.join(sorted(h.macs)) or h.id})" for h in hosts if not h.macs & described)
+    if not strangers:
+        return ()
+    tally = f"{len(hosts)} hosts registered, not described by the configuration: {strangers}"
+    return tuple(
+        f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
+        for name, macs in expected.macs
+        if macs and not here & macs
+    )
 
 
 def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:

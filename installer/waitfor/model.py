@@ -41,6 +41,8 @@ class HostSeen:
     logs_sent: bool = False
     macs: frozenset[str] = frozenset()
     stage_info: str = ""
+    # Ids of the hosts that it reports to have reached.
+    reaches: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def checks_of(raw: object) -> tuple[Check, ...]:
 def host_of(raw: Json) -> HostSeen:
     """A host of GET /v2/infra-envs/{id}/hosts; its name is the requested one, else the inventory's, else its id."""
     identity = str(raw.get("id") or "")
-    inventory = _inventory(raw.get("inventory"))
+    inventory = _object(raw.get("inventory"))
     name = str(raw.get("requested_hostname") or "") or str(inventory.get("hostname") or "") or identity
     progress = raw.get("progress")
     role = str(raw.get("role") or "")
@@ -92,15 +94,32 @@ def host_of(raw: Json) -> HostSeen:
         or raw.get("logs_info") in (LogsState.COMPLETED, LogsState.TIMEOUT),
         stage_info=str(progress.get("progress_info") or "") if isinstance(progress, Mapping) else "",
         macs=frozenset(str(mac).lower() for mac in macs if mac),
+        reaches=_reaches(raw.get("connectivity")),
     )
 
 
-def _inventory(raw: object) -> Json:
+def _reaches(raw: object) -> frozenset[str]:
+    report = _object(raw)
+    peers = report.get("remote_hosts")
+    return frozenset(
+        str(peer.get("host_id"))
+        for peer in (peers if isinstance(peers, list) else ())
+        if isinstance(peer, Mapping) and any(_links(peer, layer) for layer in ("l2_connectivity", "l3_connectivity"))
+    )
+
+
+def _links(peer: Json, layer: str) -> bool:
+    links = peer.get(layer)
+    return isinstance(links, list) and any(isinstance(link, Mapping) and link.get("successful") for link in links)
+
+
+def _object(raw: object) -> Json:
+    """JSON text or an object; empty when it cannot be read."""
     try:
-        inventory = json.loads(raw) if isinstance(raw, str) and raw else raw
+        found = json.loads(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
         return {}
-    return inventory if isinstance(inventory, Mapping) else {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def cluster_of(raw: Json) -> ClusterSeen:

@@ -8,58 +8,79 @@ keeps them in a file. A fault holds no state of its own: whoever has the lab and
 """
 
 from lab.faults.daemons import (
+    DhcpWrong,
     Hang,
     NameMissing,
     NameWrong,
     Outage,
+    ProxyRefuses,
     RegistryCertificate,
     RegistryImage,
     RegistryRefuses,
 )
-from lab.faults.machines import DiskFull, Freeze, Kill, PowerCut, Reset
-from lab.faults.network import BlackHole, Duplicate, Latency, LinkDown, Loss, Partition, Throttle
+from lab.faults.machines import ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic, PowerCut, Reset
+from lab.faults.network import BlackHole, Duplicate, Latency, LinkDown, Loss, NamesSlow, Partition, Throttle
+from lab.faults.ports import Flapping, Swapped, WrongVlan
 
 Fault = (
     BlackHole
+    | ClockJump
+    | DhcpWrong
     | DiskFull
     | Duplicate
+    | Flapping
     | Freeze
     | Hang
     | Kill
     | Latency
     | LinkDown
     | Loss
+    | MemoryTaken
     | NameMissing
     | NameWrong
+    | NamesSlow
     | Outage
+    | Panic
     | Partition
     | PowerCut
+    | ProxyRefuses
     | RegistryCertificate
     | RegistryImage
     | RegistryRefuses
     | Reset
+    | Swapped
     | Throttle
+    | WrongVlan
 )
 
 __all__ = [
     "BlackHole",
+    "ClockJump",
+    "DhcpWrong",
     "DiskFull",
     "Duplicate",
     "Fault",
+    "Flapping",
     "Freeze",
     "Hang",
     "Kill",
     "Latency",
     "LinkDown",
     "Loss",
+    "MemoryTaken",
     "NameMissing",
     "NameWrong",
+    "NamesSlow",
     "Outage",
+    "Panic",
     "Partition",
     "PowerCut",
+    "ProxyRefuses",
     "RegistryCertificate",
     "RegistryImage",
     "RegistryRefuses",
     "Reset",
+    "Swapped",
     "Throttle",
+    "WrongVlan",
 ]

@@ -19,8 +19,9 @@ from lab.errors import LabError
 # x86-64 and arm64 (asm/unistd.h); bpf(2): BPF_PROG_LOAD, BPF_PROG_TYPE_SCHED_CLS.
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
 _PROG_LOAD, _SCHED_CLS = 5, 3
-# linux/pkt_cls.h: TC_ACT_UNSPEC, on to the next program, and TC_ACT_SHOT; linux/bpf.h: bpf_get_prandom_u32.
-_NEXT, _SHOT, _RANDOM = -1, 2, 7
+# linux/pkt_cls.h: TC_ACT_UNSPEC, on to the next program, and TC_ACT_SHOT; linux/bpf.h: bpf_get_prandom_u32,
+# bpf_ktime_get_ns.
+_NEXT, _SHOT, _RANDOM, _CLOCK = -1, 2, 7, 5
 # linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS); linux/if_ether.h: ETH_P_ALL.
 _EGRESS, _ALL = 0xFFFFFFF3, 3
 # struct __sk_buff begins with the packet's length, which includes the Ethernet header.
@@ -50,6 +51,27 @@ def no_larger(size: int) -> bytes:
     """A program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody."""
     length = _instruction(0x61, dst=0, src=1)  # w0 = skb->len
     return length + b"".join(_drop_if(0x20, size + _ETHERNET))  # JGT
+
+
+def at_times(period_ms: int, down_ms: int) -> bytes:
+    """A program that drops all packets in the first `down_ms` of each `period_ms` milliseconds."""
+    clock = _instruction(0x85, value=_CLOCK)
+    milliseconds = _instruction(0x37, dst=0, value=1_000_000) + _instruction(0x97, dst=0, value=period_ms)
+    return clock + milliseconds + b"".join(_drop_if(0xA0, down_ms))  # JLT
+
+
+# Frames with an IPv4 header of 20 bytes: EtherType, protocol (UDP), source port.
+_HEADERS = ((0x28, 12, 0x0800), (0x30, 23, 17), (0x28, 34, 53))
+
+
+def names_lossy(percent: float) -> bytes:
+    """A program that drops each answer of a DNS server (UDP, IPv4) with this probability, in percent."""
+    program = _instruction(0xBF, dst=6, src=1)
+    for code, offset, wanted in _HEADERS:
+        # r0 = what the packet has there; another packet is the next program's.
+        program += _instruction(code, value=offset) + _instruction(0x15, dst=0, value=wanted, offset=2)
+        program += _instruction(0xB7, dst=0, value=_NEXT) + _instruction(0x95)
+    return program + lossy(percent)
 
 
 def _load(program: bytes) -> int:

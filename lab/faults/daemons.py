@@ -83,6 +83,45 @@ class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
 
 
+class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Leases name another gateway and another DNS server: those of a second DHCP server that is quicker."""
+
+    gateway: str
+    dns: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Lease so. Raises LabError where the lab leases nothing."""
+
+        def change(text: str) -> str:
+            for option, value in (("router", self.gateway), ("dns-server", self.dns)):
+                text, count = re.subn(rf"(?m)(?<=,option:{option})(,.*)?$", f",{value}", text)
+                if not count:
+                    raise LabError("dnsmasq leases no IPv4 addresses in this lab: a second DHCP server changes nothing")
+            return text
+
+        _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
+
+    def end(self, lab: RunningLab) -> None:
+        """Lease what is right."""
+        _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+
+
+class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The lab's HTTP proxy lets nobody through: it answers 403."""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Let through what goes to a port that nobody has. Raises LabError where the lab has no proxy."""
+        path = lab.layout.root / "proxy.conf"
+        if not path.exists():
+            raise LabError("this lab has no proxy (`proxy: true` in a topology)")
+        change: Callable[[str], str] = lambda text: re.sub(r"(?m)^ConnectPort .*$", "ConnectPort 1", text)  # noqa: E731
+        _edit(lab, "proxy", path, change)
+
+    def end(self, lab: RunningLab) -> None:
+        """Let the registry's through."""
+        _restore(lab, "proxy", lab.layout.root / "proxy.conf")
+
+
 class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The registry answers 401: it does not know the pull secret's user any more."""
 

@@ -19,6 +19,7 @@ Process = Literal[
 _CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
 _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
+_TAKEN = "/run/fault-memory"
 _RUNS_SECONDS = 60.0
 
 
@@ -94,6 +95,52 @@ class DiskFull(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     def end(self, lab: RunningLab) -> None:
         """Make room."""
         _root(lab, self.node, f"rm -f {shlex.quote(self.path)}/fault-disk-full")
+
+
+class MemoryTaken(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """All of a host's memory but `left_mib` MiB is taken, by a file in memory that nothing can reclaim."""
+
+    node: str
+    left_mib: int = 200
+
+    def begin(self, lab: RunningLab) -> None:
+        """Take it."""
+        free = f"$(( $(sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo) - {self.left_mib * 1024} ))"
+        fill = f"mkdir -p {_TAKEN} && mount -t tmpfs -o size=100% fault {_TAKEN} && fallocate -l ${{n}}K {_TAKEN}/file"
+        _root(lab, self.node, f"n={free}; [ $n -gt 0 ] || exit 0; {fill}")
+
+    def end(self, lab: RunningLab) -> None:
+        """Give it back; a machine that has restarted has it already."""
+        _root(lab, self.node, f"! mountpoint -q {_TAKEN} || umount -l {_TAKEN}")
+
+
+class Panic(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The kernel of a virtual machine panics, and stands still until somebody resets it; the end of the fault does."""
+
+    node: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Crash it, as soon as the login that asks for it is over."""
+        crash = "sysctl -q kernel.panic=0 kernel.sysrq=1; sleep 1; echo c > /proc/sysrq-trigger"
+        _root(lab, self.node, f"systemd-run --no-block --quiet sh -c {shlex.quote(crash)}")
+
+    def end(self, lab: RunningLab) -> None:
+        """Off and on."""
+        lab.nodes[self.node].power.cycle()
+
+
+class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The clock of a virtual machine, and its hardware's, jump by so many seconds (backwards where less than 0)."""
+
+    node: str
+    seconds: int
+
+    def begin(self, lab: RunningLab) -> None:
+        """Jump."""
+        _root(lab, self.node, f"date -s @$(( $(date +%s) + {self.seconds} )) >/dev/null && hwclock -w -u")
+
+    def end(self, lab: RunningLab) -> None:
+        """Whoever keeps the host's time has put it right, or has not."""
 
 
 def _root(lab: RunningLab, node: str, script: str) -> str:

@@ -13,7 +13,7 @@ from lab.machines.factory import ports
 from lab.running import RunningLab
 
 # The names of our packet programs on a card.
-_LOSS, _SIZE = 101, 102
+_LOSS, _SIZE, _NAMES = 101, 102, 104
 
 
 class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -117,6 +117,20 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         """Drop no more."""
         for device in _devices(lab, self.node):
             lab.inside(bpf.detach, device, _SIZE)
+
+
+class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """DNS is slow: `percent` percent of its answers (UDP, IPv4) are lost, and who asks asks again seconds later."""
+
+    percent: float = 75
+
+    def begin(self, lab: RunningLab) -> None:
+        """Drop."""
+        lab.inside(bpf.attach, BRIDGE, bpf.names_lossy(self.percent), _NAMES)
+
+    def end(self, lab: RunningLab) -> None:
+        """Drop no more."""
+        lab.inside(bpf.detach, BRIDGE, _NAMES)
 
 
 class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

@@ -18,6 +18,12 @@ class Replayed(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     """What agents send comes twice, the second time behind what they have sent since."""
 
 
+class Apart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A host reaches the service, and no other host reaches it or is reached by it: it is in another VLAN."""
+
+    node: str
+
+
 class SlowDisk(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The disk of a host takes `ms` milliseconds to keep what is written."""
 
@@ -52,4 +58,4 @@ class StepFails(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     how: Literal["fails", "nonsense", "silent"] = "fails"
 
 
-Simulated = ClockOff | Cloned | Replayed | SlowDisk | StepFails | Unlike
+Simulated = Apart | ClockOff | Cloned | Replayed | SlowDisk | StepFails | Unlike

@@ -102,6 +102,7 @@ BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
     real.RegistryRefuses: lambda lane, fault: _images(lane, "", "unauthorized: authentication required"),
     real.RegistryCertificate: lambda lane, fault: _images(lane, "", "x509: certificate has expired"),
     real.RegistryImage: lambda lane, fault: _images(lane, fault.image, "manifest unknown"),
+    simulated.Apart: lambda lane, fault: _member(lane.truth.apart, lane.hosts[fault.node].mac),
     simulated.Cloned: _cloned,
     simulated.Replayed: lambda lane, fault: _set(lane.truth, "replayed", True),
     simulated.SlowDisk: lambda lane, fault: _set(lane.hosts[fault.node], "sync_ms", fault.ms),

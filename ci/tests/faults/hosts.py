@@ -41,6 +41,8 @@ class Truth:
     """What is the case on the network and in its services; faults change it."""
 
     taken: set[str] = field(default_factory=set)
+    #: MAC addresses that no host reaches, and whose hosts reach none.
+    apart: set[str] = field(default_factory=set)
     #: Names (api, api-int) that resolve to nothing.
     unknown: set[str] = field(default_factory=set)
     #: Why images cannot be pulled, by a part of their name: "" is all.
@@ -67,8 +69,7 @@ class Line(AssistedClient):
         if "timestamp" in (kwargs.get("query") or {}):
             kwargs["query"] = {**kwargs["query"], "timestamp": str(int(time.time()) + host.clock_off)}
         answer = super().call(method, path, *args, **kwargs)
-        # An agent says nothing more before its registration has been answered.
-        if truth.replayed and method in ("POST", "PUT") and not path.endswith("/hosts"):
+        if truth.replayed and method in ("POST", "PUT"):
             again, host.last_sent = host.last_sent, (method, path, args, kwargs)
             if again is not None:
                 with contextlib.suppress(ClientError):
@@ -198,6 +199,7 @@ class FailingHost(SimulatedHost):
         """As a simulated host's, where nothing is wrong."""
         usual = super().steps()
         own: dict[str, Step] = {
+            StepType.CONNECTIVITY: lambda ctx, args: self._reached(usual[StepType.CONNECTIVITY](ctx, args), args),
             StepType.FREE_ADDRESSES: lambda ctx, args: json.dumps(
                 [{"network": cidr, "free_addresses": self._free()} for cidr in json.loads(args[0])]
             ),
@@ -227,6 +229,21 @@ class FailingHost(SimulatedHost):
             return "{no answer" if how == "nonsense" else step(ctx, args)
 
         return run
+
+    def _reached(self, found: str, args: list[str]) -> str:
+        """What a host among which nobody is apart has found, as it is."""
+        apart = self.truth.apart
+        gone = {
+            peer["host_id"]
+            for peer in json.loads(args[0])
+            if self.mac in apart or any(nic["mac"] in apart for nic in peer["nics"])
+        }
+        report = json.loads(found)
+        for peer in report["remote_hosts"]:
+            if peer["host_id"] in gone:
+                for link in peer["l2_connectivity"] + peer["l3_connectivity"]:
+                    link |= {"successful": False}
+        return json.dumps(report)
 
     def _free(self) -> list[str]:
         return [str(address) for address in self.site.network.hosts() if str(address) not in self.truth.taken]

@@ -139,11 +139,18 @@ class SwarmLane:
         while not self.over.wait(POLL_SECONDS):
             try:
                 [cluster] = self.service.client().call("GET", "/clusters")
-                if cluster["status"] == "ready" and cluster["total_host_count"] == len(self.hosts):
+                ready = cluster["status"] == "ready" and cluster["total_host_count"] == len(self.hosts)
+                if ready and self._all_described():
                     self.service.client().call("POST", f"/clusters/{cluster['id']}/actions/install")
                 self.installed = self.installed or cluster["status"] in ("finalizing", "installed")
             except (ClientError, ValueError):
                 continue
+
+    def _all_described(self) -> bool:
+        """Whether each machine of the files is there: agent-installer-client waits for them, to configure them."""
+        hosts = self.service.client().call("GET", f"/infra-envs/{INFRA_ENV}/hosts")
+        macs = {nic["mac_address"] for host in hosts for nic in json.loads(host["inventory"])["interfaces"]}
+        return macs >= {node.mac for node in self.topology.nodes}
 
     def kube(self, path: str, _headers: Any) -> tuple[int, Any]:
         """The cluster's API: nobody until the hosts are done."""

@@ -23,7 +23,7 @@ from installer.assisted.errors import (
     Unauthorized,
     Unparsable,
 )
-from installer.rendezvous.api import signing
+from installer.rendezvous.api import refusals, signing
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import Handler, Service, of_attempt
 from installer.rendezvous.api.views import reply
@@ -98,6 +98,7 @@ def answering(
             of_attempt(service, request)
             return await handler(service, request)
         except ServiceError as error:
+            refusals.note(service, request, error)
             # Whoever proves nothing does not fill the log either.
             if schemes and not isinstance(error, Unauthorized | Forbidden | TooMany):
                 level = logging.ERROR if error.status >= 500 else logging.INFO

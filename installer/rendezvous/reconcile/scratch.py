@@ -25,6 +25,8 @@ class Scratch:
         # By (infra-env, host): the version, of its cluster or else its own, about which it was asked all
         # (steps.Plan.up_to_date).
         self.asked: dict[Key, int] = {}
+        # Registrations that were refused and told of: event, the asker's address, why.
+        self.refused: set[tuple[str, str, str]] = set()
         # By cluster.
         self.rests: dict[str, Rest] = {}
 

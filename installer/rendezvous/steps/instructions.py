@@ -7,7 +7,6 @@ The table's seconds say how often a step is repeated. The agent calls in more of
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -358,13 +357,14 @@ def _poll_seconds(view: HostView) -> int:
 
 
 def step_id(kind: StepType, host: Host, attempt: str) -> str:
-    """``<type>-<8 hex>``; of a step that belongs to an attempt, the same each time that it is handed out in it.
+    """``<type>-<8 hex>``: the same each time that a step is handed out to an agent that has registered once.
 
-    An agent that is asked again while it still works answers once, to the first of the two.
+    With another registration the service has forgotten what it was answered, and the agent may not know of it: one that
+    a network repeated, or kept for a while, was not its last. So an answer under another id is news to it
+    (agent.loop.Deduper). A step that belongs to an attempt has another id in each; asked again while it still works, an
+    agent answers once, to the first of the two.
     """
-    if kind not in OF_ATTEMPT:
-        return f"{kind.value}-{secrets.token_hex(4)}"
-    basis = "\0".join((attempt, host.id, host.registered_at or "", kind.value))
+    basis = "\0".join((attempt if kind in OF_ATTEMPT else "", host.id, host.registered_at or "", kind.value))
     return f"{kind.value}-{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
 
 

@@ -44,10 +44,10 @@ def agent_with(
     return Agent(steps.StepContext(NOWHERE, AGENT, client, table=known), 1.0, wait)
 
 
-def work(agent: Agent, kind: str, *args: str, times: int = 1) -> None:
-    """Let the agent do a step, one time after the other, to the end."""
+def work(agent: Agent, kind: str, *args: str, times: int = 1, number: int = 1) -> None:
+    """Let the agent do a step, one time after the other, to the end; the service names it by that number."""
     for _ in range(times):
-        thread = agent.start({"step_type": kind, "step_id": f"{kind}-1", "args": list(args)})
+        thread = agent.start({"step_type": kind, "step_id": f"{kind}-{number}", "args": list(args)})
         assert thread is not None
         thread.join(30)
         assert not thread.is_alive()
@@ -245,14 +245,31 @@ def test_an_answer_that_a_registration_overtook_is_not_taken_for_known() -> None
     assert len(answers(client)) == 2
 
 
-def test_an_answer_that_does_not_arrive_is_not_taken_for_sent() -> None:
-    client = FakeClient(LOST)
+def test_what_the_service_has_forgotten_is_sent_again() -> None:
+    """A registration that came twice or late, of which this agent does not know, made it forget."""
+    client = FakeClient()
     agent = agent_with(client, inventory=says("A"))
-    work(agent, "inventory")
-    # Asked for again within a minute: no need to try twice.
-    assert len(client.calls) == 1
-    work(agent, "inventory", times=2)
+    for number in (1, 1, 2, 2):
+        work(agent, "inventory", number=number)
     assert len(answers(client)) == 2
+
+
+def test_an_answer_that_does_not_arrive_is_sent_again_and_not_taken_for_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    client = FakeClient(*[LOST] * 1000)
+    agent = agent_with(client, sleep=sleep, inventory=says("A"))
+    work(agent, "inventory")
+    # It is asked for again a minute later.
+    assert 30 < now[0] < 60
+    client.answers.clear()
+    tried = len(client.calls)
+    work(agent, "inventory", times=2)
+    assert len(client.calls) == tried + 1
 
 
 @pytest.mark.parametrize("status", [None, 500, 503, 408, 425, 429])

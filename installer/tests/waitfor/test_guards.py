@@ -256,6 +256,41 @@ def test_surplus():
     assert decide.surplus(expected(1), [known, host("n")]) == (f"2 {told} 1; registered: k (m0), n (id-n)",)
 
 
+def test_others_instead():
+    known, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
+    one = expected(1, ("a",), MACS)
+    assert decide.others_instead(one, []) == decide.others_instead(one, [known]) == ()
+    assert decide.others_instead(expected(1), [stranger]) == ()
+    assert decide.others_instead(expected(2, (), MACS[:2]), [known, host("silent")]) == ()
+    assert decide.others_instead(expected(1, ("a",), MACS[:1]), [stranger]) == (
+        f"Host {MACS[0][0]} with MAC address m0 never registered "
+        "(1 hosts registered, not described by the configuration: s (m8, m9))",
+    )
+
+
+def test_why_nothing_is_registered():
+    refusal = {"name": "cluster_registration_failed", "message": "The cluster was not registered: no"}
+    host_refusal = {"name": "host_registration_refused", "message": "The host at 192.0.2.2 was refused"}
+    events = [{"name": "other", "message": "x"}, refusal, host_refusal, refusal]
+    assert decide.unregistered("192.0.2.1", "clusters", 0, events) == (refusal["message"],)
+    [line] = decide.unregistered("192.0.2.1", "InfraEnvs", 0, events)
+    assert "192.0.2.1" in line
+    assert "agent-register-infraenv.service" in line
+    assert decide.unregistered("192.0.2.1", "clusters", 2, events) == (
+        "2 clusters are known to the service on 192.0.2.1",
+    )
+    assert decide.refused(events) == (host_refusal["message"],)
+    assert decide.refused([]) == ()
+
+
+def test_who_is_apart_from_all_is_read_first():
+    bad = Check("belongs-to-majority-group", "failure", "no link")
+    a = host("a", "insufficient", bad, reaches=frozenset({"id-c"}))
+    b = host("b", "insufficient", bad, reaches=frozenset({"id-a"}))
+    c = host("c", "insufficient", bad, reaches=frozenset({"id-a"}))
+    assert [line.split()[1] for line in decide.causes(ClusterSeen("c", "insufficient"), [a, b, c])] == ["b", "a", "c"]
+
+
 def test_all_known():
     assert not decide.all_known([], expected(0))
     assert decide.all_known([host("a")], expected(1))

@@ -41,6 +41,7 @@ from lab.host import preflight
 from lab.lab import Lab
 from lab.subject.mirroring import Cache, from_directory
 from lab.testing.live import ask, small
+from lab.testing.packets import PAIR, received
 from lab.tests.subject.kit import make
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -130,27 +131,11 @@ def test_each_fault_begins_and_ends(tmp_path):
 
 def _arrived(size, count=400):
     """How many of so many packets arrive at the other end of a pair of cards, which is made where there is none."""
-    before = _received("fault1")
+    before = received("fault1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _ in range(count):
             sock.sendto(bytes(size), ("198.51.100.2", 9))
-    return _received("fault1") - before
-
-
-def _received(device):
-    argv = ["ip", "-json", "-s", "link", "show", "dev", device]
-    shown = subprocess.run(argv, capture_output=True, check=True, timeout=10).stdout
-    return json.loads(shown)[0]["stats64"]["rx"]["packets"]
-
-
-PAIR = """
-sysctl -qw net.ipv6.conf.default.disable_ipv6=1
-ip link add fault0 type veth peer name fault1
-ip link set fault1 up
-ip link set fault0 up
-ip address add 198.51.100.1/24 dev fault0
-ip neigh add 198.51.100.2 lladdr 02:00:00:00:00:01 dev fault0 nud permanent
-"""
+    return received("fault1") - before
 
 
 @pytest.mark.lab

@@ -261,12 +261,12 @@ def test_names_of_steps(world: World) -> None:
     _, infra_env_id = world.known()
     host = world.host(infra_env_id)
     others = [
-        (host, "b"),
-        (msgspec.structs.replace(host, registered_at="2026-01-01T00:00:00.000Z"), "a"),
-        (msgspec.structs.replace(host, id="other"), "a"),
+        msgspec.structs.replace(host, registered_at="2026-01-01T00:00:00.000Z"),
+        msgspec.structs.replace(host, id="other"),
     ]
     for kind in StepType:
         known = step_id(kind, host, "a")
-        assert (step_id(kind, host, "a") == known) is (kind in OF_ATTEMPT)
-        assert known not in [step_id(kind, item, attempt) for item, attempt in others]
+        assert step_id(kind, host, "a") == known
+        assert (step_id(kind, host, "b") == known) is (kind not in OF_ATTEMPT)
+        assert known not in [step_id(kind, item, "a") for item in others]
     assert {StepType.INSTALL, StepType.IMAGES, StepType.DISK_SPEED} == OF_ATTEMPT

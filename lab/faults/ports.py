@@ -1,0 +1,101 @@
+"""What is wrong at the switch: a port in another VLAN, two cables in each other's ports, a port that comes and goes."""
+
+from __future__ import annotations
+
+import subprocess
+
+import msgspec
+
+from lab.errors import LabError
+from lab.faults import bpf
+from lab.faults.network import taps
+from lab.running import RunningLab
+
+# The name of our packet program on a card.
+_FLAPPING = 103
+
+
+class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The switch ports of a running machine are in a VLAN of their own: its links are up, and nobody is there."""
+
+    node: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Take its ports out of their networks. Raises LabError where it is off."""
+        for port, _ in _cables(lab, self.node):
+            _ip(lab, f"link set {port} nomaster")
+
+    def end(self, lab: RunningLab) -> None:
+        """Put them back; those of a machine that has been off meanwhile are new."""
+        _as_drawn(lab, self.node)
+
+
+class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The cables of a running machine's first two network cards are in each other's switch ports."""
+
+    node: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Swap them. Raises LabError where it has not two cards in two networks, or is off."""
+        found = _cables(lab, self.node)
+        if len(found) < 2 or found[0][1] == found[1][1]:
+            raise LabError(
+                f"{self.node} has not two network cards in different networks: swapped, nothing would change"
+            )
+        for (port, _), (_, bridge) in zip(found[:2], reversed(found[:2]), strict=True):
+            _ip(lab, f"link set {port} master {bridge}")
+
+    def end(self, lab: RunningLab) -> None:
+        """Swap them back; those of a machine that has been off meanwhile are new."""
+        _as_drawn(lab, self.node)
+
+
+class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The way to a running machine comes and goes: `down_ms` of every `period_ms` milliseconds nothing gets to it."""
+
+    node: str
+    period_ms: int = 6000
+    down_ms: int = 2000
+
+    def begin(self, lab: RunningLab) -> None:
+        """Begin. Raises LabError where the machine is off."""
+        for port, _ in _cables(lab, self.node):
+            lab.inside(bpf.attach, port, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING)
+
+    def end(self, lab: RunningLab) -> None:
+        """Nothing is lost any more."""
+        for port in taps(lab, self.node):
+            lab.inside(bpf.detach, port, _FLAPPING)
+
+
+def _drawn(lab: RunningLab, node: str) -> list[tuple[str, str]]:
+    """The ports of a machine, each with the bridge that the topology has it in, in the order of its cards."""
+    topology = lab.layout.topology
+    [spec] = [one for one in topology.nodes if one.name == node]
+    networks = {one.name: one for one in topology.all_networks}
+    home = next(iter(networks))
+    names = [nic.network or home for link in topology.links(spec) for nic in link.nics]
+    found = taps(lab, node)
+    if found and len(found) != len(names):
+        raise LabError(f"{node} has {len(found)} switch ports for {len(names)} network cards")
+    return [(port, lab.layout.bridge(networks[name])) for port, name in zip(found, names, strict=False)]
+
+
+def _cables(lab: RunningLab, node: str) -> list[tuple[str, str]]:
+    if lab.nodes[node].power.state().value == "off":
+        raise LabError(f"{node} is off: it has no cable that could fail")
+    return _drawn(lab, node)
+
+
+def _as_drawn(lab: RunningLab, node: str) -> None:
+    if lab.nodes[node].power.state().value == "off":
+        # It comes on with new cables, as the topology has them.
+        return
+    for port, bridge in _drawn(lab, node):
+        _ip(lab, f"link set {port} master {bridge}")
+
+
+def _ip(lab: RunningLab, words: str) -> None:
+    done = lab.inside(subprocess.run, ["ip", *words.split()], capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"ip {words}: {' '.join(done.stderr.split())}")

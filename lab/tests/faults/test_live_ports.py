@@ -1,0 +1,111 @@
+"""Switch ports, names and leases that fail on a real lab; needs root and the daemons."""
+
+import itertools
+import json
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab import topology
+from lab.errors import LabError
+from lab.faults import DhcpWrong, Flapping, NamesSlow, ProxyRefuses, Swapped, WrongVlan, bpf
+from lab.faults.network import taps
+from lab.host import preflight
+from lab.lab import Lab
+from lab.testing.live import small
+from lab.testing.packets import PAIR, received
+
+PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+]
+
+
+def _sent(port, count=200):
+    """How many of so many small packets from a UDP port come to the other end of the pair of cards."""
+    before = received("fault1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("198.51.100.1", port))
+        for _ in range(count):
+            sock.sendto(b"x", ("198.51.100.2", 5353))
+    return received("fault1") - before
+
+
+def _spread(seconds):
+    """Which of the packets that are sent for so many seconds, each 10 ms, arrive: as a list of booleans."""
+    arrived, end = [], time.monotonic() + seconds
+    before = received("fault1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        while time.monotonic() < end:
+            sock.sendto(b"x", ("198.51.100.2", 5353))
+            now = received("fault1")
+            arrived.append(now > before)
+            before = now
+    return arrived
+
+
+def test_ports_and_names_fail_and_are_whole_again(tmp_path):
+    home = topology.sno(firmware="bios")
+    leasing = msgspec.structs.replace(home.all_networks[0], dhcp=True)
+    [node] = home.nodes
+    storage = topology.Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
+    cards = (
+        topology.Nic(mac="52:54:00:6e:31:01", network="storage", addresses=("10.9.0.80",)),
+        topology.Nic(mac=node.mac, network=leasing.name, addresses=home.known_addresses(node)),
+    )
+    two = msgspec.structs.replace(
+        home,
+        networks=(leasing, storage),
+        address=None,
+        aliases=(),
+        nodes=(msgspec.structs.replace(node, nics=cards),),
+    )
+    with Lab(small(two), artifacts=tmp_path) as lab:
+        assert lab.run(["sh", "-ec", PAIR], timeout=20).returncode == 0
+        lab.inside(bpf.attach, "fault0", bpf.names_lossy(100), 1)
+        assert (lab.inside(_sent, 53), lab.inside(_sent, 54)) == (0, 200)
+        lab.inside(bpf.detach, "fault0", 1)
+        lab.inside(bpf.attach, "fault0", bpf.at_times(600, 300), 1)
+        seen = lab.inside(_spread, 3)
+        assert 0.2 <= sum(seen) / len(seen) <= 0.8
+        changes = sum(one != other for one, other in itertools.pairwise(seen))
+        assert 6 <= changes <= 14, "about ten times in three seconds it comes and goes"
+        lab.inside(bpf.detach, "fault0", 1)
+
+        def masters():
+            shown = json.loads(lab.run(["ip", "-json", "link", "show"], timeout=10).stdout)
+            known = {one["ifname"]: one.get("master") for one in shown}
+            return [known[port] for port in taps(lab, node.name)]
+
+        with pytest.raises(LabError, match="is off"), lab.fault(Swapped(node.name)):
+            pass
+        lab.nodes[node.name].power.on()
+        right = masters()
+        assert right == [lab.layout.bridge(storage), lab.layout.bridge(two.all_networks[0])]
+        with lab.fault(Swapped(node.name)):
+            assert masters() == right[::-1]
+        assert masters() == right
+        with lab.fault(WrongVlan(node.name)):
+            assert masters() == [None, None]
+            lab.nodes[node.name].power.off()
+            lab.nodes[node.name].power.on()
+        assert masters() == right
+        with lab.fault(Flapping(node.name)), lab.fault(NamesSlow()):
+            for device in (*taps(lab, node.name), "lab0"):
+                shown = lab.run(["tc", "filter", "show", "dev", device, "egress"], timeout=10).stdout
+                assert shown.count("direct-action") == 1
+
+        config = lab.layout.root / "dnsmasq.conf"
+        before = config.read_text()
+        with lab.fault(DhcpWrong("192.168.111.250", "192.168.111.251")):
+            told = config.read_text()
+            assert "option:router,192.168.111.250\n" in told
+            assert "option:dns-server,192.168.111.251\n" in told
+            assert lab.services.running()["dnsmasq"]
+        assert config.read_text() == before
+        with pytest.raises(LabError, match="has no proxy"), lab.fault(ProxyRefuses()):
+            pass

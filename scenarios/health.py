@@ -1,0 +1,60 @@
+"""Whether a cluster that has been through something is whole again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lab.waiting import wait_until
+from scenarios.cluster import Installation
+
+#: Within which all is to be as before once everybody has power again.
+BACK_SECONDS = 900
+
+
+def etcdctl(installation: Installation, *words: str) -> Any:
+    """etcdctl's JSON output, run in a member's pod with that member's certificate."""
+    pod = next(iter(installation.pods("openshift-etcd", "etcd").values()))
+    container = next(c for c in pod["spec"]["containers"] if c["name"] == "etcd")
+    flags = dict(w.split("=", 1) for w in [*container.get("command", []), *container.get("args", [])] if "=" in w)
+    tls = {"cacert": "--trusted-ca-file", "cert": "--peer-cert-file", "key": "--peer-key-file"}
+    options = [f"--{name}={flags[flag]}" for name, flag in tls.items()]
+    options += [f"--endpoints={flags['--advertise-client-urls']}", "--write-out=json"]
+    target = ["-n", "openshift-etcd", "exec", pod["metadata"]["name"], "-c", "etcd"]
+    return json.loads(installation.kubectl(*target, "--", "etcdctl", *options, *words))
+
+
+def etcd_is_whole(installation: Installation) -> bool:
+    """etcd has one started, voting member per master and arbiter; all answer and follow one leader."""
+    members = etcdctl(installation, "member", "list")["members"]
+    voting = [m for m in members if m.get("name") and not m.get("isLearner")]
+    statuses = [entry["Status"] for entry in etcdctl(installation, "endpoint", "status", "--cluster")]
+    wanted = len(installation.topology.masters) + len(installation.topology.arbiters)
+    return (
+        len(voting) == len(members) == len(statuses) == wanted
+        and len({s.get("leader", 0) for s in statuses}) == 1
+        and statuses[0].get("leader", 0) != 0
+    )
+
+
+def console_answers(installation: Installation) -> bool:
+    """Whether the console answers through the ingress VIP, without a retry."""
+    return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
+
+
+def all_is_well(installation: Installation, boots_before: dict[str, str], rebooted: set[str]) -> None:
+    """Wait until nodes that lost their power are Ready in a new boot, etcd is whole and all operators available."""
+
+    def back() -> bool:
+        boots = installation.ready_boots()
+        return set(boots) == set(boots_before) and all(boots[name] != boots_before[name] for name in rebooted)
+
+    with installation.lab.phase(f"{', '.join(sorted(rebooted))} back"):
+        wait_until(back, BACK_SECONDS, f"{rebooted} to be Ready again", installation.ready_boots)
+        wait_until(lambda: etcd_is_whole(installation), BACK_SECONDS, "etcd to be whole again")
+        wait_until(
+            lambda: installation.unavailable_operators() == [],
+            BACK_SECONDS,
+            "all operators to be Available again",
+            installation.unavailable_operators,
+        )
