@@ -32,7 +32,7 @@ from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
 from lab.evidence.phases import Phases
 from lab.faults import Fault
-from lab.host import budget, preflight, records
+from lab.host import budget, limits, preflight, records
 from lab.host.identity import me, start_time
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
@@ -128,6 +128,8 @@ class Lab(AbstractContextManager["Lab"]):
         for line in (*containers.reap(), *records.unclear()):
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
+        if self.topology.machine == "container":
+            limits.raise_inotify()
         ledger = _ledger()
         need = budget.need_of(self.topology)
         with self.phase("wait for the machine"):

@@ -78,14 +78,16 @@ def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[s
     return Choice(one.job, seconds, sum(value for value, _ in reasons), ", ".join(why for _, why in reasons))
 
 
-def choose(choices: Sequence[Choice], seconds: float) -> list[Choice]:
+def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:
     """Those to run within so many seconds, in order: what is worth most, the shorter first where that is equal.
 
-    What is worth nothing is left out, and what is too long is passed over for what comes next.
+    So many run side by side, each where the first is done. What is worth nothing is left out, and what is too long is
+    passed over for what comes next.
     """
-    chosen, left = [], seconds
+    chosen, ends = [], [0.0] * side_by_side
     for one in sorted(choices, key=lambda one: (-one.worth, one.seconds, one.job)):
-        if one.worth > 0 and one.seconds <= left:
+        first = min(ends)
+        if one.worth > 0 and one.seconds <= seconds - first:
             chosen.append(one)
-            left -= one.seconds
+            ends[ends.index(first)] = first + one.seconds
     return chosen

@@ -88,6 +88,17 @@ class Kube:
             if address.type == "InternalIP"
         }
 
+    def node_conditions(self) -> dict[str, dict[str, tuple[str, str, str]]]:
+        """Of each node by its name, the conditions by their type: status, reason, message."""
+        nodes = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
+        return {
+            str(node.metadata.name): {
+                str(one.type): (str(one.status or ""), str(one.reason or ""), str(one.message or ""))
+                for one in node.status.conditions or ()
+            }
+            for node in nodes.items
+        }
+
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
         """The data of a ConfigMap. KubeError.status is 404 when it does not exist."""
         config_map = self._call(

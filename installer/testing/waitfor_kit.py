@@ -260,6 +260,7 @@ BOOTSTRAP_CM = "/api/v1/namespaces/kube-system/configmaps/bootstrap"
 INGRESS_CM = "/api/v1/namespaces/openshift-config-managed/configmaps/default-ingress-cert"
 VERSION = "/apis/config.openshift.io/v1/clusterversions/version"
 OPERATORS = "/apis/config.openshift.io/v1/clusteroperators"
+NODES = "/api/v1/nodes"
 ROUTE = "/apis/route.openshift.io/v1/namespaces/openshift-console/routes/console"
 TOO_SMALL = ("failure", "Too little memory for any role: found 2048 MiB, at least 4096 MiB needed")
 
@@ -284,6 +285,15 @@ def version(available: str, progressing: str, message: str) -> dict[str, Any]:
 def operator(name: str, progressing: str = "False", available: str = "True") -> dict[str, Any]:
     return {"metadata": {"name": name}, "status": conditions(
         Available=(available, "it is"), Progressing=(progressing, "p"), Degraded=("False", ""))}  # fmt: skip
+
+
+def nodes(**ready: str) -> dict[str, Any]:
+    """A NodeList: status of the condition Ready by the node's name with _ for -."""
+    items = [
+        {"metadata": {"name": name.replace("_", "-")}, "status": conditions(Ready=(status, f"it is {status}"))}
+        for name, status in ready.items()
+    ]
+    return {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items}
 
 
 DONE = {BOOTSTRAP_CM: config_map(status="complete")}

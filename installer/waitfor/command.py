@@ -12,8 +12,8 @@ from installer.observe import state
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import watcher
-from installer.observe.state import Inputs
-from installer.waitfor import operators
+from installer.observe.state import Expected, Inputs
+from installer.waitfor import nodes, operators
 from installer.waitfor.bootstrap import Bootstrap
 from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.install import Install
@@ -64,6 +64,7 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
             log.warning(f"Until now: {install.last}")
             raise
         except WaitError:
+            _tell_nodes(kube, inputs.expected)
             _tell_operators(kube)
             log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
             raise
@@ -83,6 +84,17 @@ def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapF
             f"What the hosts and the service reported is in {bootstrap.inputs.logs}; agent-gather on a host tells more"
         )
     log.error("Bootstrap failed to complete")
+
+
+def _tell_nodes(kube: Kube, expected: Expected) -> None:
+    """Before the operators: what they want for is most often a node."""
+    try:
+        found = nodes.read(kube)
+    except KubeError as error:
+        log.debug(f"Nodes cannot be read: {error}")
+        return
+    for line in nodes.lacking(found, expected):
+        log.error(line)
 
 
 def _tell_operators(kube: Kube) -> None:

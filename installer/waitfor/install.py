@@ -12,7 +12,7 @@ from installer.errors import EXIT_INSTALL_FAILED, EXIT_OPERATORS_UNSTABLE, WaitE
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.state import Inputs
-from installer.waitfor import kubeconfig, operators
+from installer.waitfor import kubeconfig, nodes, operators
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import Settings, duration
 
@@ -73,6 +73,8 @@ class Install:
                 return True
             self.last = operators.progress(version)
             self.report.once("version", f"Still waiting for the cluster to initialize: {self.last}", logging.DEBUG)
+            lines = nodes.lacking(nodes.read(self.kube), self.inputs.expected)
+            self.report.once("nodes", "; ".join(lines), logging.DEBUG)
             return None
 
         if self._poll(limit, self.settings.interval, look) is None:

@@ -31,6 +31,7 @@ from ci.informer.verdict import Decision, judge
 from lab.host.preflight import container_problems
 from lab.numbers import real_type, whole_type
 from lab.subject.options import add_options
+from scenarios.catalogue import faulty
 from scenarios.catalogue.ids import topology_of
 from scenarios.catalogue.matrix import MATRIX
 
@@ -41,14 +42,27 @@ _MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
 
 
 def candidates(machines: str) -> list[choosing.Candidate]:
-    """The matrix's rows on a kind of machines; what needs virtual ones is on these always."""
-    found = []
-    for row in MATRIX.rows:
-        kind = "vm" if row.vm else machines
-        least, more = _MINUTES[kind]
-        minutes = least + more * (len(topology_of(row.id).nodes) - 1)
-        found.append(choosing.Candidate(f"{row.id}@{kind}", _DAYS[row.runs], 60 * minutes))
-    return found
+    """The rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on these
+    always. Faults are once a week, but for those of every change."""
+    installations = [
+        _candidate(row.id, row.id, bool(row.vm), machines=machines, days=_DAYS[row.runs]) for row in MATRIX.rows
+    ]
+    faults = [
+        _candidate(row.id, row.scenario, bool(row.vm), machines=machines, days=1 if row.gate else 7, told=row.told)
+        for row in faulty.ROWS
+        if set(row.lanes) & set(faulty.LABS)
+    ]
+    return installations + faults
+
+
+def _candidate(
+    job: str, scenario: str, vm: bool, *, machines: str, days: int, told: faulty.Told | None = None
+) -> choosing.Candidate:
+    """A row as a job. What is told of ends with the time that `wait-for` is given at the latest."""
+    kind = "vm" if vm else machines
+    least, more = _MINUTES[kind]
+    minutes = least + more * (len(topology_of(scenario).nodes) - 1)
+    return choosing.Candidate(f"{job}@{kind}", days, 60 * (max(minutes, told.minutes) if told else minutes))
 
 
 def _nightly(arguments: argparse.Namespace) -> int:
@@ -61,10 +75,11 @@ def _nightly(arguments: argparse.Namespace) -> int:
     with History(history_path(arguments)) as history:
         differs = cache(changed)
         weighed = [choosing.worth(one, history.runs(job=one.job), now.date(), differs) for one in candidates(machines)]
-        chosen = choosing.choose(weighed, budget)
+        chosen = choosing.choose(weighed, budget, arguments.side_by_side)
         for one in chosen:
             say(f"{one.job}: about {one.seconds / 60:.0f} min; {one.why}")
-        say(f"{len(chosen)} of {len(weighed)} jobs on {payload}, {arguments.hours:g} hours")
+        lanes = f", {arguments.side_by_side} side by side" if arguments.side_by_side > 1 else ""
+        say(f"{len(chosen)} of {len(weighed)} jobs on {payload}, {arguments.hours:g} hours{lanes}")
         if arguments.plan or not chosen:
             return ACCEPTED
         plan = running.Plan(

@@ -76,12 +76,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(scenario: str, machines: str) -> Amount:
-    """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that."""
-    try:
-        topology = topology_of(scenario)
-    except ValueError:
-        return Amount()
-    return need_of(topology.on("container" if machines == "container" else "vm"))
+    """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of faults is
+    called by its scenario and a word more."""
+    for one in (scenario, scenario.rpartition("-")[0]):
+        with contextlib.suppress(ValueError):
+            return need_of(topology_of(one).on("container" if machines == "container" else "vm"))
+    return Amount()
 
 
 def void(unit: Unit, why: str) -> Run:

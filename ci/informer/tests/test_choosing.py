@@ -68,5 +68,17 @@ def test_a_night_is_not_overfilled_and_leaves_out_nothing_better(choices, second
     assert all(one.seconds > left or one.worth == 0 for one in choices if one not in chosen)
 
 
+@given(st.lists(CHOICES, unique_by=lambda one: one.job), st.floats(0, 3e4), st.integers(1, 5))
+def test_side_by_side_each_ends_in_time(choices, seconds, lanes):
+    chosen = choose(choices, seconds, lanes)
+    assert sum(one.seconds for one in chosen) <= lanes * seconds * (1 + 1e-9)
+    assert all(one.seconds <= seconds for one in chosen)
+
+
+def test_three_at_a_time_are_three_times_as_many():
+    jobs = [Choice(f"job{number}", 600, 50, "never run") for number in range(20)]
+    assert [len(choose(jobs, 1800, lanes)) for lanes in (1, 3)] == [3, 9]
+
+
 def test_days_are_counted_from_the_last_run(tmp_path):
     assert weighed(tmp_path, ["PPPPP"]).why == f"{(TODAY - date(2026, 1, 1)).days} days old"

@@ -11,8 +11,11 @@ import yaml
 
 from ci.informer.cli import main
 from ci.informer.commands import nightly
+from ci.informer.engine.unit import needs_of
 from ci.informer.history.store import History
 from ci.informer.tests.kit import PROGRAM
+from lab.host.budget import Amount
+from scenarios.catalogue import faulty
 from scenarios.catalogue.matrix import MATRIX
 
 ROOT = Path(__file__).parents[3]
@@ -72,7 +75,17 @@ def test_a_red_night_says_so(night):
 
 def test_rows_that_need_a_machine_of_their_own_are_virtual_ones():
     jobs = {one.job.partition("@")[0]: one.job.partition("@")[2] for one in nightly.candidates("container")}
-    assert jobs == {row.id: "vm" if row.vm else "container" for row in MATRIX.rows}
+    faults = [row for row in faulty.ROWS if row.lanes != ("swarm",)]
+    assert jobs == {row.id: "vm" if row.vm else "container" for row in (*MATRIX.rows, *faults)}
+
+
+def test_faults_go_round_within_a_week_and_need_what_their_scenario_needs():
+    by_job = {one.job: one for one in nightly.candidates("container")}
+    gone, killed = (by_job[f"sno-ipv4-static-uefi-{name}@container"] for name in ("registry_gone", "agent_killed"))
+    assert (gone.days, gone.seconds, killed.seconds) == (7, 240, 240)
+    scenario = "sno-ipv4-static-uefi"
+    assert needs_of(f"{scenario}-registry_gone", "container") == needs_of(scenario, "container") != Amount()
+    assert needs_of("no-such-scenario", "container") == Amount()
 
 
 def commands(text):

@@ -10,10 +10,12 @@ import stat
 import pytest
 import yaml
 
+from installer.observe.state import Expected
 from installer.testing.waitfor_kit import (
     DONE,
     INGRESS_CM,
     KUBE_CA,
+    NODES,
     OPERATORS,
     PASSWORD,
     QUICK,
@@ -22,10 +24,12 @@ from installer.testing.waitfor_kit import (
     VERSION,
     Moment,
     config_map,
+    nodes,
     operator,
     version,
 )
 from installer.waitfor import kubeconfig
+from installer.waitfor.nodes import Node, lacking
 
 READY_CLUSTER = {
     **DONE,
@@ -73,6 +77,32 @@ def test_cluster_that_does_not_initialize(run):
     errors = run.lines("ERROR")
     assert errors[0] == "Cluster operator dns Available is False with R: it is"
     assert errors[-1].startswith("failed to initialize the cluster: Working towards 4: waiting on dns")
+
+
+@pytest.mark.parametrize(
+    ("there", "first"),
+    [
+        (nodes(master_1="True", master_2="True"), "Node master-0 has not joined the cluster"),
+        (nodes(master_0="True", master_1="Unknown", master_2="True"), "Node master-1 is not Ready: it is Unknown"),
+    ],
+)
+def test_a_node_that_is_missing_or_not_ready_is_named_first(run, there, first):
+    state = {**DONE, NODES: there, VERSION: version("False", "True", "Working towards 4: waiting on etcd"),
+             OPERATORS: {"items": [operator("etcd", "True", "False")]}}  # fmt: skip
+    names = ("master-0", "master-1", "master-2")
+    assert run([Moment(kube=state)], names=names, target="install-complete", timeout=1) == 6
+    assert run.lines("ERROR")[0].startswith(first)
+    assert any(line.startswith(first) for line in run.lines("DEBUG"))
+
+
+def test_nodes_without_names_are_counted():
+    two = [Node("a", "True"), Node("b", "False", "KubeletNotReady", "")]
+    assert lacking(two, Expected((), 3)) == (
+        "2 of 3 nodes have joined the cluster: a, b",
+        "Node b is not Ready: KubeletNotReady",
+    )
+    assert lacking([Node("a", "")], Expected((), 1)) == ("Node a is not Ready: it has no condition Ready",)
+    assert lacking([Node("a", "True")], Expected(("a",), 1)) == ()
 
 
 def test_missing_router_ca(run):

@@ -1,0 +1,39 @@
+"""Judgements over the cluster's Nodes: which are missing, which are not Ready (reference/cluster.md §5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from installer.observe.kube import Kube
+from installer.observe.state import Expected
+
+
+@dataclass(frozen=True)
+class Node:
+    """A Node's name and its condition Ready: status (True, False or Unknown; empty without one), reason, message."""
+
+    name: str
+    ready: str
+    reason: str = ""
+    message: str = ""
+
+
+def read(kube: Kube) -> list[Node]:
+    """The nodes that there are. Raises KubeError."""
+    return [Node(name, *by_type.get("Ready", ("", "", ""))) for name, by_type in kube.node_conditions().items()]
+
+
+def lacking(nodes: Sequence[Node], expected: Expected) -> tuple[str, ...]:
+    """A line for each node that is not Ready and for each that has not joined: by its name where the configuration
+    gives one, else by their number."""
+    there = {node.name for node in nodes}
+    missing = [name for name in expected.names if name not in there]
+    lines = [f"Node {name} has not joined the cluster: its kubelet has not registered it" for name in missing]
+    if not missing and len(there) < expected.count:
+        lines.append(f"{len(there)} of {expected.count} nodes have joined the cluster: {', '.join(sorted(there))}")
+    for node in sorted(nodes, key=lambda node: node.name):
+        if node.ready != "True":
+            because = node.message or node.reason or "it has no condition Ready"
+            lines.append(f"Node {node.name} is not Ready: {because}")
+    return tuple(lines)
