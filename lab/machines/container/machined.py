@@ -18,8 +18,8 @@ import msgspec
 
 from drivers.container import Reply, Request, View
 from lab.host import namespaces
+from lab.host.namespaces import unshare
 from lab.machines.container.errors import MachineError
-from lab.machines.container.fence import inside
 from lab.machines.container.kernel import cgroups, syscalls
 from lab.machines.container.kernel.errors import UnsupportedHostError
 from lab.machines.container.machine import Machine
@@ -32,7 +32,7 @@ class Daemon:
     """The machines below `directory`."""
 
     def __init__(self, directory: Path, lab: str, firmware: str) -> None:
-        inside.unshare(syscalls.CLONE_NEWNS)
+        unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         self._directory = directory
         self._lab = lab

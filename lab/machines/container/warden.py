@@ -30,7 +30,7 @@ from typing import NoReturn
 
 import msgspec
 
-from lab.host.namespaces import die_with_parent
+from lab.host.namespaces import die_with_parent, unshare
 from lab.machines.container import emptied as emptied_groups
 from lab.machines.container.disk_reader import FencedDiskReader
 from lab.machines.container.errors import NotBootable
@@ -66,7 +66,7 @@ class Warden:
         self._firmware = firmware
         self._selector = selectors.DefaultSelector()
         self._work.mkdir(exist_ok=True)
-        inside.unshare(syscalls.CLONE_NEWNS)
+        unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, data="mode=755")
         for name in ("root", "place", "layers", "empty"):
