@@ -1,5 +1,6 @@
 """The thin root of the pytest wiring: everything else is in the rooms' own conftest.py."""
 
+import gc
 import signal
 
 from hypothesis import settings
@@ -13,6 +14,13 @@ __all__ = ["pytest_xdist_make_scheduler"]
 settings.register_profile("node0", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("node0")
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of stays until the end: the collector need not look through it each time, and
+    forked children leave it shared."""
+    gc.freeze()
+
 
 # A shell that is no terminal's starts what it puts in the background with SIGINT ignored, and all that is started from
 # there inherits it: tests that end a process as Ctrl-C would wait for ever.

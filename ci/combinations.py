@@ -106,7 +106,9 @@ def _told(pair: Pair) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="ci/matrix", description="What scenarios/catalogue/matrix.yaml covers.")
+    parser = argparse.ArgumentParser(
+        prog="ci/matrix", description="What scenarios/catalogue/matrix.yaml covers.", allow_abbrev=False
+    )
     parser.add_argument("--missing", action="store_true", help="propose rows for the pairs of values that no row has")
     parser.add_argument("--pairs", action="store_true", help="with --missing: tell each row's new pairs as well")
     parser.add_argument("--all", action="store_true", help="count the values that wait for something as well")

@@ -17,6 +17,8 @@ from xdist.scheduler import LoadFileScheduling
 #: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
 #: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
 LONG: Mapping[str, float] = {
+    "lab/tests/bmcs/test_contract.py": 40,
+    "ci/informer/tests/engine/test_engine.py": 40,
     "ci/tests/test_matrix.py": 20,
     "installer/tests/create/test_ended.py": 12,
     "installer/tests/create/test_forbidden.py": 8,
@@ -50,6 +52,7 @@ LONG: Mapping[str, float] = {
     "ci/tests/house/test_arrows.py": 4,
     "ci/tests/bench/test_oracle.py": 4,
     "ci/tests/house/test_citations.py": 4,
+    "installer/redact/tests/test_growth.py": 10,
 }
 #: Of any other test: a module's are as many as its tests.
 _EACH = 0.03

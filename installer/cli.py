@@ -61,7 +61,12 @@ def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -
 
 def _command(parent: Any, name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = parent.add_parser(
-        name, help=text, description=text + ".", formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
+        name,
+        help=text,
+        description=text + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # nor does OpenShift's take a part of an option's name for it
+        **kwargs,
     )
     _common(parser)
     return parser
@@ -69,7 +74,7 @@ def _command(parent: Any, name: str, text: str, **kwargs: Any) -> argparse.Argum
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION)
+    top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION, allow_abbrev=False)
     top.add_argument("--version", action=_Version, nargs=0, help="as the command version")
     _common(top, default=None)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")

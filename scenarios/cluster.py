@@ -10,14 +10,15 @@ import ssl
 import subprocess
 import urllib.request
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lab.deploy import Deployment
-from lab.lab import Lab
-from lab.subject import Subject
-from lab.topology import Topology
+if TYPE_CHECKING:
+    from lab.deploy import Deployment
+    from lab.lab import Lab
+    from lab.subject import Subject
+    from lab.topology import Topology
 
 BOOTSTRAP_SECONDS = 3600  # the documented limit: a busy machine is slow, not broken
 INSTALL_SECONDS = 3600

@@ -56,7 +56,7 @@ def install(scenario: str) -> float:
 
 def main() -> None:
     """Run the benchmarks that were asked for, all of the quick ones by default."""
-    parser = argparse.ArgumentParser(prog="ci/bench/run", description="Print node0's measurements.")
+    parser = argparse.ArgumentParser(prog="ci/bench/run", description="Print node0's measurements.", allow_abbrev=False)
     parser.add_argument(
         "what",
         nargs="*",

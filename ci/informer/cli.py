@@ -46,18 +46,26 @@ void), 130 Ctrl-C
 """
 
 
+def _add_history(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """--history is understood before and behind the command; only the first parser has a default."""
+    told = "the history (default: $NODE0_HISTORY, else history.db in the labs' state directory)"
+    parser.add_argument("--history", metavar="FILE", default=default, help=told)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="node0-ci",
         description="Says what broke, how sure it is of that, and what to do about it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("--history", metavar="FILE", help="the history (default: $NODE0_HISTORY, else see below)")
+    _add_history(parser, None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, function: Callable[[argparse.Namespace], int], told: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=told, description=told)
+        sub = commands.add_parser(name, help=told, description=told, allow_abbrev=False)
+        _add_history(sub, argparse.SUPPRESS)
         sub.set_defaults(run=function)
         return sub
 

@@ -11,20 +11,23 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from filelock import FileLock, Timeout
 
 from ci.informer import clusters, triage
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.engine.engine import Engine
-from ci.informer.engine.serving import Say
 from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History, Row
 from ci.informer.review import watched
 from ci.informer.revision import revision
+
+if TYPE_CHECKING:
+    from ci.informer.engine.engine import Engine
+    from ci.informer.engine.serving import Say
 
 #: How often a run that is void is repeated, and runs that one suspicious night may have on top.
 VOID_RETRIES, MOST_MORE = 2, 60

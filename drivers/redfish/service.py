@@ -28,7 +28,8 @@ _REQUEST_SECONDS = 600
 class Runner(Protocol):
     """Runs a callable where the BMC can be reached: another network namespace, or just here."""
 
-    def __call__(self, function: Callable[[], T], /) -> T: ...
+    def __call__(self, function: Callable[[], T], /) -> T:
+        """What the callable returns; its exceptions pass."""
 
 
 def here(function: Callable[[], T], /) -> T:

@@ -55,5 +55,6 @@ class Rest:
         self.shown = self.of_secret = self.begun = False
 
     def begin(self, mode: str, indent: int, quote: str = "") -> None:
+        """Take up a value at this indentation that goes on in lines to come; `mode` says how its end is found."""
         self.mode, self.indent, self.quote = mode, indent, quote
         self.child, self.shown, self.begun, self.left = -1, False, True, 3 if mode == "named" else 5000

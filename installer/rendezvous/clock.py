@@ -54,6 +54,7 @@ class SteadyClock:
         self._until = math.inf
 
     def __call__(self) -> datetime:
+        """The time, UTC."""
         return self._at + timedelta(seconds=min(self.monotonic() - self._since, self._until))
 
     def tick(self, seconds: float) -> float:

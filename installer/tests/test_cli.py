@@ -50,7 +50,16 @@ def test_help_teaches(capsys):
         assert word in out
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["agent", "create"], ["--log-level", "loud", "version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["agent", "create"],
+        ["--log-level", "loud", "version"],
+        ["--log", "info", "version"],
+        ["agent", "create", "certificates", "--di", "nosuch"],
+    ],
+)
 def test_bad_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -58,12 +58,13 @@ def parser() -> argparse.ArgumentParser:
         description="Virtual bare metal: machines behind Redfish BMCs, with DNS, DHCP, NTP and a registry.",
         epilog=_EPILOG + f"  {topology.PATTERN}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.set_defaults(run=run)
         return sub
 

@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="change the lab, for example nodes[0].disks[0].size_gib=40; may be given again (docs/topology.md)",
+        help="change a field of the lab, for example nodes[0].disks[0].size_gib=40; VALUE is YAML. May be given again: "
+        "one after the other, after all other options, and each has to leave a lab that can be (docs/topology.md)",
     )
     add("--plan", action="store_true", help="print the lab as a topology file for `node0-lab up`, and start nothing")
     add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")

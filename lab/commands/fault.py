@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.A
     kinds = begin.add_subparsers(metavar="FAULT", required=True, dest="fault")
     for name, kind in _kinds().items():
         text = " ".join((kind.__doc__ or "").split())
-        one = kinds.add_parser(name, help=text.partition(". ")[0].rstrip("."), description=text)
+        one = kinds.add_parser(name, help=text.partition(". ")[0].rstrip("."), description=text, allow_abbrev=False)
         for option, settings in _options(kind):
             one.add_argument(option, **settings)
         add_lab(one)

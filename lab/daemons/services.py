@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import balancer, dns, ipmi
+from lab.daemons import balancer, dns
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
@@ -272,6 +272,8 @@ def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
     topology = layout.topology
     if not topology.ipmi:
         return ()
+    from lab.daemons import ipmi
+
     contained = topology.machine == "container"
     config = ipmi.Config(
         address=layout.bmc_address,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lab.errors import LabError
 
-class IncompleteImage(ValueError):
+
+class IncompleteImage(LabError, ValueError):
     """A part of an image is not in its store; names it."""

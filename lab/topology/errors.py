@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.errors import LabError
+
 Problem = tuple[str, str]
 """A field's path, for example `nics[1].mac`, and what is wrong with it."""
 
@@ -13,7 +15,7 @@ def line(path: str, message: str) -> str:
     return f"{path}: {message}" if path else message
 
 
-class FieldsError(ValueError):
+class FieldsError(LabError, ValueError):
     """Fields of a struct contradict each other or their rules."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

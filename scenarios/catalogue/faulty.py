@@ -10,12 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from drivers.errors import DriverError
-from lab.deploy import Deployment
 from lab.faults import Fault
 from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
@@ -23,6 +22,9 @@ from lab.topology import Bmc
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
 from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
+
+if TYPE_CHECKING:
+    from lab.deploy import Deployment
 
 #: A file for each sort of faults.
 TABLES = Path(__file__).with_name("faults")

@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import mannwhitneyu
-
 NOTABLE = 0.15
 #: Durations on each side that a drift is told of.
 ENOUGH = 5
@@ -44,6 +42,8 @@ def slower(recent: Sequence[float], before: Sequence[float]) -> float:
     """The probability that durations which are no longer than those before look as long as these: the Mann-Whitney
     test, one-sided (H. B. Mann, D. R. Whitney, "On a test of whether one of two random variables is stochastically
     larger than the other", Annals of Mathematical Statistics 18, 1947). 1 where a side has none."""
+    from scipy.stats import mannwhitneyu
+
     if not recent or not before:
         return 1.0
     return float(mannwhitneyu(recent, before, alternative="greater").pvalue)

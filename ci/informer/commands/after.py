@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, history_path, say
 from ci.informer.errors import InformerError
-from ci.informer.history import retention, traces
+from ci.informer.history import retention
 from ci.informer.history.store import History
-from ci.informer.pages import serving
 from lab.numbers import whole_type
 
 
@@ -26,6 +25,8 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 
 def _traces(arguments: argparse.Namespace) -> int:
+    from ci.informer.history import traces
+
     endpoint = arguments.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     if not arguments.file and not endpoint:
         raise InformerError("traces: --file or --endpoint: missing ($OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not set)")
@@ -39,6 +40,8 @@ def _traces(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    from ci.informer.pages import serving
+
     host, colon, port = arguments.listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")

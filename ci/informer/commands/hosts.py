@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ci.informer import text
 from ci.informer.commands.common import ACCEPTED, Adder, name, say
-from ci.informer.engine import serving, tls
+from ci.informer.engine import tls
 from ci.informer.engine.announce import CONTAINER, GIB, KVM, MIB, VCPU, VERSION, announced
-from ci.informer.engine.engine import Engine
 from lab.host.budget import Amount
 from lab.host.paths import state_dir
 from lab.numbers import MEMORY_MIB, whole_type
@@ -23,6 +22,8 @@ def _keys(arguments: argparse.Namespace) -> int:
 
 
 def _scheduler(arguments: argparse.Namespace) -> int:
+    from ci.informer.engine import serving
+
     serving.scheduler(*tls.checked(arguments.address, arguments.tls), say)
     return ACCEPTED
 
@@ -35,6 +36,8 @@ def _host_name(value: str) -> str:
 
 
 def _worker(arguments: argparse.Namespace) -> int:
+    from ci.informer.engine import serving
+
     address, security = tls.checked(arguments.address, arguments.tls)
     most = Amount(arguments.memory or MEMORY_MIB, arguments.vcpu or 1 << 16, 1 << 30)
     spool = arguments.spool or state_dir() / "units" / arguments.name
@@ -43,6 +46,8 @@ def _worker(arguments: argparse.Namespace) -> int:
 
 
 def _hosts(arguments: argparse.Namespace) -> int:
+    from ci.informer.engine.engine import Engine
+
     address, security = tls.checked(arguments.address, arguments.tls)
     with Engine(lambda line: None, address=address, security=security, patience=10) as engine:
         found = engine.hosts()

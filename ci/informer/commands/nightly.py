@@ -22,7 +22,7 @@ from ci.informer.commands.common import (
 )
 from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
-from ci.informer.history import junit, retention, traces
+from ci.informer.history import junit, retention
 from ci.informer.history.store import History
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision
@@ -96,6 +96,8 @@ def _nightly(arguments: argparse.Namespace) -> int:
                     say("the night is over; node0-ci resume goes on with what is left")
                     stopped = True
                     break
+        from ci.informer.history import traces
+
         labelled(history)
         verdict = judge(history, payload, arguments.blocking)
         folder: Path = arguments.artifacts

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, name, say
-from ci.informer.engine.engine import Engine
 from ci.informer.engine.tls import checked
 from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
@@ -23,6 +23,9 @@ from ci.informer.review import counts_of
 from lab.numbers import real_type, whole_type
 from lab.subject.mirroring import parse_name
 from lab.subject.options import OPTIONS, add_options, choose
+
+if TYPE_CHECKING:
+    from ci.informer.engine.engine import Engine
 
 
 def subject(arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
@@ -37,6 +40,8 @@ def subject(arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
 @contextmanager
 def engine(arguments: argparse.Namespace) -> Iterator[Engine]:
     """The hosts that --scheduler says, else this machine."""
+    from ci.informer.engine.engine import Engine
+
     if arguments.tls and not arguments.scheduler:
         raise InformerError("--tls: has no use without --scheduler")
     if arguments.scheduler:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ipaddress
 import ssl
 from pathlib import Path
-
-from distributed.security import Security
+from typing import TYPE_CHECKING
 
 from ci.informer.errors import InformerError
 from lab.daemons.pki import Authority
+
+if TYPE_CHECKING:
+    from distributed.security import Security
 
 CA, CERTIFICATE, KEY = "ca.crt", "engine.crt", "engine.key"
 
@@ -48,6 +50,8 @@ def security(folder: Path) -> Security:
         raise InformerError(f"{certificate}, {key}: no certificate with its key: {error.reason}") from error
     sides = ("client", "scheduler", "worker")
     parts = {f"tls_{side}_{what}": path for side in sides for what, path in (("cert", certificate), ("key", key))}
+    from distributed.security import Security
+
     return Security(tls_ca_file=ca, require_encryption=True, **parts)
 
 

@@ -194,7 +194,9 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.firmware.formats": set(),
-    "lab.machines.container.firmware.netboot": {"lab.machines.container.kernel", "lab.machines.container.spec"},
+    "lab.machines.container.firmware.netboot": {
+        "lab.host", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
     "lab.machines.container.firmware.loaders": {
         "lab.machines.container.firmware.errors",
     },

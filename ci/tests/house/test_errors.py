@@ -1,4 +1,4 @@
-"""Exceptions lie in files of errors, `errors.py` of a room; those of the installer are one tree, InstallerError's."""
+"""Exceptions lie in files of errors, `errors.py` of a room; the installer's are one tree, the lab's another."""
 
 import ast
 import builtins
@@ -68,15 +68,27 @@ def test_exceptions_lie_in_files_of_errors():
     assert stray(found) == set()
 
 
-def test_the_installers_are_one_tree():
+@pytest.mark.parametrize(
+    ("room", "wanted"),
+    [
+        ("installer", {"installer/errors.py:InstallerError"}),
+        # The release's builders and its cluster's programs run without the lab, and have trees of their own.
+        (
+            "lab",
+            {
+                "lab/errors.py:LabError",
+                "lab/release/cluster/errors.py:ClusterError",
+                "lab/release/stage/errors.py:ReleaseError",
+            },
+        ),
+    ],
+)
+def test_a_rooms_are_one_tree(room, wanted):
     in_files = {
-        name: of
-        for name, of in exceptions(sources("installer")).items()
-        if name.partition(":")[0].endswith("/errors.py")
+        name: of for name, of in exceptions(sources(room)).items() if name.partition(":")[0].endswith("/errors.py")
     }
     names = {name.rpartition(":")[2] for name in in_files}
-    roots = {name for name, of in in_files.items() if not of & names}
-    assert roots == {"installer/errors.py:InstallerError"}
+    assert {name for name, of in in_files.items() if not of & names} == wanted
 
 
 @pytest.mark.parametrize(

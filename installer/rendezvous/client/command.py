@@ -129,6 +129,11 @@ class Client:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
+        """Send each host what the config that is meant for it says: role, name, disk, fencing.
+
+        What did not do by the configs' names: a host that has not registered yet, a disk that is missing, what the
+        service refused. Raises ClientError where there is not one infra-env.
+        """
         infra_envs = self.service.infra_envs()
         if len(infra_envs) != 1:
             raise ClientError("configure", None, f"the service has {len(infra_envs)} infra-envs, expected one")

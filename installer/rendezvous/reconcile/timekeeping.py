@@ -38,6 +38,7 @@ class Move:
     latest: str = ""
 
     def __call__(self, text: str | None) -> str | None:
+        """The time (RFC 3339), moved; None of none."""
         later = moved(text, self.seconds)
         return min(later, self.latest) if later and self.latest else later
 

@@ -75,6 +75,10 @@ def put(
 
 
 def check_content(name: str, content: bytes) -> None:
+    """Hold a manifest's content against the form that its name says: YAML, JSON, or a patch of YAML; at most 1 MiB.
+
+    Raises BadRequest.
+    """
     from installer.formats.yamltext import load_all
 
     if len(content) > LARGEST:

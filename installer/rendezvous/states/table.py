@@ -17,6 +17,7 @@ class Guard(Generic[Facts]):
     negated: bool = False
 
     def __call__(self, facts: Facts) -> bool:
+        """The answer."""
         return self.test(facts) is not self.negated
 
     def __invert__(self) -> Guard[Facts]:

@@ -87,6 +87,7 @@ class HostInventory(Document[inv.Inventory]):
 
     @classmethod
     def encode(cls, value: inv.Inventory) -> str:
+        """As JSON, which is how the store has it."""
         return inv.encode(value)
 
     @property
@@ -128,6 +129,7 @@ class Validations(Document[Info]):
 
     @classmethod
     def encode(cls, value: Info) -> str:
+        """As JSON, which is how the store has it."""
         return msgspec.json.encode(value).decode()
 
     def results(self) -> dict[str, Result]:

@@ -138,7 +138,7 @@ class Connectivity(Document[Findings]):
 
     @classmethod
     def decode(cls, text: str) -> Findings:
-        # Of an agent that was asked of nobody.
+        """Of an agent's report in JSON; nothing of one that was asked of nobody."""
         return Findings(plainjson.typed(text, PeersReport)) if text else NOTHING
 
     @property

@@ -23,6 +23,7 @@ NO_MACHINE_NETWORK = "Missing inventory or machine network CIDR"
 
 
 def is_day2(view: HostView) -> bool:
+    """Whether the host is to join a cluster that is installed already."""
     return view.cluster.status is ClusterStatus.ADDING_HOSTS
 
 

@@ -55,10 +55,12 @@ class Line(Protocol):
     """A line of a table of validations, as far as it is shown."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """What the API calls the validation."""
 
     @property
-    def category(self) -> ValidationCategory: ...
+    def category(self) -> ValidationCategory:
+        """Under which heading it is shown."""
 
 
 def as_info(verdicts: Verdicts, table: Iterable[Line]) -> Info:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from lab.errors import LabError
 
-class MachineError(Exception):
+
+class MachineError(LabError):
     """What was asked for cannot be; `kind` is of drivers.container.Reply."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -11,7 +13,7 @@ class MachineError(Exception):
         self.kind = kind
 
 
-class NotBootable(Exception):
+class NotBootable(LabError):
     """The machine has no root file system to start from; `reason` says what was tried, a line each."""
 
     def __init__(self, reason: str) -> None:

@@ -18,11 +18,11 @@ import msgspec
 
 from drivers.container import Reply, Request, View
 from lab.host import namespaces
+from lab.host.namespaces import unshare
 from lab.machines.container.errors import MachineError
-from lab.machines.container.fence import inside
 from lab.machines.container.kernel import cgroups, syscalls
 from lab.machines.container.kernel.errors import UnsupportedHostError
-from lab.machines.container.owned import Owned
+from lab.machines.container.machine import Machine
 from lab.machines.container.spec import FILE
 
 _REQUEST_SECONDS = 5.0
@@ -32,23 +32,23 @@ class Daemon:
     """The machines below `directory`."""
 
     def __init__(self, directory: Path, lab: str, firmware: str) -> None:
-        inside.unshare(syscalls.CLONE_NEWNS)
+        unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         self._directory = directory
         self._lab = lab
         self._firmware = firmware
         self._hierarchies = cgroups.mount_all(directory / ".cgroups")
-        self._machines: dict[str, Owned] = {}
+        self._machines: dict[str, Machine] = {}
         self._selector = selectors.DefaultSelector()
 
     def _look(self) -> None:
         """Take up machines that are new."""
         for file in sorted(self._directory.glob(f"*/{FILE}")):
             if file.parent.name not in self._machines:
-                machine = Owned(file.parent, self._lab, self._firmware, self._hierarchies)
+                machine = Machine(file.parent, self._lab, self._firmware, self._hierarchies)
                 self._machines[file.parent.name] = machine
 
-    def _find(self, name: str) -> Owned:
+    def _find(self, name: str) -> Machine:
         self._look()
         for machine in self._machines.values():
             if name in (machine.spec.name, machine.spec.uuid):
@@ -77,11 +77,11 @@ class Daemon:
             machine.link(request.value, request.up)
         return (machine.view(),)
 
-    def _listen(self, machine: Owned) -> None:
+    def _listen(self, machine: Machine) -> None:
         if machine.status >= 0 and machine.status not in self._selector.get_map():
             self._selector.register(machine.status, selectors.EVENT_READ, machine)
 
-    def _forget(self, machine: Owned) -> None:
+    def _forget(self, machine: Machine) -> None:
         if machine.status >= 0 and machine.status in self._selector.get_map():
             self._selector.unregister(machine.status)
 
@@ -99,13 +99,13 @@ class Daemon:
                         self._answer(server)
                     elif key.data.status == key.fd:
                         self._forget(key.data)
-                        self.told(key.data)
+                        self.read_status(key.data)
                         self._listen(key.data)
 
-    def told(self, machine: Owned) -> None:
-        """A machine's warden has told something, or ended; what breaks then is told to the log."""
+    def read_status(self, machine: Machine) -> None:
+        """Take up what a machine's warden has written to its status, or its end; what breaks then goes to the log."""
         try:
-            machine.told()
+            machine.read_status()
         except Exception:
             # What a machine leaves that cannot be cleared away is its own misfortune, not that of the lab's others.
             print(f"{machine.spec.name}:", file=sys.stderr)

@@ -11,13 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.machines.container.fence import inside
+from lab.host.namespaces import unshare
 from lab.machines.container.kernel import cgroups, syscalls
 
 
 def reap(lab: str) -> None:
     """Remove the groups of a lab that has ended. Raises OSError when something still runs in them."""
-    inside.unshare(syscalls.CLONE_NEWNS)
+    unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     with tempfile.TemporaryDirectory() as folder:
         syscalls.mount("groups", folder, "tmpfs")

@@ -169,4 +169,5 @@ class Firmware(Protocol):
 
     def __call__(
         self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence
-    ) -> Boot: ...
+    ) -> Boot:
+        """Boot the machine from the first of its devices that does; see the class."""

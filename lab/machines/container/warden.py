@@ -30,8 +30,9 @@ from typing import NoReturn
 
 import msgspec
 
-from lab.host.namespaces import die_with_parent
+from lab.host.namespaces import die_with_parent, unshare
 from lab.machines.container import emptied as emptied_groups
+from lab.machines.container.disk_reader import FencedDiskReader
 from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import handover, inside
 from lab.machines.container.fence.broker import Broker
@@ -39,7 +40,6 @@ from lab.machines.container.hardware import cables, faces
 from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
-from lab.machines.container.looks import Looks
 from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec
 
 FIRMWARE = "lab.machines.container.firmware:boot"
@@ -66,7 +66,7 @@ class Warden:
         self._firmware = firmware
         self._selector = selectors.DefaultSelector()
         self._work.mkdir(exist_ok=True)
-        inside.unshare(syscalls.CLONE_NEWNS)
+        unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, data="mode=755")
         for name in ("root", "place", "layers", "empty"):
@@ -77,8 +77,8 @@ class Warden:
         self._outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._fence = Fence(self._users, self._work / "empty")
-        looks = Looks(self._fence)
-        self._disks = [Disk(disk, looks) for disk in self.spec.disks]
+        disk_reader = FencedDiskReader(self._fence)
+        self._disks = [Disk(disk, disk_reader) for disk in self.spec.disks]
         self._broker: Broker | None = None
 
     # -- what the broker asks for ----------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container import emptied, machined, owned
+from lab.machines.container import emptied, machined
+from lab.machines.container import machine as machines
 from lab.machines.container.errors import MachineError
 from lab.machines.container.kernel import cgroups, deep
 from lab.testing.containers.kit import spec
@@ -100,7 +101,7 @@ def held(tmp_path, monkeypatch):
     """A machine of no host's groups, and a process in its warden's place, which has just told its end."""
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
-    one = owned.Owned(tmp_path, "lab", "", cgroups.Hierarchies({}))
+    one = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
     read, told = os.pipe()
     os.close(told)
     with subprocess.Popen(["sleep", "1000"]) as process:
@@ -114,9 +115,9 @@ def held(tmp_path, monkeypatch):
 
 def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
     machine, _ = held
-    monkeypatch.setattr(owned, "END_SECONDS", 0.1)
+    monkeypatch.setattr(machines, "END_SECONDS", 0.1)
     with pytest.raises(MachineError, match="has not ended"):
-        machine.told()
+        machine.read_status()
     assert machine.on
     assert machine.status == -1
     machine.power_off()
@@ -133,7 +134,7 @@ def test_what_one_machine_breaks_is_answered_and_ends_nothing(held, monkeypatch,
     daemon = machined.Daemon.__new__(machined.Daemon)
     machine, process = held
     process.kill()
-    daemon.told(machine)
+    daemon.read_status(machine)
     assert "m:\n" in capfd.readouterr().err
     assert not machine.on
 

@@ -43,7 +43,8 @@ def test_each_fault_has_a_command_that_says_what_it_does(kind: type[msgspec.Stru
 
 
 @pytest.mark.parametrize(
-    "words", [["link-down"], ["loss", "--percent", "x"], ["kill", "--node", "a", "--process", "b"]]
+    "words",
+    [["link-down"], ["link-down", "--no", "a"], ["loss", "--percent", "x"], ["kill", "--node", "a", "--process", "b"]],
 )
 def test_what_is_wrong_is_an_option(words: list[str], capsys) -> None:
     with pytest.raises(SystemExit) as ended:

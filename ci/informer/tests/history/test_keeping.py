@@ -65,6 +65,21 @@ def test_a_directory_that_is_none_is_told(history, tmp_path, capsys):
     assert "no such directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, behind):
+    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", 60.0)])
+    option = ["--history", str(history.path)]
+    assert main(["status", *option] if behind else [*option, "status"]) == 0
+    assert "sno@vm" in capsys.readouterr().out
+
+
+def test_a_part_of_an_options_name_is_no_option(history, capsys):
+    for words in (["--hist", str(history.path), "status"], ["status", "--hist", str(history.path)]):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert "usage: node0-ci" in capsys.readouterr().err
+
+
 def test_nothing_outside_is_removed(history, tmp_path):
     """Folders elsewhere, the root itself, and what a link leads to."""
     root, elsewhere = tmp_path / "artifacts", tmp_path / "elsewhere"

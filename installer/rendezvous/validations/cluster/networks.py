@@ -47,6 +47,7 @@ USUAL_PREFIX = {4: 23, 6: 64}
 
 
 def machine_cidr_defined(view: ClusterView) -> Verdict:
+    """Are machine networks known, where any are needed?"""
     if not networks.machine_network_needed(view.cluster):
         return success("No Machine Network CIDR needed: User Managed Networking")
     if _machine(view):
@@ -75,6 +76,7 @@ def _machine(view: ClusterView) -> list[str]:
 
 
 def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
+    """The validation: is the network of this kind (`cluster` or `service`) there?"""
     name = f"The {which.capitalize()} Network CIDR"
 
     def check(view: ClusterView) -> Verdict:
@@ -92,6 +94,7 @@ def _networks_open(view: ClusterView) -> Verdict | None:
 
 
 def no_overlap(view: ClusterView) -> Verdict:
+    """Is no network of one kind within another's, and are there as many cluster networks as service networks?"""
     missing = _networks_open(view)
     if missing is not None:
         return missing
@@ -109,6 +112,7 @@ def no_overlap(view: ClusterView) -> Verdict:
 
 
 def same_families(view: ClusterView) -> Verdict:
+    """Are the networks of all kinds of the same address families?"""
     missing = _networks_open(view)
     if missing is not None:
         return missing
@@ -126,6 +130,7 @@ def same_families(view: ClusterView) -> Verdict:
 
 
 def prefix_valid(view: ClusterView) -> Verdict:
+    """Does `host_prefix` leave at least 128 addresses to a host, and each cluster network a part to each host?"""
     if not view.cluster.cluster_networks:
         return pending("The Cluster Network CIDR is undefined.")
     count = len(view.hosts)
@@ -150,6 +155,7 @@ def prefix_valid(view: ClusterView) -> Verdict:
 
 
 def vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
+    """The validation: are virtual IPs of this kind (`api` or `ingress`) there, where they are needed?"""
     name = f"{VIP_NAMES[which]} virtual IPs are"
 
     def check(view: ClusterView) -> Verdict:
@@ -163,6 +169,7 @@ def vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
 
 
 def shown_name(host: Host) -> str:
+    """What messages call a host: the name that the user asked for, else its id."""
     return host.requested_hostname or host.id
 
 
@@ -205,6 +212,7 @@ def _wrong_place(vip: str, what: str, cidr: str) -> str:
 
 
 def vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
+    """The validation: is each virtual IP of this kind (`api` or `ingress`) in its machine network, and not in use?"""
     name = VIP_NAMES[which]
 
     def check(view: ClusterView) -> Verdict:

@@ -13,9 +13,9 @@ import socket
 import stat
 from collections.abc import Mapping
 
+from lab.host.namespaces import setns, unshare
 from lab.machines.container.kernel import syscalls
 
-_UNSHARE, _SETNS = 272, 308
 _PLACE = "/dev/.mount"
 
 
@@ -35,7 +35,7 @@ def mount_there(
 
     def mount() -> None:
         # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
-        syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
+        unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data="mode=700,size=64k")
         for name, number in nodes.items():
@@ -76,7 +76,7 @@ def locked(tree: int) -> int:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def pass_through() -> None:
-        syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
+        unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
         socket.send_fds(theirs, [b"copy"], [syscalls.open_tree(_PLACE)])
 
     with ours, theirs:
@@ -86,4 +86,4 @@ def locked(tree: int) -> int:
 
 def enter(namespace: int) -> None:
     """Join a mount namespace. Raises OSError."""
-    syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNS)
+    setns(namespace, syscalls.CLONE_NEWNS)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 
+from lab.errors import LabError
 
-class NotAllowed(Exception):
+
+class NotAllowed(LabError):
     """An option that no machine may use."""
 
 
-class CannotRead(Exception):
+class CannotRead(LabError):
     """The reader came to no answer; `str()` says why in a line."""
 
 
-class Refusal(Exception):
+class Refusal(LabError):
     """The caller gets this error number."""
 
     def __init__(self, code: int) -> None:

@@ -27,7 +27,7 @@ from typing import NoReturn
 
 import msgspec
 
-from lab.host.namespaces import die_with_parent
+from lab.host.namespaces import die_with_parent, unshare
 from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import seccomp
 from lab.machines.container.hardware import faces
@@ -98,11 +98,6 @@ def _meaning(status: int) -> int:
         return {signal.SIGHUP: REBOOTED, signal.SIGINT: POWERED_OFF}.get(signal.Signals(os.WTERMSIG(status)), BROKEN)
     code = os.WEXITSTATUS(status)
     return code if code in (POWERED_OFF, STOPPED) else BROKEN
-
-
-def unshare(flags: int) -> None:
-    """unshare(2)."""
-    syscalls.call("unshare", 272, flags)
 
 
 def _complain(line: socket.socket) -> None:

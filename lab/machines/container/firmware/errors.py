@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.errors import LabError
 from lab.machines.container.errors import NotBootable
 
 
@@ -9,9 +10,9 @@ class BootStopped(NotBootable):
     """A boot loader or a kernel was started and stopped: the machine stays as it is, on, and tries no other device."""
 
 
-class BadUnits(Exception):
+class BadUnits(LabError):
     """Units that cannot be brought into an order."""
 
 
-class NoEntry(Exception):
+class NoEntry(LabError):
     """The firmware finds nothing to start on a device, and goes on to the next; ``str()`` is why."""

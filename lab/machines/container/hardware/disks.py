@@ -162,7 +162,7 @@ def ext4_names(device: int) -> list[str]:
     return [*links, f"by-label/{in_dev(label)}"] if label else links
 
 
-class Looks(Protocol):
+class DiskReader(Protocol):
     """What is read of a disk, which is whatever its machine has written there, by descriptors."""
 
     def table(self, disk: int) -> Table | None:
@@ -180,10 +180,10 @@ class Disk:
     a disk of somebody else's.
     """
 
-    def __init__(self, spec: DiskSpec, looks: Looks) -> None:
+    def __init__(self, spec: DiskSpec, reader: DiskReader) -> None:
         """Attach it. Raises OSError."""
         self.spec = spec
-        self._looks = looks
+        self._reader = reader
         self._whole = attach(Path(spec.path))
         self._parts: list[tuple[Partition, Loop]] = []
         self._spare: list[Loop] = []
@@ -203,7 +203,7 @@ class Disk:
         """Look for partitions anew; those that are where they were stay the same devices."""
         os.fsync(self._whole.descriptor)
         with contextlib.ExitStack() as opened:
-            table = self._looks.table(_opened(self._whole, opened))
+            table = self._reader.table(_opened(self._whole, opened))
         wanted = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
         kept = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in wanted}
@@ -227,7 +227,7 @@ class Disk:
         found = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
         with contextlib.ExitStack() as held:
             parts = [_opened(loop, held) for _, loop in self._parts]
-            read = self._looks.names(parts) if parts else []
+            read = self._reader.names(parts) if parts else []
         for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
             names = tuple(links)

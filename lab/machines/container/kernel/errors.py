@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from lab.errors import LabError
 
-class UnsupportedHostError(Exception):
+
+class UnsupportedHostError(LabError):
     """This host has no control groups that a machine could be limited by; the text is one line."""
 
 
-class NoUsersError(Exception):
+class NoUsersError(LabError):
     """All users from the first one on are taken."""

@@ -12,13 +12,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
 
+from lab.host.namespaces import CLONE_NEWNET, setns
 from lab.machines.container.firmware.netboot.dhcp import Client, Lease, lease
 from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
-from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import MachineSpec, Nic
 
 T = TypeVar("T")
-_SETNS = 308
 _FETCH_SECONDS = 60.0
 _PIECE = 1 << 20
 # IANA's processor architecture types (RFC 4578; dhcpv6-parameters): PC with BIOS, x86-64 with UEFI, the same by HTTP.
@@ -32,7 +31,7 @@ def within(namespace: int, action: Callable[[], T]) -> T:
 
     def work() -> None:
         try:
-            syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNET)
+            setns(namespace, CLONE_NEWNET)
             result.append(action())
         except BaseException as error:
             failure.append(error)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from lab.errors import LabError
 
-class NotFetched(Exception):
+
+class NotFetched(LabError):
     """A URL that could not be fetched; `str()` says why."""
 
 
-class NoLease(Exception):
+class NoLease(LabError):
     """Nobody answered, or nobody with an address; `str()` is which."""

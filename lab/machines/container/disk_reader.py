@@ -17,8 +17,8 @@ T = TypeVar("T")
 _SECONDS = 60.0
 
 
-class Looks:
-    """Of one machine's disks (lab.machines.container.hardware.disks.Looks)."""
+class FencedDiskReader:
+    """A DiskReader of one machine's disks."""
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence

@@ -107,6 +107,7 @@ def _pxe_files(folder: Path) -> None:
     )
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("firmware", ["uefi", "bios"])
 def test_pxe_files_come_up_with_their_config(tmp_path: Path, served: Path, firmware: str) -> None:
     _pxe_files(served / "boot")
@@ -121,6 +122,7 @@ def test_pxe_files_come_up_with_their_config(tmp_path: Path, served: Path, firmw
     assert "192.168.7.2" not in seen
 
 
+@pytest.mark.lab
 def test_uefi_boots_a_minimal_iso_by_http(tmp_path: Path, served: Path) -> None:
     folder = served / "boot"
     folder.mkdir()

@@ -15,6 +15,9 @@ from lab.machines.container.firmware.formats.partitions import Partition, Table
 from lab.machines.container.spec import Nic
 from lab.tests.firmware import kit
 
+#: They boot the machine OS of the cache, which only the lane of labs builds before: elsewhere they would be skipped.
+pytestmark = pytest.mark.lab
+
 
 def test_the_live_system_comes_up_with_what_ignition_wrote(tmp_path: Path) -> None:
     iso = kit.iso_with(tmp_path, kit.CONFIG)

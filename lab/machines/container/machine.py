@@ -25,7 +25,7 @@ END_SECONDS = 30.0
 _POWER_OFF = signal.SIGRTMIN + 4
 
 
-class Owned:
+class Machine:
     """A machine in `directory`. `lab` and its name make the name of its control groups; `firmware` is module:function
     ("" for the usual one)."""
 
@@ -105,8 +105,8 @@ class Owned:
             os.close(write)
         self._status = read
 
-    def told(self) -> None:
-        """Its warden has told something: that init runs, or, with its end, how the machine ended.
+    def read_status(self) -> None:
+        """Read what its warden has written: that init runs, or, with its end, how the machine ended.
 
         Raises MachineError, OSError: see `_end`."""
         if os.read(self._status, 64):
