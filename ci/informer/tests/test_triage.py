@@ -35,6 +35,8 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
         ("lab", "Out of memory: Killed process 812 (qemu-system-x86)", "host", "host-out-of-memory"),
         ("message", "OSError: [Errno 28] No space left on device", "host", "host-disk-full"),
         ("console", "watchdog: BUG: soft lockup - CPU#1 stuck for 23s!", "host", "host-starved"),
+        ("journal", "kubelet: unable to create inotify: too many open files", "host", "host-inotify-limit"),
+        ("journal", "failed to create fsnotify watcher: too many open files", "host", "host-inotify-limit"),
         ("lab", "dnsmasq ended with exit code 1 at 12:00:03", "lab", "lab-daemon-ended"),
         ("message", "lab x itself failed: registry was killed by SIGKILL at 12:00:03", "lab", "lab-daemon-ended"),
         ("message", "Redfish GET /redfish/v1 timed out", "lab", "lab-bmc"),
