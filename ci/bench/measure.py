@@ -62,6 +62,11 @@ def pairs(a: Callable[[], object], b: Callable[[], object], rounds: int) -> tupl
     return statistics.median(x for x, _ in taken), statistics.median(y for _, y in taken), statistics.median(ratios)
 
 
+def share(part: int, whole: int) -> str:
+    """As in `7 of 8 (87.5 %)`."""
+    return f"{part:5} of {whole:5} ({100 * part / whole:5.1f} %)" if whole else "none to compare"
+
+
 def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """Print rows of name and figure under a title."""
     width = max((len(name) for name, _ in rows), default=0)

@@ -25,6 +25,8 @@ PROVISIONING_CIDR = "172.22.0.0/24"
 _BY_ROLE = {"master": 0, "worker": 2, "": 3}
 # Addresses of a provisioning network that has room for a DHCP range from the 10th on.
 _SMALLEST = 16
+# How operators get their credentials unless told otherwise.
+_CREDENTIALS_MODES = {"nutanix": "Manual", "openstack": "Passthrough", "powervc": "Passthrough", "powervs": "Manual"}
 
 
 def _networking(networking: Networking) -> Networking:
@@ -150,8 +152,8 @@ def apply(config: InstallConfig) -> InstallConfig:
         baremetal = replace(baremetal, hosts=hosts)
         config = replace(config, platform=replace(config.platform, baremetal=baremetal))
     config = replace(config, platform=_with_dns(config.platform))
-    if config.platform.nutanix is not None and not config.credentials_mode:
-        config = replace(config, credentials_mode="Manual")
+    if not config.credentials_mode:
+        config = replace(config, credentials_mode=_CREDENTIALS_MODES.get(config.platform.name, ""))
     return config
 
 

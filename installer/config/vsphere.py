@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import posixpath
+import re
 from dataclasses import replace
 
 from installer.config.types.cloud import VCenter, VSphereFailureDomain, VSpherePlatform, VSphereTopology
+from installer.config.values import check
+from installer.errors import INSTALL_CONFIG_MARKER, ConfigError
 
 log = logging.getLogger(__name__)
 
 # Name, region and zone of the failure domain that is made from the deprecated form, as upstream calls it.
 GENERATED, GENERATED_REGION, GENERATED_ZONE = "generated-failure-domain", "generated-region", "generated-zone"
 _PORT = 443
+_SCHEME = re.compile(r"\w+://")
+_FILE = "install-config.yaml"
 
 
 def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
@@ -41,6 +46,8 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
             )
             for domain in domains
         )
+    for vcenter in vcenters:
+        _reachable(vcenter)
     if not domains:
         log.warning("vsphere topology fields are now deprecated; please use failureDomains")
         domains = (_generated(platform, vcenters[0].server),)
@@ -52,6 +59,15 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
             )
         domains = _joined(domains, {vcenter.server for vcenter in vcenters})
     return replace(platform, vcenters=vcenters, failure_domains=tuple(map(_with_pool, domains)))
+
+
+def _reachable(vcenter: VCenter) -> None:
+    """Upstream asks each vCenter that it has credentials for. Raises ConfigError where its name makes no URL."""
+    if not (vcenter.server and vcenter.user and vcenter.password):
+        return
+    url = vcenter.server if _SCHEME.match(vcenter.server) else f"https://{vcenter.server}"
+    if problem := check.url(url.removesuffix("/")):
+        raise ConfigError(f"{INSTALL_CONFIG_MARKER}: failed to upconvert install config: {problem}", file=_FILE)
 
 
 def _generated(platform: VSpherePlatform, server: str) -> VSphereFailureDomain:

@@ -20,7 +20,7 @@ from installer.create.stages.resolve import ResolvedRelease, architecture, resol
 from installer.create.stages.secrets import Secrets, saved_secrets, secrets_for
 from installer.create.stages.write import save, write
 from installer.credentials import background
-from installer.errors import AssetError, RegistryUnreachable, StateError
+from installer.errors import AssetError, RegistryUnreachable, ReleaseNotByDigest, StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.image.artifacts import LiveChanges, write_pxe
 from installer.inputs import read_input
@@ -80,7 +80,7 @@ def cluster_manifests(directory: Path) -> None:
 
 
 def _release(inputs: Inputs, target: str) -> ResolvedRelease:
-    """The release; where no registry can be reached, as on a train, the one that was named, of a version unknown.
+    """The release; where it cannot be read, as on a train, the one that was named, of a version unknown.
 
     Manifests only name it. OpenShift's installer does not look at it here at all, and puts its own version.
     """
@@ -88,9 +88,13 @@ def _release(inputs: Inputs, target: str) -> ResolvedRelease:
         return resolve_release(inputs.install, (), target)
     except AssetError as error:
         image = release_override()
-        if not image or not isinstance(error.__cause__, RegistryUnreachable):
+        if not image or isinstance(error.__cause__, ReleaseNotByDigest):
             raise
-        log.warning("No registry with %s can be reached, so the manifests name this installer's version instead", image)
+        if isinstance(error.__cause__, RegistryUnreachable):
+            why = f"No registry with {image} can be reached"
+        else:
+            why = f"The release was not read, which an image needs ({error.__cause__})"
+        log.warning("%s, so the manifests name this installer's version instead", why)
         return ResolvedRelease(image, version("node0"), {})
 
 

@@ -23,6 +23,7 @@ from installer.inputs import LARGEST_STATE, open_input, read_input
 from installer.observe import state
 from installer.observe.kube import Kube
 from installer.observe.service import Reach, watcher
+from installer.observe.service import hosts as hosts_of_service
 from installer.redact import Redactor
 from installer.secretfiles import private_directory
 
@@ -72,7 +73,7 @@ class Gathering:
         names: dict[str, str] = {}
         try:
             for infra_env in service.infra_envs():
-                hosts = service.hosts(str(infra_env["id"]))
+                hosts = hosts_of_service(service, str(infra_env["id"]))
                 names.update(addresses(hosts))
                 self.put(f"service/infra-env-{infra_env['id']}.json", infra_env)
                 self.put(f"service/hosts-{infra_env['id']}.json", hosts)

@@ -12,6 +12,7 @@ from typing import Any
 
 from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig
+from installer.config.values import check
 from installer.manifests.goyaml import dump, json_text
 from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
 
@@ -85,10 +86,11 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
         "imageSetRef": {"name": image_set_name(inputs.release_version)},
         "networking": {
             "clusterNetwork": [
-                {"cidr": entry.cidr, "hostPrefix": entry.host_prefix} for entry in networking.cluster_network
+                {"cidr": check.networks([entry.cidr]), "hostPrefix": entry.host_prefix}
+                for entry in networking.cluster_network
             ],
-            "machineNetwork": [{"cidr": entry.cidr} for entry in networking.machine_network],
-            "serviceNetwork": list(networking.service_network),
+            "machineNetwork": [{"cidr": check.networks([entry.cidr])} for entry in networking.machine_network],
+            "serviceNetwork": [check.networks([cidr]) for cidr in networking.service_network],
             "networkType": network_type if network_type in NATIVE_NETWORK_TYPES else "OVNKubernetes",
             "userManagedNetworking": config.platform.name in ("none", "external"),
         },

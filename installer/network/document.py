@@ -26,6 +26,7 @@ def read_document(config: Any, problems: Problems) -> Document:
     """Reads the desired state; what is wrong is added to `problems`, and what was readable is returned."""
     fields = Fields(config, "", problems)
     fields.remark("description")
+    fields.filled("interfaces", "routes", "route-rules")
     interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
     document = Document(
         interfaces=tuple(interfaces),
@@ -35,11 +36,16 @@ def read_document(config: Any, problems: Problems) -> Document:
     )
     hostname = fields.table("hostname")
     if hostname is not None:
-        hostname.ignore("running")
+        hostname.text("running")
         if hostname.text("config") is not None:
             hostname.without_effect("config", "a host name is no part of a profile; say it in the host's hostname")
         hostname.close()
     for name in ("ovs-db", "ovn"):
+        switch = fields.table(name)
+        if switch is not None and name == "ovs-db":
+            for kind in ("external_ids", "other_config"):
+                switch.table(kind)
+            switch.close()
         fields.without_effect(name, "settings of the whole switch are no part of a profile")
     fields.close()
     return document

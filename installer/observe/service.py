@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import Endpoint, Timeouts, address, endpoint
+from installer.assisted.errors import ClientError
 from installer.observe.state import Inputs
 
 
@@ -29,3 +31,17 @@ def watcher(inputs: Inputs, reach: Reach) -> AssistedClient:
     """A client that trusts the asset directory's CA alone."""
     timeouts = Timeouts(connect=reach.connect_timeout, silence=reach.read_timeout)
     return AssistedClient(where(inputs, reach), Scheme.WATCHER, inputs.token, timeouts=timeouts)
+
+
+def hosts(service: AssistedClient, infra_env_id: str) -> list[dict[str, Any]]:
+    """Hosts of the infra-env; those of all clusters where the service does not let a watcher ask for the former.
+
+    OpenShift's own is such a one: its watchers see infra-envs, clusters and events alone. Raises ClientError.
+    """
+    try:
+        return service.hosts(infra_env_id)
+    except ClientError as error:
+        if error.status not in (401, 403):
+            raise
+    whole = [service.cluster(str(cluster.get("id"))) for cluster in service.clusters()]
+    return [host for cluster in whole for host in cluster.get("hosts") or []]

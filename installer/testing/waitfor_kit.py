@@ -44,7 +44,12 @@ class Moment:
 
 
 class World:
-    """The scenario; moves on each time the REST API or the kube API has been asked for life often enough."""
+    """The scenario; moves on each time the REST API or the kube API has been asked for life often enough.
+
+    ``openshift``: whether the service is as narrow as OpenShift's: what a watcher may not ask for is a 401.
+    """
+
+    openshift = False
 
     def __init__(self, moments: list[Moment]) -> None:
         self.moments = moments
@@ -81,10 +86,13 @@ class World:
         moment = self.now
         if moment.cluster is None:
             return 0, None
+        if self.openshift and path.endswith(("/hosts", "/logs")):
+            return 401, {"code": "401", "reason": "unauthenticated for invalid credentials"}
+        within = {"hosts": moment.hosts} if self.openshift else {}
         return {
             "/infra-envs": (200, [{"id": "ie"}]),
             "/clusters": (200, [{"id": "c"}]),
-            "/clusters/c": (200, {"id": "c", "pull_secret": "very secret", **moment.cluster}),
+            "/clusters/c": (200, {"id": "c", "pull_secret": "very secret", **moment.cluster, **within}),
             "/infra-envs/ie/hosts": (200, moment.hosts),
             "/events": (200, self.log()[offset:]),
             "/clusters/c/logs": (200, self.archive) if self.archive else (404, {"reason": "no logs"}),
@@ -199,13 +207,14 @@ class Run:
         target: Target = "bootstrap-complete",
         settings: Settings = QUICK,
         archive: bytes = b"",
+        openshift: bool = False,
         ca: Pair = SERVICE_CA,
         token: str = TOKEN,
         timeout: float | None = None,
         dated: Callable[[], str] | None = None,
     ) -> int:
         self.world = world = World(moments)
-        world.archive = archive
+        world.archive, world.openshift = archive, openshift
         folders = [self.tmp / name for name in ("rest", "kube")]
         for folder in folders:
             folder.mkdir()

@@ -12,6 +12,7 @@ from installer.assisted.errors import ClientError, Untrusted
 from installer.observe import outside
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
+from installer.observe.service import hosts as hosts_of_service
 from installer.observe.state import Inputs
 from installer.waitfor import decide
 from installer.waitfor.errors import BootstrapFailed
@@ -154,7 +155,7 @@ class Bootstrap:
             cluster_id = self.ids[1]
         before = (self.raw_cluster, self.raw_hosts)
         self.raw_cluster = self.service.cluster(cluster_id)
-        self.raw_hosts = self.service.hosts(self.ids[0]) if self.ids else []
+        self.raw_hosts = hosts_of_service(self.service, self.ids[0]) if self.ids else []
         if before == (self.raw_cluster, self.raw_hosts):
             self._judge(self.cluster or cluster_of(self.raw_cluster), self.hosts)
             return
@@ -322,7 +323,7 @@ class Bootstrap:
             try:
                 infra_env = str(self.service.infra_envs()[0].get("id"))
                 self._take_events(infra_env)
-                self.raw_hosts = self.service.hosts(infra_env)
+                self.raw_hosts = hosts_of_service(self.service, infra_env)
             except (ClientError, IndexError) as error:
                 self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)
                 continue

@@ -19,7 +19,7 @@ _LINE = re.compile(r'(time="[^"]*" )?level=(\w+) msg=(.*)')
 # Said of the machine and of the release, not of the input.
 _NOT_ABOUT_INPUT = re.compile(
     r"Found override for release image|Release Image Architecture|target cluster is in FIPS mode|"
-    r"To obtain a suitable binary|^No registry with "
+    r"To obtain a suitable binary|^No registry with |^The release was not read"
 )
 # What node0 writes in the place of a secret.
 _HIDDEN = re.compile(r"\*\*\*|<not shown|<auths of|<no auths")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ci.bench.measure import table
-from ci.bench.oracle import exchange, ignition
+from ci.bench.measure import share, table
+from ci.bench.oracle import exchange, ignition, networks
 from ci.bench.oracle.compare import Comparison, compare
 from ci.bench.oracle.inputs.cases import Cases
 from ci.bench.oracle.inputs.material import material
@@ -16,11 +16,6 @@ from lab.host.paths import cache_dir
 
 #: The seed whose inputs docs/differences.md is written by.
 SEED = 1
-
-
-def share(part: int, whole: int) -> str:
-    """As in `7 of 8 (87.5 %)`."""
-    return f"{part:5} of {whole:5} ({100 * part / whole:5.1f} %)" if whole else "none to compare"
 
 
 def agreement(compared: Sequence[Comparison]) -> list[tuple[str, str]]:
@@ -69,8 +64,20 @@ def run(seed: int) -> None:
         rows, iso = ignition.run(oracle, [one for one, _, _ in valid])
         table("the agent ISO's Ignition", rows)
         differences = report(compared, iso)
-    if lines := problems(PAGE.read_text(), differences, whole=seed == SEED):
+    lines = problems(PAGE.read_text(), differences, whole=seed == SEED) + network_documents(home, seed)
+    if lines:
         raise SystemExit("\n".join([f"\n{_relative(PAGE)} and the comparison do not agree:", *lines]))
+
+
+def network_documents(home: Path, seed: int) -> list[str]:
+    """Print their table, where a real nmstatectl is beside openshift-install; a line for each that has no reason."""
+    program = home / "bin/nmstatectl"
+    if not program.is_file():
+        print(f"\nnetwork documents: not compared, there is no {program}")
+        return []
+    rows, unexplained = networks.run(program, seed)
+    table("network documents: node0 nmstate gc against nmstatectl gc (docs/nmstate.md)", rows)
+    return unexplained
 
 
 def _relative(path: Path) -> str:

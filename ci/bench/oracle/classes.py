@@ -16,10 +16,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
         r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",
         r"refused at: network documents, node0: hosts' rules",
     ),
-    "private-keys": (
-        r"(only node0 refuses|error of node0 only): additionalTrustBundle: Invalid value: invalid block: PRIVATE KEY",
-    ),
-    "release-is-read": (r"only node0 refuses: .*cannot read image",),
     # openshift-install refuses
     "pre-release-form": (
         r'only openshift-install refuses: agent-config is read: .*unknown field "spec"',
@@ -35,23 +31,12 @@ CLASSES: dict[str, tuple[str, ...]] = {
         r"error of node0 only: platform\.vsphere\.failureDomains\.zoneType: Forbidden: .*VSphereHostVMGroupZonal",
     ),
     "other-clouds": (
-        r"error of openshift-install only: platform\.(azure|ibmcloud|ovirt|powervs)\b",
-        r"error of openshift-install only: platform: Invalid value: must specify one of the platforms",
+        r"error of openshift-install only: platform\.(aws|azure|gcp|ibmcloud|openstack|powerv[cs])\b",
         r"warning of openshift-install only: (compute\[\]|controlPlane)\.platform is ignored",
-        r"warning of openshift-install only: credentialsMode: (Manual|Passthrough) is ignored",
-    ),
-    "two-platforms": (
-        r"error of node0 only: platform\.none\.(api|ingress)VIPs: Required value",
-        r"error of openshift-install only: platform\.vsphere\.(api|ingress)VIPs: Required value",
     ),
     "nutanix-vips": (r"value of: platform\.nutanix\.(api|ingress)VIPs: Invalid value: IP expected to be in one of",),
     "defaults-in-values": (r"value of: (controlPlane|compute\[\])\.platform\.aws: Invalid value",),
     # output and warnings
-    "null-networks": (
-        r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.networking\.(machine|service)Network\[\]",
-        r"(value of|error of openshift-install only): networking\.(machine|cluster)Network: Invalid value: dual-stack",
-        r"refused at: (failed to fetch|install-config's rules).*, node0: (install-config's rules|failed to fetch)",
-    ),
     "null-documents": (r"output: cluster-manifests/nmstateconfig\.yaml$",),
     "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),
     "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),

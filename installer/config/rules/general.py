@@ -19,7 +19,17 @@ _FIPS_KEYS = r"ecdsa-sha2-nistp\d{3}|ssh-rsa"
 FIPS_STATE = Path("/proc/sys/crypto/fips_enabled")
 SKIP_FIPS_CHECK = "OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION"
 # Credentials modes of the platforms that have any (of those that the agent installer supports).
-_CREDENTIALS_MODES = {"nutanix": ("Manual",)}
+_EACH_MODE = ("Manual", "Mint", "Passthrough")
+_CREDENTIALS_MODES = {
+    "aws": _EACH_MODE,
+    "azure": ("Manual", "Passthrough"),
+    "gcp": _EACH_MODE,
+    "ibmcloud": ("Manual",),
+    "nutanix": ("Manual",),
+    "openstack": ("Passthrough",),
+    "powervc": ("Passthrough",),
+    "powervs": ("Manual",),
+}
 
 
 @rule("2", "sshKey")
@@ -131,7 +141,7 @@ def publish(config: InstallConfig) -> Iterator[FieldError]:
 def credentials_mode(config: InstallConfig) -> Iterator[FieldError]:
     """Not settable without a cloud."""
     mode, name = config.credentials_mode, config.platform.name
-    if not mode or not name:
+    if not mode:
         return
     allowed = _CREDENTIALS_MODES.get(name)
     if allowed is None:

@@ -157,9 +157,12 @@ def _cidrs(net: Networking) -> dict[str, list[str]]:
 
 
 def families(net: Networking) -> dict[str, list[int]]:
-    """The address families, 4 or 6, of the CIDRs of each list of networks, by the list's name."""
+    """The address families, 4 or 6, of the CIDRs of each list of networks, by the list's name.
+
+    An empty entry counts as upstream counts it: what is not of IPv4 is of IPv6.
+    """
     return {
-        name: [parsed.version for parsed in map(check.network, cidrs) if parsed is not None]
+        name: [parsed.version if parsed is not None else 6 for parsed in map(check.network, cidrs)]
         for name, cidrs in _cidrs(net).items()
     }
 
@@ -171,7 +174,7 @@ def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
     lists = families(net)
     services = list(net.service_network)
     services_have = lists["serviceNetwork"]
-    shown = ", ".join(services)
+    shown = check.networks(services)
     if {4, 6} > set(services_have):
         if services_have[:1] == [6] and platform and platform not in _IPV6_PLATFORMS:
             yield invalid("networking", "IPv6", "single-stack IPv6 is not supported for this platform")
@@ -188,7 +191,7 @@ def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
         text = "dual-stack IPv4/IPv6 is not supported for this platform, specify only one type of address"
         yield invalid("networking", "DualStack", text)
     for name, found in sorted(lists.items()):
-        cidrs = ", ".join(_cidrs(net)[name])
+        cidrs = check.networks(_cidrs(net)[name])
         for family in {4, 6} - set(found) if found else ():
             text = f"dual-stack IPv4/IPv6 requires an IPv{family} network in this list"
             yield invalid(f"networking.{name}", cidrs, text)

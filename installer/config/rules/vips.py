@@ -54,7 +54,7 @@ def _vips(
     mine: tuple[str, ...],
     others: tuple[str, ...],
 ) -> Iterator[FieldError]:
-    path = f"platform.{config.platform.name}.{name}"
+    path = f"platform.{config.platform.vips_of}.{name}"
     if not mine:
         yield required(path, f"must specify at least one VIP for the {kind}")
         if others:
@@ -79,7 +79,7 @@ def _vips(
         # Told once more there, for both lists at once.
         api, ingress = (mine, others) if kind == "API" else (others, mine)
         shown = {"API": list(api), "Ingress": list(ingress)}
-        yield invalid(f"platform.{config.platform.name}", shown, f"invalid IP[{wrong}]: {mine[wrong]}")
+        yield invalid(f"platform.{config.platform.vips_of}", shown, f"invalid IP[{wrong}]: {mine[wrong]}")
     if len(mine) == 2 and (wrong is not None or sorted(families) != [4, 6]):
         text = f"If two {kind} VIPs are given, one must be an IPv4 address, the other an IPv6"
         yield invalid(path, list(mine), text)
@@ -94,9 +94,10 @@ def _apart(path: str, value: str, ingress: tuple[str, ...]) -> Iterator[FieldErr
 
 def _in_machine_networks(config: InstallConfig, path: str, value: str) -> Iterator[FieldError]:
     cidrs = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
-    address, networks = check.address(value), [net for net in map(check.network, cidrs) if net is not None]
-    if address is None or not any(address in net for net in networks):
-        yield invalid(path, value, f"IP expected to be in one of the machine networks: {','.join(map(str, networks))}")
+    address, networks = check.address(value), [check.network(cidr) for cidr in cidrs]
+    if address is None or not any(net is not None and address in net for net in networks):
+        shown = check.networks((str(net or "") for net in networks), ",")
+        yield invalid(path, value, f"IP expected to be in one of the machine networks: {shown}")
 
 
 def _primary(config: InstallConfig, path: str, kind: str, *, value: str, family: int) -> Iterator[FieldError]:

@@ -156,4 +156,9 @@ class Platform:
     @property
     def with_vips(self) -> VipPlatform | None:
         """The platform, if it is one of those that have virtual addresses."""
-        return self.baremetal or self.vsphere or self.nutanix
+        return self.baremetal or self.nutanix or self.vsphere
+
+    @property
+    def vips_of(self) -> str:
+        """The name of the one that has them, also beside `none`; empty if none has."""
+        return next((name for name in ("baremetal", "nutanix", "vsphere") if getattr(self, name) is not None), "")

@@ -6,6 +6,7 @@ import base64
 import binascii
 import ipaddress
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -236,6 +237,11 @@ def _key_kind(data: str) -> str:
     return kind
 
 
+def networks(cidrs: Iterable[str], between: str = ", ") -> str:
+    """Networks as upstream writes them in a line: one that a list has an empty entry for is `<nil>`."""
+    return between.join(cidr or "<nil>" for cidr in cidrs)
+
+
 def pem_certificates(value: str) -> str | None:
     """PEM blocks that are all X.509 certificates, the last one with nothing behind it."""
     from cryptography import x509
@@ -245,12 +251,11 @@ def pem_certificates(value: str) -> str | None:
         block = _PEM.search(value, place)
         if block is None:
             return "invalid block"
-        if "PRIVATE KEY" in block[1]:
-            return f"invalid block: {block[1]} is not a certificate"
         try:
             x509.load_der_x509_certificate(_der(block))
         except ValueError as error:
-            return f"x509: {error}"
+            # What the library says of a key's content would not tell anybody that it is one.
+            return f"invalid block: {block[1]} is not a certificate" if "PRIVATE KEY" in block[1] else f"x509: {error}"
         place = block.end()
     return None
 

@@ -129,7 +129,11 @@ def _check_together(fields: Fields, options: Fields, mode: str | None, keys: dic
 
 
 def _ports(section: Fields) -> tuple[Port, ...] | None:
-    plain = {name: Port(name, path) for path, name in section.interfaces("port", "ports")}
+    plain: dict[str, Port] = {}
+    for path, port in section.interfaces("port", "ports"):
+        if port in plain:
+            section.problems.add(path, port, "is given twice")
+        plain[port] = Port(port, path)
     listed = section.has("port") or section.has("ports")
     detailed: dict[str, Port] = {}
     queues: dict[int, str] = {}
@@ -150,7 +154,7 @@ def _ports(section: Fields) -> tuple[Port, ...] | None:
         keys = {"prio": "" if priority is None else str(priority), "queue-id": "" if queue is None else str(queue)}
         keys = {key: value for key, value in keys.items() if value}
         detailed[name] = Port(name, entry.path, {"bond-port": keys} if keys else {})
-    if listed and detailed and set(plain) != set(detailed):
+    if listed and section.has("ports-config") and set(plain) != set(detailed):
         odd = sorted(set(plain) ^ set(detailed))
         section.problem("ports-config", ", ".join(odd), "must name the same ports as port")
     if not listed and not section.has("ports-config"):

@@ -133,6 +133,7 @@ def read_ethtool(fields: Fields) -> Keys:
     if section is None:
         return {}
     keys: dict[str, str] = {}
+    section.filled("feature")
     features = section.table("feature")
     if features is not None:
         keys.update(_read_features(features))
@@ -167,7 +168,7 @@ def _read_features(features: Fields) -> dict[str, str]:
     # Of two names for one feature, NetworkManager's own is read last, and so has the last word.
     for name in sorted(features.names(), key=lambda name: name not in _FEATURE_NAMES):
         feature = _FEATURE_NAMES.get(name, name)
-        on = features.boolean(name)
+        on = features.boolean(name, plain=True)
         if feature not in _FEATURES:
             features.problem(name, None, "is not a feature that NetworkManager knows")
         elif on is not None:

@@ -23,6 +23,7 @@ def read_interface(fields: Fields) -> Interface | None:
     kind = fields.choice("type", (*kinds.READERS, *kinds.UNSUPPORTED, "unknown"))
     if fields.raw("type") is None or kind == "unknown":
         kind = "ethernet"
+    fields.filled("state")
     state = fields.choice("state", STATES) or "up"
     if name is None or kind is None:
         return None

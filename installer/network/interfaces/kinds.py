@@ -94,7 +94,7 @@ def _read_vxlan(fields: Fields) -> Shape:
     ends = {name: section.address(name) for name in ("remote", "local")}
     if len({end.version for end in ends.values() if end is not None}) > 1:
         section.problem("local", str(ends["local"]), "must be of the same family as remote")
-    learning = section.boolean("learning")
+    learning = section.boolean("learning", plain=True)
     keys = {name: "" if end is None else str(end) for name, end in ends.items()}
     keys["id"] = str(section.integer("id", high=(1 << 24) - 1))
     keys["parent"] = parent or ""
@@ -127,7 +127,8 @@ def _read_infiniband(fields: Fields) -> Shape:
     if section is None:
         return Shape()
     parent = section.interface("base-iface") if section.raw("base-iface") != "" else None
-    pkey = section.integer("pkey", high=_NO_PKEY)
+    # 0xffff is none; upstream wants it said.
+    pkey = section.integer("pkey", high=_NO_PKEY) if section.required("pkey") else None
     mode = section.choice("mode", ("datagram", "connected"))
     section.close()
     partition = pkey if pkey not in (None, _NO_PKEY) else None

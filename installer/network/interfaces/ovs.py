@@ -29,7 +29,8 @@ def read_ovs_bridge(fields: Fields) -> Shape:
     section = fields.table("bridge")
     if section is None:
         return Shape({"ovs-bridge": {}})
-    section.ignore("allow-extra-patch-ports")
+    if section.raw("allow-extra-patch-ports") is not None:
+        section.boolean("allow-extra-patch-ports")
     options = section.table("options")
     keys = _options(options) if options is not None else {}
     listed = section.has("port") or section.has("ports")
@@ -119,7 +120,7 @@ def read_ovs_interface(fields: Fields) -> Shape:
         dpdk.required("devargs")
         keys = {"devargs": dpdk.text("devargs") or ""}
         for names, key in _DPDK_NUMBERS:
-            number = dpdk.integer(*names, high=_I31 if key == "n-rxq" else 4096)
+            number = dpdk.integer(*names, high=_I31 if key == "n-rxq" else 4096, nullable=True)
             if key != "n-rxq" and number is not None and number & (number - 1):
                 dpdk.problem(names[0], number, "must be a power of two")
             keys[key] = "" if number is None else str(number)

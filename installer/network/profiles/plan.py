@@ -78,18 +78,34 @@ def make_plan(document: Document, problems: Problems) -> Plan:
             problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
         else:
             interfaces[key_of(one)] = one
-    present = {key: one for key, one in interfaces.items() if one.present}
+    present = {key: _with_own_port(one) for key, one in interfaces.items() if one.present}
     attachments = _attach(list(present.values()), interfaces, problems)
     unlisted = {}
     for name, userland in attachments:
         if not userland and (name, False) not in interfaces:
-            unlisted[name] = Interface(attachments[name, False].port.path, name, "ethernet", "up", Shape())
+            unlisted[name] = _unlisted(name, attachments[name, False])
     everyone = [*present.values(), *unlisted.values()]
     plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(unlisted))
     _check_ports(plan, problems)
     _check_loops(plan, problems)
     _check_file_names(plan, problems)
     return plan
+
+
+def _with_own_port(one: Interface) -> Interface:
+    """An OVS bridge that is up and has no port gets one of its own name, and in it an internal interface (§2.11)."""
+    if one.kind != "ovs-bridge" or one.state != "up" or one.shape.ports:
+        return one
+    port = Port(one.name, one.path, {"ovs-port": {}}, (one.name,))
+    return replace(one, shape=replace(one.shape, ports=(port,)))
+
+
+def _unlisted(name: str, attachment: Attachment) -> Interface:
+    """A port that the document does not list: an ethernet interface, or what is inside an OVS bridge of its name."""
+    path = attachment.port.path
+    if name == attachment.controller.name:
+        return Interface(path, name, "ovs-interface", "up", Shape({"ovs-interface": {"type": "internal"}}))
+    return Interface(path, name, "ethernet", "up", Shape())
 
 
 def _attach(
@@ -146,7 +162,7 @@ def _attach_one(
         problems.add(port.path, name, "is the name of an interface that is absent")
     elif name == controller.name and controller.kind != "ovs-bridge":
         problems.add(port.path, name, "cannot be a port of itself")
-    elif listed is None and (name, True) in known:
+    elif listed is None and (name, True) in known and port.path != controller.path:
         problems.add(port.path, name, "is an OVS bridge; its ovs-interface must be in the document to be a port")
     else:
         attachments[name, False] = Attachment(controller, port)

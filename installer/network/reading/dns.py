@@ -39,7 +39,7 @@ def read_dns(document: Fields) -> Dns | None:
     for path, value in config.items("server"):
         if (server := _server(value)) is None:
             config.problems.add(path, value, "must be an IP address, or an IPv6 link-local address and %interface")
-        elif server not in servers:  # NetworkManager keeps one of them
+        else:
             servers.append(server)
     search = _words(config, "search", _DOMAIN.fullmatch, "must be a domain name")
     options = _words(config, "options", _option, _OPTION_RULE)
@@ -48,7 +48,7 @@ def read_dns(document: Fields) -> Dns | None:
     if changes > 1:
         shown = [str(address) for address, _ in servers]
         config.problem("server", shown, "all servers of one family must come before those of the other")
-    return Dns(config.path, tuple(servers), search, options)
+    return Dns(config.path, tuple(dict.fromkeys(servers)), search, options)  # NetworkManager keeps one of each
 
 
 def _server(value: Any) -> tuple[values.Address, str | None] | None:

@@ -20,6 +20,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.+-]{0,60}")
 _BOOLEAN_RULE = "must be true or false"
 
 
+def _plain_boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 class Problems:
     """Collects what is wrong, so that the user sees all of it at once."""
 
@@ -33,7 +37,10 @@ class Problems:
 
 
 class Fields:
-    """One mapping of the document. Null counts as absent, as in nmstate. Call `close` when all are taken."""
+    """One mapping of the document. Call `close` when all are taken.
+
+    As in nmstate, null counts as absent, but for switches, numbers and what `filled` takes.
+    """
 
     def __init__(self, source: Any, path: str, problems: Problems) -> None:
         self.path = path
@@ -70,6 +77,12 @@ class Fields:
         """Whether the field is there and not null."""
         return self._source.get(name) is not None
 
+    def filled(self, *names: str) -> None:
+        """Notes a problem with each of the fields that is there and null."""
+        for name in names:
+            if name in self._source and self._source[name] is None:
+                self.problem(name, None, "must not be null")
+
     def names(self) -> list[str]:
         """The names of the fields given, for mappings whose keys are free; counts them all as taken."""
         self._seen.update(self._source)
@@ -92,12 +105,16 @@ class Fields:
             return False
         return True
 
-    def boolean(self, name: str, *aliases: str) -> bool | None:
-        """true/false in any of nmstate's spellings."""
-        return self._take(name, aliases, values.boolean, _BOOLEAN_RULE)
+    def boolean(self, name: str, *aliases: str, plain: bool = False) -> bool | None:
+        """true/false in any of nmstate's spellings; `plain`: as nothing but these."""
+        self.filled(name, *aliases)
+        read = _plain_boolean if plain else values.boolean
+        return self._take(name, aliases, read, f"{_BOOLEAN_RULE}{', in no other spelling' if plain else ''}")
 
-    def integer(self, name: str, *aliases: str, low: int = 0, high: int = _U32) -> int | None:
-        """A whole number between `low` and `high`, inclusive."""
+    def integer(self, name: str, *aliases: str, low: int = 0, high: int = _U32, nullable: bool = False) -> int | None:
+        """A whole number between `low` and `high`, inclusive. `nullable`: whether null counts as absent."""
+        if not nullable:
+            self.filled(name, *aliases)
         rule = f"must be a whole number between {low} and {high}"
         return self._take(name, aliases, lambda value: values.integer(value, low, high), rule)
 

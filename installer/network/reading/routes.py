@@ -34,13 +34,13 @@ def _read_route(entry: Fields) -> Route | None:
     text = entry.text("destination")
     destination = values.network(text) if text is not None else None
     interface = entry.interface("next-hop-interface") if entry.raw("next-hop-interface") != "" else None
-    next_hop = entry.address("next-hop-address") if entry.raw("next-hop-address") != "" else None
+    next_hop = entry.address("next-hop-address")
     metric = entry.integer("metric", low=-1)
     table = entry.integer("table-id")
     weight = entry.integer("weight", low=1, high=256)
     kind = entry.choice("route-type", SPECIAL)
-    cwnd = entry.integer("cwnd", low=1)
-    source = entry.address("source") if entry.raw("source") != "" else None
+    cwnd = entry.integer("cwnd", low=1, nullable=True)
+    source = entry.address("source")
     entry.close()
     if text is not None and destination is None:
         entry.problem("destination", text, _NETWORK_RULE)
@@ -158,7 +158,7 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
     mask = entry.integer("fwmask")
     action = entry.choice("action", SPECIAL)
     iif = entry.interface("iif") if entry.raw("iif") != "" else None
-    suppress = entry.integer("suppress-prefix-length", "suppress_prefixlength", low=0, high=128)
+    suppress = entry.integer("suppress-prefix-length", "suppress_prefixlength", low=0, high=128, nullable=True)
     entry.close()
     if absent:
         return None
@@ -172,7 +172,7 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
     families: set[int] = {end.version for end in ends if end is not None}
     if family_name is not None:
         families.add(int(family_name[-1]))
-    if not families and not (entry.has("ip-from") or entry.has("ip-to") or entry.has("family")):
+    if not families and not any(entry.raw(name) for name in ("ip-from", "ip-to", "family")):
         entry.problem("", None, "needs at least one of ip-from, ip-to, family")
     if len(families) > 1:
         entry.problem("family", family_name, "ip-from, ip-to and family must be of the same family")

@@ -191,7 +191,7 @@ interfaces:
    learning: false}}
 - {name: mv0, type: mac-vlan, mac-vlan: {base-iface: eno2, mode: bridge}}
 - {name: mt0, type: mac-vtap, mac-vtap: {base-iface: eno2, mode: passthru, promiscuous: false}}
-- {name: ib0, type: infiniband, mtu: 2044, infiniband: {mode: datagram}}
+- {name: ib0, type: infiniband, mtu: 2044, infiniband: {mode: datagram, pkey: "0xffff"}}
 - {name: ib0.8001, type: infiniband, infiniband: {mode: connected, base-iface: ib0, pkey: "0x8001"}}
 """,
     "ovs": """

@@ -9,6 +9,7 @@ import pytest
 from installer.config import notes
 from installer.config.load import parse_install_config
 from installer.config.rules import catalogue as rules
+from installer.credentials.background import make
 from installer.errors import ConfigError
 from installer.testing.create.inputs_kit import (
     ARBITER,
@@ -59,7 +60,23 @@ ROWS = [
     (VSPHERE, "platform.vsphere.vcenters.0.password", "", "platform.vsphere.vcenters[0].password: Required value"),
     (VSPHERE, "platform.vsphere.vcenters.0.datacenters", [], "platform.vsphere.vcenters[0].datacenter: Required"),
     (VSPHERE, "platform.vsphere.vcenters.0.server", "", "platform.vsphere.vcenters[0].server: Required value"),
-    (VSPHERE, "platform.vsphere.vcenters.0.server", "a b", 'platform.vsphere.vcenters[0].server: Invalid value: "a b"'),
+    (VSPHERE, "platform.vsphere.vcenters.0.server", "a_b", 'platform.vsphere.vcenters[0].server: Invalid value: "a_b"'),
+    (VSPHERE, "platform.vsphere.vcenters.0.server", "a b", "failed to create install config: failed to upconvert "
+     'install config: parse "https://a b": invalid character " " in host name'),
+    (SNO, "platform", {"ovirt": {}}, "platform.ovirt: Forbidden: Platform oVirt is no longer supported"),
+    (SNO, "platform", {"ovirt": {}}, "platform.ovirt.api_vips: Required value: must specify at least one VIP for the"),
+    (SNO, "platform", {"ovirt": {}}, 'platform: Invalid value: "ovirt": must specify one of the platforms (aws, azure, '
+     "baremetal, external, gcp, ibmcloud, none, nutanix, openstack, powervc, powervs, vsphere)"),
+    (SNO, "platform", {"none": {}, "vsphere": {}}, "platform.vsphere.apiVIPs: Required value: must specify at least"),
+    ({**SNO, "credentialsMode": "Passthrough"}, "platform", None,
+     'credentialsMode: Invalid value: "Passthrough": cannot be set when using the "" platform'),
+    ({**COMPACT, "credentialsMode": "Mint"}, "platform", {"openstack": {}},
+     'credentialsMode: Unsupported value: "Mint": supported values: "Passthrough"'),
+    (DUAL_STACK, "networking.clusterNetwork.0.cidr", None, 'networking.clusterNetwork: Invalid value: "<nil>, fd01::/48'
+     '": dual-stack IPv4/IPv6 requires an IPv4 network in this list'),
+    (DUAL_STACK, "networking.clusterNetwork.1", None, ...),
+    (COMPACT, "networking.machineNetwork.0", None, 'platform.baremetal.apiVIPs: Invalid value: "192.168.111.5": IP '
+     "expected to be in one of the machine networks: <nil>"),
     (VSPHERE, f"{FD}.topology.folder", "", "platform.vsphere.failureDomains[0].topology.folder: Required value"),
     (VSPHERE, f"{FD}.topology.folder", "f", ...),
     (VSPHERE, f"{FD}.topology.folder", "/dc2/vm/f", f'{TOPOLOGY}.folder: Invalid value: "/dc2/vm/f": the folder def'),
@@ -302,6 +319,35 @@ def test_deprecated_vsphere_becomes_a_vcenter_and_a_failure_domain():
     assert domain.topology.datastore == "/dc1/datastore/ds"
     with pytest.raises(ConfigError, match=r"platform.vsphere.username: Required value"):
         parse_install_config(text({**COMPACT, "platform": {"vsphere": {**old, "username": ""}}}))
+
+
+def test_a_vcenter_that_nobody_has_credentials_for_is_not_asked():
+    server = "platform.vsphere.vcenters.0"
+    unnamed = changed(changed(VSPHERE, f"{server}.server", "a b"), f"{server}.password", "")
+    with pytest.raises(ConfigError, match="All credential fields are required") as caught:
+        parse_install_config(text(unnamed))
+    assert caught.value.exit_code == 1
+    with pytest.raises(ConfigError, match="failed to upconvert") as caught:
+        parse_install_config(text(changed(VSPHERE, f"{server}.server", "a b")))
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("cloud", "mode"), [("openstack", "Passthrough"), ("powervs", "Manual"), ("aws", "")])
+def test_what_a_cloud_chooses_as_its_credentials_mode_is_told_as_ignored(caplog, cloud, mode):
+    with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="Unsupported value"):
+        parse_install_config(text({**COMPACT, "platform": {cloud: {}}}))
+    said = [message for message in caplog.messages if message.startswith("credentialsMode")]
+    assert said == ([f"credentialsMode: {mode} is ignored"] if mode else [])
+
+
+def test_a_certificate_that_is_called_a_key_is_taken_and_a_key_is_not():
+    certificate = make().signers["admin-kubeconfig-signer"].certificate.decode()
+    called_a_key = certificate.replace("CERTIFICATE", "PRIVATE KEY")
+    found = parse_install_config(text({**SNO, "additionalTrustBundle": called_a_key}))
+    assert found.additional_trust_bundle.strip() == called_a_key.strip()
+    key = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0OnNlY3JldA==\n-----END PRIVATE KEY-----"
+    with pytest.raises(ConfigError, match="invalid block: PRIVATE KEY is not a certificate"):
+        parse_install_config(text({**SNO, "additionalTrustBundle": key}))
 
 
 def test_passwords_in_urls_are_not_shown():

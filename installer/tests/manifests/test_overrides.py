@@ -124,3 +124,9 @@ def test_fencing_credentials_for_the_live_host():
         "address": "redfish+https://10.9.0.1/x",
     }
     assert fencing_yaml(parse_install_config(text(COMPACT))) == ""
+
+
+def test_an_empty_entry_of_a_list_of_networks_is_written_as_upstream_writes_it():
+    found = manifest(changed(changed(SNO, "networking.machineNetwork", [{}]), "networking.serviceNetwork", [None]))
+    networking = found["spec"]["networking"]
+    assert (networking["machineNetwork"], networking["serviceNetwork"]) == ([{"cidr": "<nil>"}], ["<nil>"])

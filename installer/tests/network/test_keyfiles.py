@@ -311,3 +311,31 @@ def test_yaml_reads_macs_and_words_as_nmstate_does():
         "g": None,
         "h": "2020-01-01",
     }
+
+
+@pytest.mark.parametrize("section", ["", ", bridge: {}", ", bridge: {port: []}", ", bridge: {port: null}"])
+def test_an_ovs_bridge_without_ports_has_an_internal_one_of_its_name(section):
+    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge{section}}}]")
+    assert list(files) == ["br-x-br", "br-x-port", "br-x-if"]
+    assert files["br-x-port"]["connection"]["slave-type"] == "ovs-bridge"
+    assert files["br-x-if"]["ovs-interface"] == {"type": "internal"}
+    assert files["br-x-if"]["ipv4"]["method"] == files["br-x-if"]["ipv6"]["method"] == "disabled"
+    assert files["br-x-if"]["connection"]["uuid"] == str(uuid.uuid5(uuid.NAMESPACE_URL, "ovs-interface://br-x"))
+
+
+def test_an_ovs_bridge_keeps_the_interface_of_its_name_and_one_that_is_down_gets_none():
+    own = "{name: br-x, type: ovs-interface, ipv4: {enabled: true, dhcp: true}}"
+    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge}}, {own}]")
+    assert files["br-x-if"]["ipv4"]["method"] == "auto"
+    assert list(made("interfaces: [{name: br-x, type: ovs-bridge, state: down}]")) == ["br-x-br"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{name: br-x, type: ovs-bridge, bridge: {allow-extra-patch-ports: null}}",
+        "{name: e, ipv6: null, profile-name: null, mac-address: null}",
+    ],
+)
+def test_null_is_as_good_as_absent_where_upstream_takes_it(entry):
+    assert made(f"interfaces: [{entry}]")

@@ -107,6 +107,13 @@ def test_too_small_host_ends_with_the_cause_first_and_logs(run):
     assert "very secret" not in kept
 
 
+def test_openshifts_service_shows_a_watcher_hosts_with_their_cluster_alone(run):
+    small = host("master-0", "insufficient", has_min_memory=TOO_SMALL)
+    assert run([Moment(cluster("insufficient"), [small])], openshift=True) == 5
+    assert run.lines("ERROR")[0] == f"Host master-0 validation has-min-memory failed: {TOO_SMALL[1]}"
+    assert not any("cannot be retrieved" in line for line in run.lines())
+
+
 def test_refused_logs_do_not_hide_the_cause(run):
     small = host("master-0", "insufficient", has_min_memory=TOO_SMALL)
     assert run([Moment(cluster("insufficient"), [small])]) == 5

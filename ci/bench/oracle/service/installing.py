@@ -51,7 +51,7 @@ def bootable(hosts: list[Host]) -> None:
 #: Topology, a change of its hosts, and what a PATCH gives to the cluster, or its hosts' installer arguments.
 CASES: Sequence[tuple[str, Callable[[list[Host]], None] | None, Any]] = (
     *((name, None, None) for name in ("sno", "sno-ipv6", "sno-dual", "compact-roles", "ha-roles", "dual", "ipv6")),
-    *((name, None, None) for name in ("fencing", "vsphere", "nutanix")),
+    *((name, None, None) for name in ("arbiter", "fencing", "vsphere", "nutanix")),
     *(("compact", change, None) for change in (_multipath, _iscsi)),
     ("sno", bootable, None),
     ("compact", None, {"http_proxy": "http://p.example:3128", "no_proxy": "a.example"}),
@@ -92,10 +92,13 @@ class _Case:
         """The arguments of each kind of step, by host and kind. Raises TimeoutError."""
         name = f"{self._api.name}: {self._world.name}"
         wait_until(self._is_ready, DEADLINE_S, f"{name} is ready", poll=1.0)
-        self._api.ask("POST", f"/clusters/{self._played.cluster_id}/actions/install")
+        install = f"/clusters/{self._played.cluster_id}/actions/install"
+        self._api.ask("POST", install)
         found: dict[str, dict[str, Any]] = {}
 
         def are_told() -> bool:
+            if self._is_ready():  # preparing has failed (programs.theirs)
+                self._api.ask("POST", install)
             for one in self._hosts:
                 self._steps(one, found)
             return sum(name.endswith(f" {StepType.INSTALL}") for name in found) == len(self._hosts)

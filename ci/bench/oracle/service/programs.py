@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,7 @@ def theirs(home: Path, keys: Keys, directory: Path, **changes: str) -> Iterator[
     oc.write_text(_OC)
     oc.chmod(0o755)
     port = free_port()
-    with _database(directory) as database, ExitStack() as stack:
+    with _database(directory) as database, _arbiter_ignition(directory / "data"), ExitStack() as stack:
         env = {
             **settings(keys, port, directory),
             **database,
@@ -235,6 +235,31 @@ def theirs(home: Path, keys: Keys, directory: Path, **changes: str) -> Iterator[
         api = stack.enter_context(closing(Api("theirs", port, keys)))
         wait_until(lambda: _answering(api, process, directory), 120, "the real service's first answer")
         yield api
+
+
+@contextmanager
+def _arbiter_ignition(data: Path) -> Iterator[None]:
+    """Give what the real service's own stand-in for the payload's installer forgets: Ignition for arbiters.
+
+    It makes the other files in a folder with a name by chance and sends them right afterwards; who comes too late
+    finds the cluster ready again (installing.py).
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(0.001):
+            for folder in data.glob("install-config-generate/*.*/"):
+                # It goes when all is sent.
+                with suppress(OSError):
+                    (folder / "arbiter.ign").touch()
+
+    thread = threading.Thread(target=run, name="arbiter.ign")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config.fielderror import FieldError, invalid, required, unsupported
+from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.cloud import LoadBalancer
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import AGENT_PLATFORMS, OTHER_PLATFORMS
 
 BALANCERS = ("OpenShiftManagedDefault", "UserManaged")
+# Known by name alone.
+_GONE = "ovirt"
 # What clouds that the agent installer does not support ask for at least, with upstream's words.
 _ASKED_FOR = {
     "azure": {
@@ -18,6 +20,10 @@ _ASKED_FOR = {
         "baseDomainResourceGroupName": "it names the resource group in which the Azure DNS zone is deployed",
     },
     "ibmcloud": {"region": "region must be specified"},
+    "ovirt": {
+        "api_vips": "must specify at least one VIP for the API",
+        "ingress_vips": "must specify at least one VIP for the Ingress",
+    },
     "powervs": {"zone": "zone must be specified"},
 }
 
@@ -36,9 +42,11 @@ def balancer_and_dns(path: str, balancer: LoadBalancer | None, dns: str) -> Iter
 def one_platform(config: InstallConfig) -> Iterator[FieldError]:
     """Exactly one; none and external beside another are passed over, since they say nothing."""
     active, names = config.platform.name, config.platform.names()
-    if not names:
-        every = ", ".join(sorted(AGENT_PLATFORMS + OTHER_PLATFORMS))
-        yield invalid("platform", "", f"must specify one of the platforms ({every})")
+    if active in ("", _GONE):
+        every = ", ".join(sorted({*AGENT_PLATFORMS, *OTHER_PLATFORMS} - {_GONE}))
+        yield invalid("platform", active, f"must specify one of the platforms ({every})")
+    if _GONE in names:
+        yield forbidden(f"platform.{_GONE}", "Platform oVirt is no longer supported")
     for name in names:
         if name not in (active, "none", "external"):
             text = f'must only specify a single type of platform; cannot use both "{active}" and "{name}"'
