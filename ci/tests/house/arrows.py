@@ -219,8 +219,10 @@ ALLOWED: dict[str, set[str]] = {
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
     "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
+    "lab.ztp": {"lab", "lab.derive", "lab.release", "lab.topology"},
     "lab.deploy": {
         "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
+        "lab.ztp",
     },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
