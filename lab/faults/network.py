@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import msgspec
@@ -60,8 +61,7 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     def end(self, lab: RunningLab) -> None:
         """Remove it; if the machine's power was cut, the card and its limit are gone already."""
-        for tap in taps(lab, self.node):
-            _tc(lab, f"qdisc del dev {tap} root")
+        _unshape(lab, self.node)
 
 
 class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -77,9 +77,8 @@ class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
             _tc(lab, f"qdisc add dev {tap} root netem delay {self.ms}ms {self.jitter_ms}ms")
 
     def end(self, lab: RunningLab) -> None:
-        """Delay no more."""
-        for tap in taps(lab, self.node):
-            _tc(lab, f"qdisc del dev {tap} root")
+        """Delay no more; a card that came after a power cut has no delay."""
+        _unshape(lab, self.node)
 
 
 class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -166,6 +165,14 @@ def _there(lab: RunningLab, node: str) -> list[str]:
 
 def _tc(lab: RunningLab, words: str) -> None:
     _run(lab, "tc", words)
+
+
+def _unshape(lab: RunningLab, node: str) -> None:
+    """Take what shapes the packets of a machine's cards away; a card that is new since has nothing of the kind."""
+    for tap in taps(lab, node):
+        shown = lab.inside(subprocess.run, ["tc", "qdisc", "show", "dev", tap], capture_output=True, text=True)
+        if re.search(r"^qdisc (tbf|netem) ", shown.stdout, re.MULTILINE):
+            _tc(lab, f"qdisc del dev {tap} root")
 
 
 def _ip(lab: RunningLab, words: str) -> None:
