@@ -58,6 +58,13 @@ def _manifest(directory: Path, name: str, *, needed: bool = False) -> dict[str, 
     return documents[0]
 
 
+def check(directory: Path, topology: Topology) -> list[str]:
+    """What manifests alone cannot be installed by, a line each."""
+    if topology.boot == "config-image" and is_ztp(directory):
+        return [f"boot: config-image is made from {INSTALL} and {AGENT}, {FOLDER}/ alone will not do"]
+    return []
+
+
 def read(directory: Path) -> tuple[Manifests, dict[str, Any]]:
     """The manifests of a directory, and its agent-config.yaml (empty without one). Raises TopologyError."""
     manifests = Manifests(
@@ -72,14 +79,18 @@ def read(directory: Path) -> tuple[Manifests, dict[str, Any]]:
 def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) -> None:
     """Add the lab's registry, credentials, CA, SSH key, clock and proxy to the manifests of `directory`, and name the
     release that is installed. Raises TopologyError."""
-    if topology.boot == "config-image":
-        raise TopologyError(FOLDER, f"boot: config-image is made from {INSTALL} and {AGENT}")
+    environment = _manifest(directory, INFRA_ENV).get("spec") or {}
+    installed = _manifest(directory, CLUSTER_INSTALL).get("spec") or {}
+    # What the installer takes where the first is empty is the user's too, and would be hidden by the lab's.
+    key = environment.get("sshAuthorizedKey") or installed.get("sshPublicKey")
+    bundle = _text(directory / CA_BUNDLE) or str(environment.get("additionalTrustBundle") or "")
     _edit(directory, PULL_SECRET, lambda one: _secret(one, access))
     _edit(directory, IMAGE_SET, lambda one: _put(one, releaseImage=pullspec))
     _edit(directory, CLUSTER_INSTALL, lambda one: _cluster_install(one, topology, access))
-    _edit(directory, INFRA_ENV, lambda one: _infra_env(one, topology, access))
-    _append(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
-    _append(directory / CA_BUNDLE, f"{access.trust_bundle}\n")
+    _edit(directory, INFRA_ENV, lambda one: _infra_env(one, topology, access, key))
+    _registries(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
+    # Without a blank line behind the last certificate, which the installer refuses.
+    write_private(directory / CA_BUNDLE, f"{_joined(bundle, access.trust_bundle)}\n")
     _agent_config(directory, topology)
 
 
@@ -126,13 +137,13 @@ def _cluster_install(manifest: dict[str, Any], topology: Topology, access: Acces
     )  # fmt: skip
 
 
-def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access) -> dict[str, Any]:
+def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access, key: Any) -> dict[str, Any]:
     spec = manifest.get("spec") or {}
     sources, clock = spec.get("additionalNTPSources") or [], topology.gateway
     return _put(
         manifest,
-        sshAuthorizedKey=_joined(spec.get("sshAuthorizedKey"), access.ssh_key),
-        additionalTrustBundle=_joined(spec.get("additionalTrustBundle"), access.trust_bundle) + "\n",
+        sshAuthorizedKey=_joined(key, access.ssh_key),
+        additionalTrustBundle=f"{_joined(spec.get('additionalTrustBundle'), access.trust_bundle)}\n",
         additionalNTPSources=[*sources, *([clock] if clock not in sources else [])],
         **_proxied(spec, topology),
     )
@@ -146,9 +157,16 @@ def _registry(source: str, mirror: str) -> str:
     )
 
 
-def _append(path: Path, text: str) -> None:
-    given = path.read_text() if path.exists() else ""
-    write_private(path, f"{given.rstrip()}\n{text}" if given.strip() else text.lstrip())
+def _text(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _registries(path: Path, tables: str) -> None:
+    """Put the lab's mirrors before the user's: of two tables for a location the first is used."""
+    given = _text(path)
+    head, mark, rest = given.partition("[[registry]]")
+    user = f"\n{mark}{rest}\n" if mark else ""
+    write_private(path, f"{head.rstrip()}\n{tables}{user}")
 
 
 def _agent_config(directory: Path, topology: Topology) -> None:

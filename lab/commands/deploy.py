@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import get_args
 
+from lab import ztp
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
 from lab.deploy import Deployment, shape_of
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         print(shape.dump(), end="")
         return 0
-    lines = unmade(shape)
+    lines = [*unmade(shape), *ztp.check(arguments.directory, shape)]
     if shape.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
     if lines:

@@ -226,7 +226,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
-        "lab.release", "lab.subject", "lab.supervisor", "lab.topology",
+        "lab.release", "lab.subject", "lab.supervisor", "lab.topology", "lab.ztp",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),

@@ -2,7 +2,9 @@
 
 import json
 import stat
+import tomllib
 
+import msgspec
 import pytest
 import yaml
 
@@ -11,7 +13,7 @@ from lab.configs import Access
 from lab.deploy import shape_of
 from lab.errors import TopologyError
 
-ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA", "ssh-ed25519 LAB", (("r.x/y", "lab:5000/y"),))
+ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA\n", "ssh-ed25519 LAB", (("r.x/y", "lab:5000/y"),))
 
 
 def nmstate(index, *addresses, mac=None, extra=None):
@@ -159,9 +161,31 @@ def test_the_lab_adds_what_a_disconnected_cluster_needs(tmp_path):
     assert environment["additionalNTPSources"] == [shape.gateway]
     assert "LAB CA" in environment["additionalTrustBundle"]
     registries = (folder / "mirror/registries.conf").read_text()
-    assert registries.index("quay.io/a") < registries.index('location = "r.x/y"') < registries.index("lab:5000/y")
+    assert registries.index('location = "r.x/y"') < registries.index("lab:5000/y") < registries.index("quay.io/a")
+    assert registries.count("[[registry]]") == 2
     assert (folder / "mirror/ca-bundle.crt").read_text() == "LAB CA\n"
     assert not (folder / "agent-config.yaml").exists()
+
+
+def test_what_the_installer_falls_back_to_is_not_hidden(tmp_path):
+    spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]}, sshPublicKey="ssh-rsa USER")
+    folder = write(
+        tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")], environment={"additionalTrustBundle": "USER CA\n"}
+    )
+    ztp.adapt(folder, shape_of(folder), ACCESS, "r")
+    environment = yaml.safe_load((folder / "cluster-manifests/infraenv.yaml").read_text())["spec"]
+    assert environment["sshAuthorizedKey"] == "ssh-rsa USER\nssh-ed25519 LAB"
+    assert (folder / "mirror/ca-bundle.crt").read_text() == "USER CA\nLAB CA\n"
+    assert tomllib.loads((folder / "mirror/registries.conf").read_text())["registry"][0]["location"] == "r.x/y"
+
+
+def test_a_config_image_is_refused_before_anything_starts(tmp_path):
+    spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]})
+    folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
+    shape = shape_of(folder)
+    assert ztp.check(folder, shape) == []
+    [line] = ztp.check(folder, msgspec.structs.replace(shape, boot="config-image"))
+    assert line.startswith("boot: config-image is made from install-config.yaml")
 
 
 def test_a_bad_pull_secret_is_refused_without_its_text(tmp_path):
