@@ -10,7 +10,7 @@ from scenarios.catalogue.matrix import params
 from scenarios.cluster import Installation
 from scenarios.health import BACK_SECONDS, all_is_well, console_answers, etcd_is_whole
 
-pytestmark = [pytest.mark.nightly, pytest.mark.disruptive]
+pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 
 SEVERAL = params(lambda row: row.thorough and not row.topology.startswith("sno-"))
 ANY = params(lambda row: row.thorough)
