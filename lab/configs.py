@@ -105,6 +105,26 @@ def fencing(topology: Topology, access: Access) -> dict[str, Any]:
     return {"fencing": {"credentials": credentials}} if topology.fenced else {}
 
 
+def merged_secret(text: str, access: Access) -> str:
+    """A user's dockerconfigjson with the lab's credentials beside it. Raises ValueError, which quotes nothing of it."""
+    try:
+        secret = json.loads(text or "{}")
+        auths = {**(secret.get("auths") or {}), **json.loads(access.pull_secret)["auths"]}
+    except (ValueError, AttributeError, TypeError) as error:
+        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ValueError(f"not a dockerconfigjson ({type(error).__name__}{where})") from None
+    return json.dumps({**secret, "auths": auths})
+
+
+def through_proxy(given: dict[str, Any], topology: Topology) -> dict[str, Any]:
+    """A config or a spec with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
+    proxy = given.get("proxy")
+    if not topology.proxy or not isinstance(proxy, dict):
+        return given
+    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if proxy.get(key)}
+    return {**given, "proxy": {**proxy, **ours}}
+
+
 def _load_balancer(topology: Topology) -> dict[str, Any]:
     return {"loadBalancer": {"type": "UserManaged"}} if topology.load_balancer else {}
 

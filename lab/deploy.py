@@ -21,12 +21,12 @@ from typing import Any
 import yaml
 
 from lab import boots, ztp
-from lab.configs import Access, boot_fields
+from lab.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.manifests import derive_from_manifests
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
-from lab.layout import bracketed, proxy_url
+from lab.layout import bracketed
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.seam import tools
@@ -79,28 +79,18 @@ def shape_of(
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
     """The config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
     try:
-        secret = json.loads(config.get("pullSecret") or "{}")
-        auths = {**(secret.get("auths") or {}), **json.loads(access.pull_secret)["auths"]}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise TopologyError(INSTALL, f"pullSecret: not a dockerconfigjson ({error})") from error
+        secret = merged_secret(config.get("pullSecret") or "", access)
+    except ValueError as error:
+        raise TopologyError(INSTALL, f"pullSecret: {error}") from None
     # The deprecated field and the new one exclude each other.
     field = "imageContentSources" if config.get("imageContentSources") else "imageDigestSources"
     texts = {"additionalTrustBundle": access.trust_bundle, "sshKey": access.ssh_key}
     return {
         **config,
-        "pullSecret": json.dumps({**secret, "auths": auths}),
+        "pullSecret": secret,
         field: [*(config.get(field) or []), *access.digest_sources],
         **{key: "\n".join(filter(None, [str(config.get(key) or "").strip(), text])) for key, text in texts.items()},
     }
-
-
-def through_proxy(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
-    """The config with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
-    given = config.get("proxy")
-    if not topology.proxy or not isinstance(given, dict):
-        return config
-    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if given.get(key)}
-    return {**config, "proxy": {**given, **ours}}
 
 
 def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:

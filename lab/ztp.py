@@ -6,18 +6,16 @@ The manifests' fields are in reference/installer.md §2.1.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.configs import Access, boot_fields
+from lab.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import TopologyError
-from lab.layout import proxy_url
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.topology import Topology
@@ -109,43 +107,31 @@ def _joined(*texts: Any) -> str:
 
 def _secret(manifest: dict[str, Any], access: Access) -> dict[str, Any]:
     """The Secret with the lab's credentials beside the user's, as stringData: that is what the installer reads."""
+    plain, encoded = manifest.get("stringData") or {}, manifest.get("data") or {}
     try:
-        plain, encoded = manifest.get("stringData") or {}, manifest.get("data") or {}
-        text = plain.get(_KEY) or base64.b64decode(encoded.get(_KEY) or "").decode() or "{}"
-        secret = json.loads(text)
-        auths = {**(secret.get("auths") or {}), **json.loads(access.pull_secret)["auths"]}
-    except (ValueError, AttributeError, TypeError) as error:
-        # Not its own text, which may quote what is secret.
-        rule = f"stringData.{_KEY}: not a dockerconfigjson ({type(error).__name__})"
-        raise TopologyError(PULL_SECRET, rule) from None
+        secret = merged_secret(plain.get(_KEY) or base64.b64decode(encoded.get(_KEY) or "").decode(), access)
+    except (ValueError, AttributeError, TypeError):
+        # Without the error's text, which may quote what is secret.
+        raise TopologyError(PULL_SECRET, f"stringData.{_KEY}: not a dockerconfigjson") from None
     rest = {key: value for key, value in manifest.items() if key != "data"}
-    return {**rest, "stringData": {**plain, _KEY: json.dumps({**secret, "auths": auths})}}
-
-
-def _proxied(spec: dict[str, Any], topology: Topology) -> dict[str, Any]:
-    given = spec.get("proxy")
-    if not topology.proxy or not isinstance(given, dict):
-        return {}
-    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if given.get(key)}
-    return {"proxy": {**given, **ours}}
+    return {**rest, "stringData": {**plain, _KEY: secret}}
 
 
 def _cluster_install(manifest: dict[str, Any], topology: Topology, access: Access) -> dict[str, Any]:
-    spec = manifest.get("spec") or {}
+    spec = through_proxy(manifest.get("spec") or {}, topology)
     return _put(
-        manifest, sshPublicKey=_joined(spec.get("sshPublicKey"), access.ssh_key), **_proxied(spec, topology)
+        {**manifest, "spec": spec}, sshPublicKey=_joined(spec.get("sshPublicKey"), access.ssh_key),
     )  # fmt: skip
 
 
 def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access, key: Any) -> dict[str, Any]:
-    spec = manifest.get("spec") or {}
+    spec = through_proxy(manifest.get("spec") or {}, topology)
     sources, clock = spec.get("additionalNTPSources") or [], topology.gateway
     return _put(
-        manifest,
+        {**manifest, "spec": spec},
         sshAuthorizedKey=_joined(key, access.ssh_key),
         additionalTrustBundle=f"{_joined(spec.get('additionalTrustBundle'), access.trust_bundle)}\n",
         additionalNTPSources=[*sources, *([clock] if clock not in sources else [])],
-        **_proxied(spec, topology),
     )
 
 

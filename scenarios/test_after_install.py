@@ -27,9 +27,12 @@ def majority(installation: Installation) -> tuple[str, ...]:
 
 def writes(installation: Installation) -> bool:
     """Whether a write through the API succeeds; a refusal or a time-out is none."""
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
     try:
-        return bool(installation.write())
-    except Exception:
+        return installation.write()
+    except (ApiException, HTTPError, OSError):
         return False
 
 

@@ -37,6 +37,7 @@ _PLACES = {
     "controlPlane.architecture": (INFRA_ENV, "spec.cpuArchitecture"),
     "arbiter.replicas": (CLUSTER_INSTALL, "spec.provisionRequirements.arbiterAgents"),
     "compute": (CLUSTER_INSTALL, "spec.provisionRequirements.workerAgents"),
+    "compute[0].replicas": (CLUSTER_INSTALL, "spec.provisionRequirements.workerAgents"),
     "networking": (CLUSTER_INSTALL, "spec.networking"),
     "proxy": (CLUSTER_INSTALL, "spec.proxy"),
 }

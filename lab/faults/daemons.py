@@ -114,7 +114,10 @@ class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
         path = lab.layout.root / "proxy.conf"
         if not path.exists():
             raise LabError("this lab has no proxy (`proxy: true` in a topology)")
-        change: Callable[[str], str] = lambda text: re.sub(r"(?m)^ConnectPort .*$", "ConnectPort 1", text)  # noqa: E731
+
+        def change(text: str) -> str:
+            return re.sub(r"(?m)^ConnectPort .*$", "ConnectPort 1", text)
+
         _edit(lab, "proxy", path, change)
 
     def end(self, lab: RunningLab) -> None:

@@ -139,11 +139,11 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Take it."""
-        _ip(lab, f"address add {self.address}/32 dev {BRIDGE}")
+        ip(lab, f"address add {self.address}/32 dev {BRIDGE}")
 
     def end(self, lab: RunningLab) -> None:
         """Let it go."""
-        _ip(lab, f"address del {self.address}/32 dev {BRIDGE}")
+        ip(lab, f"address del {self.address}/32 dev {BRIDGE}")
 
 
 def taps(lab: RunningLab, node: str) -> list[str]:
@@ -175,7 +175,8 @@ def _unshape(lab: RunningLab, node: str) -> None:
             _tc(lab, f"qdisc del dev {tap} root")
 
 
-def _ip(lab: RunningLab, words: str) -> None:
+def ip(lab: RunningLab, words: str) -> None:
+    """Run ip(8) in the lab's network namespace. Raises LabError with what it says."""
     _run(lab, "ip", words)
 
 

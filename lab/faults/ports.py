@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import msgspec
 
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.network import taps
+from lab.faults.network import ip, taps
 from lab.running import RunningLab
 
 # The name of our packet program on a card.
@@ -23,7 +21,7 @@ class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     def begin(self, lab: RunningLab) -> None:
         """Take its ports out of their networks. Raises LabError where it is off."""
         for port, _ in _cables(lab, self.node):
-            _ip(lab, f"link set {port} nomaster")
+            ip(lab, f"link set {port} nomaster")
 
     def end(self, lab: RunningLab) -> None:
         """Put them back; those of a machine that has been off meanwhile are new."""
@@ -43,7 +41,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
                 f"{self.node} has not two network cards in different networks: swapped, nothing would change"
             )
         for (port, _), (_, bridge) in zip(found[:2], reversed(found[:2]), strict=True):
-            _ip(lab, f"link set {port} master {bridge}")
+            ip(lab, f"link set {port} master {bridge}")
 
     def end(self, lab: RunningLab) -> None:
         """Swap them back; those of a machine that has been off meanwhile are new."""
@@ -92,10 +90,4 @@ def _as_drawn(lab: RunningLab, node: str) -> None:
         # It comes on with new cables, as the topology has them.
         return
     for port, bridge in _drawn(lab, node):
-        _ip(lab, f"link set {port} master {bridge}")
-
-
-def _ip(lab: RunningLab, words: str) -> None:
-    done = lab.inside(subprocess.run, ["ip", *words.split()], capture_output=True, text=True)
-    if done.returncode:
-        raise LabError(f"ip {words}: {' '.join(done.stderr.split())}")
+        ip(lab, f"link set {port} master {bridge}")

@@ -109,6 +109,10 @@ def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
     ("change", "said"),
     [
         ({"platformType": "VSphere"}, "cluster-manifests/agent-cluster-install.yaml: spec.platformType: must be none"),
+        (
+            {"provisionRequirements": {"controlPlaneAgents": 1, "workerAgents": "two"}},
+            "agent-cluster-install.yaml: spec.provisionRequirements.workerAgents: must be a number",
+        ),
         ({"platformType": "BareMetal"}, "agent-cluster-install.yaml: spec.apiVIPs: platform baremetal needs"),
         (
             {"provisionRequirements": {}},
