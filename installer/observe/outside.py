@@ -73,19 +73,28 @@ def api(url: str, state: str, rendezvous_ip: str, timeout: float) -> str:
     """One sentence on a cluster's API that never answered: where its name leads, and whether it is there elsewhere."""
     parts = urlsplit(url)
     name, number = parts.hostname or "", parts.port or 443
-    try:
-        found = list(
-            dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(name, number, type=socket.SOCK_STREAM))
-        )
-    except OSError as error:
-        said = f"{name} has no address here ({error.strerror or error})"
-    else:
-        lead = f"{name} leads to " if found != [name] else ""
-        said = lead + ", ".join(f"{address}, where port {number} {port(address, number, timeout)}" for address in found)
-        if rendezvous_ip in found:
-            return f"The cluster's API {url} has never answered: {state}; {said}"
-    said += f"; {rendezvous_ip}, the rendezvous host, {port(rendezvous_ip, number, timeout)} there"
+    said, ports = _leads(name, number, timeout)
+    if rendezvous_ip not in ports:
+        said += f"; {rendezvous_ip}, the rendezvous host, {port(rendezvous_ip, number, timeout)} there"
     return f"The cluster's API {url} has never answered: {state}; {said}"
+
+
+def internal_api(name: str, number: int, timeout: float) -> str:
+    """What is wrong with the name at which kubelets look for the API, as seen from here; empty when all of its
+    addresses answer."""
+    said, ports = _leads(name, number, timeout)
+    return "" if ports and set(ports.values()) == {"answers"} else said
+
+
+def _leads(name: str, number: int, timeout: float) -> tuple[str, dict[str, str]]:
+    """Where a name leads as seen from here, in words, and what the port does at each of its addresses."""
+    try:
+        found = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return f"{name} has no address here ({error.strerror or error})", {}
+    ports = {address: port(address, number, timeout) for address in dict.fromkeys(str(entry[4][0]) for entry in found)}
+    lead = "" if list(ports) == [name] else f"{name} leads to "
+    return lead + ", ".join(f"{address}, where port {number} {state}" for address, state in ports.items()), ports
 
 
 def _read_whole(image: OpenImage) -> None:

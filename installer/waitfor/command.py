@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from installer.errors import EXIT_INTERRUPTED, InstallerError, WaitError
-from installer.observe import state
+from installer.observe import outside, state
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import watcher
-from installer.observe.state import Expected, Inputs
+from installer.observe.state import Inputs
 from installer.waitfor import nodes, operators
 from installer.waitfor.bootstrap import Bootstrap
 from installer.waitfor.errors import BootstrapFailed
@@ -20,6 +20,9 @@ from installer.waitfor.install import Install
 from installer.waitfor.settings import Settings, Target
 
 log = logging.getLogger("installer.waitfor")
+API_PORT = 6443
+#: Platforms whose names are the user's: of the others, hosts resolve the API's internal name themselves.
+EXTERNAL_NAMES = ("none", "external")
 
 
 def execute(
@@ -64,7 +67,7 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
             log.warning(f"Until now: {install.last}")
             raise
         except WaitError:
-            _tell_nodes(kube, inputs.expected)
+            _tell_nodes(kube, inputs, settings)
             _tell_operators(kube)
             log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
             raise
@@ -86,14 +89,19 @@ def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapF
     log.error("Bootstrap failed to complete")
 
 
-def _tell_nodes(kube: Kube, expected: Expected) -> None:
+def _tell_nodes(kube: Kube, inputs: Inputs, settings: Settings) -> None:
     """Before the operators: what they want for is most often a node."""
     try:
         found = nodes.read(kube)
     except KubeError as error:
         log.debug(f"Nodes cannot be read: {error}")
         return
-    for line in nodes.lacking(found, expected):
+    unreached = ""
+    if inputs.platform in EXTERNAL_NAMES and len(found) < max(inputs.expected.count, len(inputs.expected.names)):
+        name = f"api-int.{inputs.cluster_name}.{inputs.base_domain}"
+        said = outside.internal_api(name, API_PORT, settings.connect_timeout)
+        unreached = f"kubelets look for the API at {name}: {said}" if said else ""
+    for line in nodes.lacking(found, inputs.expected, unreached):
         log.error(line)
 
 

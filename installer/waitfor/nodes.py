@@ -24,14 +24,16 @@ def read(kube: Kube) -> list[Node]:
     return [Node(name, *by_type.get("Ready", ("", "", ""))) for name, by_type in kube.node_conditions().items()]
 
 
-def lacking(nodes: Sequence[Node], expected: Expected) -> tuple[str, ...]:
+def lacking(nodes: Sequence[Node], expected: Expected, unreached: str = "") -> tuple[str, ...]:
     """A line for each node that is not Ready and for each that has not joined: by its name where the configuration
-    gives one, else by their number."""
+    gives one, else by their number. ``unreached``: what may keep those from joining."""
     there = {node.name for node in nodes}
     missing = [name for name in expected.names if name not in there]
-    lines = [f"Node {name} has not joined the cluster: its kubelet has not registered it" for name in missing]
+    because = f"; {unreached}" if unreached else ""
+    lines = [f"Node {name} has not joined the cluster: its kubelet has not registered it{because}" for name in missing]
     if not missing and len(there) < expected.count:
-        lines.append(f"{len(there)} of {expected.count} nodes have joined the cluster: {', '.join(sorted(there))}")
+        joined = ", ".join(sorted(there)) or "none"
+        lines.append(f"{len(there)} of {expected.count} nodes have joined the cluster: {joined}{because}")
     for node in sorted(nodes, key=lambda node: node.name):
         if node.ready != "True":
             because = node.message or node.reason or "it has no condition Ready"

@@ -43,7 +43,8 @@ class Completes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`wait-for bootstrap-complete`, given `minutes`, ends with `code`, and its first error line names the cause: a
-    regular expression on words of it. `host` is named in that line, unless it is empty."""
+    regular expression on words of it. `host` is named in that line, unless it is empty. Where the bootstrap completes,
+    it is `wait-for install-complete`, given as much."""
 
     cause: str
     host: str = ""
@@ -171,8 +172,8 @@ def disturbed(deployment: Deployment, row: Row, began: float, seconds: float) ->
 
 
 def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
-    """Boot and wait, for bootstrap with so many seconds and these options, then for the rest. A BMC's refusal is all
-    that comes of it, with 1 as `node0-lab deploy` ends."""
+    """Boot and wait, for bootstrap with so many seconds and these options, then for the rest, with the same options. A
+    BMC's refusal is all that comes of it, with 1 as `node0-lab deploy` ends."""
     began = time.monotonic()
     try:
         deployment.boot()
@@ -180,7 +181,7 @@ def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
         return Outcome(1, f"level=fatal msg={error}", time.monotonic() - began)
     result = deployment.wait_for("bootstrap-complete", limit + 600, *options)
     if result.returncode == 0:
-        result = deployment.wait_for("install-complete", INSTALL_SECONDS)
+        result = deployment.wait_for("install-complete", INSTALL_SECONDS, *options)
     return Outcome(result.returncode, said(result), time.monotonic() - began)
 
 

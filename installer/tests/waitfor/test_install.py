@@ -105,6 +105,12 @@ def test_nodes_without_names_are_counted():
     assert lacking([Node("a", "True")], Expected(("a",), 1)) == ()
 
 
+def test_what_keeps_a_node_from_joining_is_said_of_those_that_did_not():
+    lines = lacking([Node("a", "True")], Expected(("a", "b"), 2), "api-int leads nowhere")
+    assert lines == ("Node b has not joined the cluster: its kubelet has not registered it; api-int leads nowhere",)
+    assert lacking([], Expected((), 1), "x") == ("0 of 1 nodes have joined the cluster: none; x",)
+
+
 def test_missing_router_ca(run):
     state = {key: value for key, value in READY_CLUSTER.items() if key != INGRESS_CM}
     assert run([Moment(kube=state)], target="install-complete") == 6

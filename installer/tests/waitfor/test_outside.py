@@ -66,6 +66,12 @@ def test_an_api_whose_name_leads_elsewhere_or_nowhere(listening: int, closed: in
     assert line.endswith("; 127.0.0.1, the rendezvous host, answers there")
 
 
+def test_the_name_for_hosts_that_leads_nowhere_or_answers(listening: int, closed: int) -> None:
+    assert outside.internal_api("127.0.0.1", listening, 1) == ""
+    assert outside.internal_api("127.0.0.1", closed, 1) == f"127.0.0.1, where port {closed} refuses connections"
+    assert outside.internal_api("api-int.node0.invalid", closed, 1).startswith("api-int.node0.invalid has no address")
+
+
 @needs
 def test_images_that_cannot_be_had(tmp_path: Path) -> None:
     with registry_kit.registry(tmp_path) as server:
