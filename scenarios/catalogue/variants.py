@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
+from random import Random
 from typing import Any, get_args
 
 import msgspec
@@ -19,6 +20,8 @@ WORKERS = 2
 JUMBO = 9000
 STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
 VLAN = 111
+# More than the 256 KiB that an ISO's embed area holds, in objects that each fit into etcd.
+LARGE_MANIFESTS, LARGE_KIB = 4, 600
 KERNEL_ARGUMENTS = ("node0.first=1", "node0.second=2")
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.
@@ -100,6 +103,24 @@ def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
     """node0 is configured with the name that the second host gets from DHCP."""
     config["hosts"][0]["hostname"] = topology.nodes[1].name
     del config["hosts"][1]["hostname"]
+
+
+def _no_such_disk(config: dict[str, Any], _topology: Topology) -> None:
+    """Of each host a disk is wanted that none has."""
+    for host in config["hosts"]:
+        host["rootDeviceHints"] = {"serialNumber": "NOT-THERE"}
+
+
+def _mac_identifier(config: dict[str, Any], _topology: Topology) -> None:
+    """Each host's first card has a name of the user's, and is known by its MAC address."""
+    for host in config["hosts"]:
+        first, *others = host["networkConfig"]["interfaces"]
+        name = first["name"]
+        first |= {"name": "uplink", "identifier": "mac-address", "mac-address": host["interfaces"][0]["macAddress"]}
+        for route in host["networkConfig"].get("routes", {}).get("config", []):
+            if route["next-hop-interface"] == name:
+                route["next-hop-interface"] = first["name"]
+        host["networkConfig"]["interfaces"] = [first, *others]
 
 
 def _three_disks(topology: Topology) -> Topology:
@@ -221,6 +242,21 @@ def _kernel_arguments(topology: Topology) -> dict[str, str]:
     return {f"openshift/99-{role}-kernel-arguments.yaml": yaml.safe_dump(text) for role, text in documents.items()}
 
 
+def _large_manifests(_topology: Topology) -> dict[str, str]:
+    """ConfigMaps in openshift/ that are too large for an embed area."""
+    documents = {
+        f"large-{number}": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"large-{number}", "namespace": "default"},
+            # Of text that a compressor makes little of.
+            "data": {"text": Random(number).randbytes(LARGE_KIB * 512).hex()},
+        }
+        for number in range(LARGE_MANIFESTS)
+    }
+    return {f"openshift/{name}.yaml": yaml.safe_dump(text) for name, text in documents.items()}
+
+
 #: The BMCs through which a cluster can be installed (docs/bmcs.md).
 BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
 #: Those of clusters that get installed: what a row of the matrix may have (matrix.yaml).
@@ -246,6 +282,9 @@ BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 VARIANTS = FEATURES | {
     "small_disk": Variant(machines=_small_disk),
     "same_hostname": Variant(agent_config=_same_hostname),
+    "no_such_disk": Variant(agent_config=_no_such_disk),
+    "mac_identifier": Variant(agent_config=_mac_identifier, addressing=("static",)),
+    "large_manifests": Variant(files=_large_manifests),
     "node0_alone": Variant(machines=_node0_alone),
     # These differ only in what the test does to the lab; the name keeps their evidence apart.
     "agent_only": Variant(),
