@@ -42,6 +42,8 @@ UNITS = (
     "install-status.service",
 )
 NETWORK_UNIT = "pre-network-manager-config.service"
+#: What install-status.sh has to complain of: wait-for reads it (installer/observe/outside.py).
+SSHD_BANNER = "Banner /run/agent-installer/banner\n"
 NETWORK_SCRIPT = "pre-network-manager-config.sh"
 # Only where the initrd brings agent-tui.
 CONSOLE_UNITS = ("agent-interactive-console.service", "agent-interactive-console-serial@.service")
@@ -194,6 +196,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
         for script in (data / "bin").iterdir()
     ]
     files.append(File("/usr/local/bin/agent-redact", program(), 0o555))
+    files.append(File.text("/etc/ssh/sshd_config.d/10-install-status.conf", SSHD_BANNER))
     files += _environment(inputs)
     files += host_config_files(inputs)
     files += _mirror_and_trust(inputs)

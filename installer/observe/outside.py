@@ -19,6 +19,9 @@ from installer.release.access import RegistryAccess
 from installer.release.proxy import ImageProxy, OpenImage
 
 PING_SECONDS = 2
+# How sshd's banner marks what install-status.sh on the live host complains of, and how much of it is said.
+BANNER = "install-status: "
+LONGEST_BANNER = 1000
 # A registry that has not answered after this long does not answer hosts either.
 REGISTRY_SECONDS = 20.0
 MOST_READ = 1 << 30
@@ -51,13 +54,35 @@ def pings(address: str) -> bool | None:
     return None if done.returncode == 2 else done.returncode == 0
 
 
+def banner(address: str, ssh_port: int, timeout: float) -> str:
+    """What a live host says of itself to whoever connects to its sshd, without logging in; empty where it says
+    nothing, or there is no ssh here."""
+    if shutil.which("ssh") is None:
+        return ""
+    options = ["BatchMode=yes", "PreferredAuthentications=none", "StrictHostKeyChecking=no", "LogLevel=INFO"]
+    options += ["UserKnownHostsFile=/dev/null", "ControlPath=none", "ProxyCommand=none", "ProxyJump=none"]
+    options.append(f"ConnectTimeout={max(round(timeout), 1)}")
+    argv = ["ssh", "-F", "none", "-T", *(part for option in options for part in ("-o", option))]
+    argv += ["-p", str(ssh_port), "-l", "core", "--", address, "true"]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * timeout + 3)
+    except (subprocess.TimeoutExpired, OSError):
+        return ""
+    lines = done.stderr.decode(errors="replace").splitlines()
+    said = "; ".join(line.removeprefix(BANNER) for line in lines if line.startswith(BANNER))
+    # Anybody may answer at that address.
+    return "".join(letter for letter in said if letter.isprintable())[:LONGEST_BANNER]
+
+
 def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
     """One sentence on a host whose service does not answer: whether it is there at all, and what of it is."""
     service, ssh = port(address, service_port, timeout), port(address, ssh_port, timeout)
     if service == "answers":
         return f"{address} accepts connections on port {service_port}: the host is up, its service answers nothing"
     if ssh == "answers":
-        return f"{address} answers SSH, port {service_port} {service}: the host is up, its service is not"
+        said = banner(address, ssh_port, timeout)
+        says = f". It says: {said}" if said else ""
+        return f"{address} answers SSH, port {service_port} {service}: the host is up, its service is not{says}"
     # A refusal is an answer of the host's.
     up = "refuses connections" in (service, ssh) or pings(address)
     if up:

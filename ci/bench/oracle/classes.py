@@ -68,6 +68,7 @@ CLASSES["iso-own"] = (
     r"ISO: file of openshift-install only: (/usr/local/bin/issue_status\.sh|/etc/containers/registries\.conf)$",
     r"ISO: enabled: apply-host-config\.service$",
     r"ISO: file of node0 only: /opt/agent/tls/(ca|service)\.(crt|key)$",
+    r"ISO: file of node0 only: /etc/ssh/sshd_config\.d/10-install-status\.conf$",
     r"ISO: file of node0 only: (/etc/chrony/chrony\.conf|/etc/containers/auth\.json|\S+/agent-images\.env)$",
 )
 CLASSES["iso-secrets"] = (

@@ -351,3 +351,48 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
     assert run.startswith("run ")
     assert "--infra-env-id i1 --agent-version a.example/b@sha256:0 --cacert /opt/agent/tls/ca.crt" in run
     assert "tok.en" not in run
+
+
+def look_at_the_status(tmp_path: Path, last_line: str, *, listens: bool = False) -> str:
+    """One look of install-status.sh, where this is the last line of each unit's journal; sshd's banner."""
+    env = sandbox(tmp_path, systemctl="printf 'active\\nactive\\n'", journalctl='cat "$STATE/journal"')
+    (tmp_path / "journal").write_text(last_line + "\n")
+    env_file = tmp_path / "etc/assisted/rendezvous-host.env"
+    env_file.write_text(env_file.read_text().replace("NODE_ZERO_IP=fd00::5", "NODE_ZERO_IP=127.0.0.1"))
+    (tmp_path / "etc/assisted/node0").touch()
+    script = tmp_path / "usr/local/bin/install-status.sh"
+    script.write_text(script.read_text().replace("pause 30", "exit 0"))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if listens:
+            listener.listen()
+        env["SERVICE_PORT"] = str(listener.getsockname()[1])
+        subprocess.run(["bash", script], env=env, check=True, capture_output=True, timeout=30)
+    return (tmp_path / "run/agent-installer/banner").read_text()
+
+
+PULL_AGAIN = (
+    'time="2026-11-25T16:06:29Z" level=warning msg="Failed, retrying in 1s ... (1/3). Error: initializing source '
+    'docker://r.example/a@sha256:0: pinging container registry r.example: dial tcp: lookup r.example: i/o timeout"'
+)
+
+
+def test_a_pull_that_fails_is_on_the_console_and_in_the_banner(tmp_path):
+    said = look_at_the_status(tmp_path, PULL_AGAIN)
+    want = "Images cannot be pulled: assisted-service.service: initializing source docker://r.example/a@sha256:0: "
+    assert said.startswith(f"install-status: {want}")
+    assert said.endswith('lookup r.example: i/o timeout"\n')
+    assert (tmp_path / "etc/issue.d/75-agent-images.issue").read_text().startswith(want)
+
+
+@pytest.mark.parametrize(
+    ("line", "listens"),
+    [
+        (PULL_AGAIN, True),
+        ("Trying to pull r.example/a@sha256:0...", False),
+        ("Error: no container with that name", False),
+    ],
+)
+def test_what_is_no_pull_that_fails_is_not_told(tmp_path, line, listens):
+    assert look_at_the_status(tmp_path, line, listens=listens) == ""
+    assert not (tmp_path / "etc/issue.d/75-agent-images.issue").exists()

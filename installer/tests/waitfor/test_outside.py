@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from installer.testing.create import registry_kit
 
 # Reserved for documents (RFC 3849): nobody has it, and where there is a route, nobody answers.
 NOWHERE = "2001:db8::1"
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 needs = pytest.mark.skipif(bool(registry_kit.MISSING), reason=f"not installed: {', '.join(registry_kit.MISSING)}")
 
 
@@ -41,6 +44,32 @@ def test_a_port_that_answers_one_that_refuses_and_one_that_nobody_has(listening:
 def test_a_host_whose_service_is_not_up(listening: int, closed: int) -> None:
     line = outside.host("127.0.0.1", closed, listening, 1)
     assert line == f"127.0.0.1 answers SSH, port {closed} refuses connections: the host is up, its service is not"
+
+
+@pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="no OpenSSH here")
+def test_what_a_host_says_of_itself_is_read_without_logging_in(tmp_path: Path, closed: int) -> None:
+    (tmp_path / "banner").write_text(
+        "Welcome.\ninstall-status: Not running: agent.service(failed).\x1b[2J\n"
+        "install-status: Images cannot be pulled\n"
+    )
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    (tmp_path / "config").write_text(
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {tmp_path}/key\nBanner {tmp_path}/banner\nUsePAM no\nPidFile none\n"
+    )
+    # Its folder of no privileges, where a machine that has not started it yet lacks it.
+    Path("/run/sshd").mkdir(exist_ok=True)
+    sshd = subprocess.Popen([str(SSHD), "-D", "-e", "-f", tmp_path / "config"], stderr=subprocess.PIPE)
+    try:
+        assert sshd.stderr is not None
+        assert b"listening" in sshd.stderr.readline()
+        line = outside.host("127.0.0.1", closed, port, 3)
+    finally:
+        sshd.terminate()
+        sshd.communicate(timeout=10)
+    said = "Not running: agent.service(failed).\\033[2J; Images cannot be pulled"
+    assert line.endswith(f"the host is up, its service is not. It says: {said}")
 
 
 def test_a_host_that_is_up_and_has_neither(closed: int) -> None:
