@@ -249,24 +249,31 @@ def _tell_what_ended(lab_dir: records.Found) -> None:
         print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
 
 
+def _words(arguments: argparse.Namespace) -> list[str]:
+    """The command behind the other arguments, with or without `--` before it."""
+    return [word for index, word in enumerate(arguments.words) if (index, word) != (0, "--")]
+
+
 def _ssh(arguments: argparse.Namespace) -> int:
+    if arguments.words[:1] == ["--lab"] and len(arguments.words) > 1:
+        # Behind the machine's name, argparse takes it for a part of the command.
+        arguments.lab, arguments.words = arguments.words[1], arguments.words[2:]
     record = _chosen(arguments.lab)
     spec = record.topology.node(arguments.node)
     if spec is None:
         _node(Lab.attach(record.id), arguments.node)
         return 1
-    argv = ["ssh", "-F", str(record.root / "ssh_config"), spec.ip, *arguments.words]
+    argv = ["ssh", "-F", str(record.root / "ssh_config"), spec.ip, *_words(arguments)]
     return _replace(enter_argv(record.init, argv))
 
 
 def _exec(arguments: argparse.Namespace) -> int:
-    words = [w for i, w in enumerate(arguments.words) if (i, w) != (0, "--")] or [os.environ.get("SHELL", "/bin/sh")]
+    words = _words(arguments) or [os.environ.get("SHELL", "/bin/sh")]
     return _replace(enter_argv(_chosen(arguments.lab).init, words, cwd=os.getcwd()))
 
 
 def _swarm(arguments: argparse.Namespace) -> int:
-    words = [w for i, w in enumerate(arguments.words) if (i, w) != (0, "--")]
-    return _replace([*default_installer(), "swarm", *words])
+    return _replace([*default_installer(), "swarm", *_words(arguments)])
 
 
 def _replace(argv: list[str]) -> int:

@@ -111,7 +111,8 @@ class MemoryTaken(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
 
     def end(self, lab: RunningLab) -> None:
         """Give it back; a machine that has restarted has it already."""
-        _root(lab, self.node, f"! mountpoint -q {_TAKEN} || umount -l {_TAKEN}")
+        # The file first: whatever was started meanwhile with mounts of its own keeps the file system.
+        _root(lab, self.node, f"! mountpoint -q {_TAKEN} || {{ rm -f {_TAKEN}/file; umount -l {_TAKEN}; }}")
 
 
 class Panic(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

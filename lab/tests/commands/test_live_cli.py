@@ -185,6 +185,7 @@ def test_up_ls_console_shot_exec_down(tmp_path):
             (("shot", "--lab", lab, "master-0", str(tmp_path / "x.png")), "master-0 is off"),
             (("console", "--lab", lab, "master-0"), "master-0 is off"),
             (("ssh", "--lab", lab, "master-9", "true"), "no node 'master-9' in this lab; it has master-0"),
+            (("ssh", "master-9", "--lab", lab, "--", "true"), "no node 'master-9' in this lab; it has master-0"),
             (("console", "--lab", lab, "master-9"), "no node 'master-9'"),
             (("down", "--lab", "nobody-0"), "no lab 'nobody-0' here"),
         ):
