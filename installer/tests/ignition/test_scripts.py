@@ -353,8 +353,8 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
     assert "tok.en" not in run
 
 
-def look_at_the_status(tmp_path: Path, last_line: str, *, listens: bool = False) -> str:
-    """One look of install-status.sh, where this is the last line of each unit's journal; sshd's banner."""
+def look_at_the_status(tmp_path: Path, last_line: str, *, listens: bool = False, **environment: str) -> str:
+    """One look of install-status.sh, where these are the last lines of each unit's journal; sshd's banner."""
     env = sandbox(tmp_path, systemctl="printf 'active\\nactive\\n'", journalctl='cat "$STATE/journal"')
     (tmp_path / "journal").write_text(last_line + "\n")
     env_file = tmp_path / "etc/assisted/rendezvous-host.env"
@@ -367,7 +367,7 @@ def look_at_the_status(tmp_path: Path, last_line: str, *, listens: bool = False)
         if listens:
             listener.listen()
         env["SERVICE_PORT"] = str(listener.getsockname()[1])
-        subprocess.run(["bash", script], env=env, check=True, capture_output=True, timeout=30)
+        subprocess.run(["bash", script], env=env | environment, check=True, capture_output=True, timeout=30)
     return (tmp_path / "run/agent-installer/banner").read_text()
 
 
@@ -383,6 +383,17 @@ def test_a_pull_that_fails_is_on_the_console_and_in_the_banner(tmp_path):
     assert said.startswith(f"install-status: {want}")
     assert said.endswith('lookup r.example: i/o timeout"\n')
     assert (tmp_path / "etc/issue.d/75-agent-images.issue").read_text().startswith(want)
+
+
+def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
+    lines = (
+        f"Error: initializing source docker://r.example/a: Access violation\n{PULL_AGAIN.split(' ')[0]} Trying to pull"
+    )
+    said = look_at_the_status(tmp_path, lines, HTTPS_PROXY="http://me:p%40ss@192.0.2.1:3128")
+    assert said == (
+        "install-status: Images cannot be pulled through the proxy http://192.0.2.1:3128: assisted-service.service: "
+        "initializing source docker://r.example/a: Access violation\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,19 @@ TROUBLES=(70-agent-services 75-agent-images 80-host-config)
 # Podman's words for a pull that failed and is tried again, and for one that is given up.
 PULL='level=warning msg="Failed, retrying|^Error: .*(initializing source|copying system image|reading blob)'
 
-# unpulled UNIT: the last line of its journal, when that is a pull that failed.
+# unpulled UNIT: the pull that failed, where that is among the last lines that its processes wrote.
 unpulled() {
-    local line
-    line=$(journalctl --boot --quiet --output cat --lines 1 --unit "$1") || return 0
-    [[ $line =~ $PULL ]] || return 0
-    line=${line#*Error: }
-    printf '%s' "${line:0:600}"
+    local line why=
+    # systemd's own words on a unit have another _SYSTEMD_UNIT.
+    while read -r line; do
+        [[ $line =~ $PULL ]] && why=${line#*Error: }
+    done < <(journalctl --boot --quiet --output cat --lines 2 "_SYSTEMD_UNIT=$1" || :)
+    printf '%s' "${why:0:600}"
 }
+
+# The proxy that podman asks, without a password.
+proxy=${HTTPS_PROXY:-${https_proxy:-}}
+[[ $proxy != *@* ]] || proxy=${proxy%%//*}//${proxy##*@}
 
 banner() {
     local name text=
@@ -50,7 +55,7 @@ while :; do
         done
     fi
     if [ -n "$images" ]; then
-        issue_set 75-agent-images "Images cannot be pulled: $images"
+        issue_set 75-agent-images "Images cannot be pulled${proxy:+ through the proxy $proxy}: $images"
     else
         issue_clear 75-agent-images
     fi
