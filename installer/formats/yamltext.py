@@ -47,7 +47,7 @@ class GO(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
 
 
 class CORE(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML 1.2's core schema without floats, as nmstate reads: decimal numbers even with leading zeros, no merging."""
+    """YAML 1.2's core schema, as nmstate reads: decimal numbers even with leading zeros, no merging."""
 
 
 def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
@@ -76,6 +76,11 @@ _resolvers(
     ("null", r"~|null|Null|NULL|", "~nN\0"),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?[0-9]{1,40}|0x[0-9a-fA-F]{1,32}", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
 )
 
 

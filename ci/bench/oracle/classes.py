@@ -24,7 +24,8 @@ CLASSES: dict[str, tuple[str, ...]] = {
     # both refuse
     "crashes": (r"openshift-install crashes: ",),
     "vsphere-at-once": (
-        r"error of node0 only: platform\.vsphere\.failureDomains\.topology\.(computeCluster|folder|resourcePool): ",
+        r"error of node0 only: platform\.vsphere\.failureDomains\.topology\."
+        r"(computeCluster|folder|networks|resourcePool|tagIDs|template): ",
     ),
     "vsphere-gate": (
         r"error of openshift-install only: <nil>: Forbidden: .*VSphereHostVMGroupZonal",

@@ -37,7 +37,7 @@ KNOWN = (
     r"keyfiles: .*\[sriov\] total-vfs",  # needed by the VFs that are given
     r"keyfiles: .*routing rules",  # of a family that no profile has
     r"keyfiles: .*\[ipv\] route",  # two that differ in their metric
-    r"keyfiles: (\.nmconnection|.*dhcp-client-id)",  # an empty name
+    r"keyfiles: (\.nmconnection|.*dhcp-(client-id|duid))",  # empty text
     r"keyfiles: lo\.nmconnection: only ours",
     r"keyfiles: .*\[user\]",  # an empty description, a backslash
 )

@@ -62,12 +62,12 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
         yield invalid(path, shown, "platform baremetal requires the baremetal capability")
     both = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": shown}
     whole = {key: value for key, value in both.items() if value}
-    if "CloudCredential" not in on and name and name not in _NO_CLOUD:
+    if "CloudCredential" not in on and name not in _NO_CLOUD:
         text = "disabling CloudCredential capability available only for baremetal platforms"
         yield invalid("capabilities", whole, text)
     if "CloudControllerManager" not in on:
         external = config.platform.external
-        if name and name not in (*_NO_CLOUD, "external"):
+        if name not in (*_NO_CLOUD, "external"):
             text = (
                 "is only supported on the Baremetal, None, or External platform with cloudControllerManager value none"
             )

@@ -176,7 +176,7 @@ def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
     services_have = lists["serviceNetwork"]
     shown = check.networks(services)
     if {4, 6} > set(services_have):
-        if services_have[:1] == [6] and platform and platform not in _IPV6_PLATFORMS:
+        if services_have[:1] == [6] and platform not in _IPV6_PLATFORMS:
             yield invalid("networking", "IPv6", "single-stack IPv6 is not supported for this platform")
         if services_have[:1] == [4] and len(services) > 1:
             yield invalid("networking.serviceNetwork", shown, "only one service network can be specified")

@@ -27,7 +27,6 @@ _NUMBERS = (
     ("multicast-query-response-interval", "multicast-query-response-interval", 0, _U64),
     ("multicast-startup-query-count", "multicast-startup-query-count", 0, _U32),
     ("multicast-startup-query-interval", "multicast-startup-query-interval", 0, _U64),
-    ("vlan-default-pvid", "vlan-default-pvid", 0, 4094),
 )
 _SWITCHES = ("multicast-querier", "multicast-query-use-ifaddr", "multicast-snooping")
 _STP_NUMBERS = (("priority", 0, 65535), ("forward-delay", 2, 30), ("hello-time", 1, 10), ("max-age", 6, 40))
@@ -43,8 +42,12 @@ def read_linux_bridge(fields: Fields) -> Shape:
     listed = section.has("port") or section.has("ports")
     ports = tuple(port for entry in section.tables("port", "ports") if (port := _port(entry)) is not None)
     section.close()
+    filtering = any(port.sections["bridge-port"].get("vlans") for port in ports)
     if listed:
-        keys["vlan-filtering"] = flag(any(port.sections["bridge-port"].get("vlans") for port in ports))
+        keys["vlan-filtering"] = flag(filtering)
+    if options is not None and not filtering and keys.get("vlan-default-pvid", "1") != "1":
+        # The kernel has it only where frames are sorted by VLAN.
+        options.problem("vlan-default-pvid", keys["vlan-default-pvid"], "must be 1 where no port has a vlan section")
     return Shape({"bridge": keys}, ports=ports if listed else None)
 
 
@@ -53,6 +56,8 @@ def _options(options: Fields) -> dict[str, str]:
     for name, key, low, high in _NUMBERS:
         if (number := options.integer(name, low=low, high=high)) is not None:
             keys[key] = str(number)
+    if (tag := options.integer("vlan-default-pvid", high=4094, plain=True)) is not None:
+        keys["vlan-default-pvid"] = str(tag)
     if (size := keys.get("multicast-hash-max")) is not None and int(size) & (int(size) - 1):
         options.problem("hash-max", size, "must be a power of two")
     for name in _SWITCHES:
@@ -71,7 +76,8 @@ def _options(options: Fields) -> dict[str, str]:
         keys["multicast-router"] = router
     if (protocol := options.choice("vlan-protocol", VLAN_PROTOCOLS)) is not None:
         keys["vlan-protocol"] = protocol
-    options.ignore("gc-timer", "hello-timer")
+    for timer in ("gc-timer", "hello-timer"):
+        options.integer(timer, high=_U64, plain=True)
     stp = options.table("stp")
     if stp is not None:
         if (on := stp.boolean("enabled")) is not None:

@@ -168,6 +168,7 @@ def _read_features(features: Fields) -> dict[str, str]:
     # Of two names for one feature, NetworkManager's own is read last, and so has the last word.
     for name in sorted(features.names(), key=lambda name: name not in _FEATURE_NAMES):
         feature = _FEATURE_NAMES.get(name, name)
+        features.filled(name)
         on = features.boolean(name, plain=True)
         if feature not in _FEATURES:
             features.problem(name, None, "is not a feature that NetworkManager knows")
@@ -221,7 +222,8 @@ def read_ovs_db(fields: Fields) -> Keys:
         inner = section.table(name)
         if inner is None:
             continue
-        keys[target] = {f"data.{key}": value for key, value in _read_data(inner).items()}
+        if data := _read_data(inner):
+            keys[target] = {f"data.{key}": value for key, value in data.items()}
     section.close()
     return keys
 

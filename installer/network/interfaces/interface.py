@@ -13,6 +13,7 @@ _COPY_MAC_KINDS = ("bond", "linux-bridge", "ovs-interface")
 _PROFILE_RULE = "must be a file name: at most 200 bytes, no slash, not starting with a dot"
 # Kernel and NetworkManager limits; below 1280 IPv6 cannot work (RFC 8200).
 MTU_MIN, MTU_MAX, MTU_MIN_IPV6 = 68, 65535, 1280
+_U64 = (1 << 64) - 1
 
 
 def read_interface(fields: Fields) -> Interface | None:
@@ -64,6 +65,7 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
     lldp = fields.table("lldp")
     lldp_on = None
     if lldp is not None:
+        lldp.required("enabled")
         lldp_on = lldp.boolean("enabled")
         lldp.ignore("neighbors")
         lldp.close()
@@ -89,7 +91,9 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
         ipv6=ipv6,
         extra=extra,
     )
-    fields.ignore("min-mtu", "max-mtu", "permanent-mac-address", "driver")
+    for limit in ("min-mtu", "max-mtu"):
+        fields.integer(limit, high=_U64, plain=True)
+    fields.ignore("permanent-mac-address", "driver")
     fields.without_effect("mptcp", "no profile key is made for it")
     fields.without_effect("dispatch", "dispatch scripts are no part of a profile")
     fields.close()

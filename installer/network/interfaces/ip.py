@@ -40,7 +40,7 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
         dynamic.update(_dynamic6(fields, token))
     else:
         dynamic["dhcp-client-id"] = _client_id(fields)
-    fields.ignore("allow-extra-address")
+    fields.boolean("allow-extra-address", plain=True)
     fields.close()
     return IpConfig(
         path=fields.path,
@@ -105,7 +105,7 @@ def _dynamic(fields: Fields, family: int) -> tuple[bool, int, dict[str, str]]:
     auto = {name: fields.boolean(name) is not False for name in ("auto-dns", "auto-gateway", "auto-routes")}
     table = fields.integer("auto-route-table-id")
     metric = fields.integer("auto-route-metric")
-    send = fields.boolean("dhcp-send-hostname") is not False
+    send = fields.boolean("dhcp-send-hostname", plain=True) is not False
     hostname = fields.text(
         "dhcp-custom-hostname",
         rule="must be a host name",

@@ -37,8 +37,8 @@ def _read_vlan(fields: Fields) -> Shape:
     number = section.integer("id", high=4094)
     protocol = section.choice("protocol", VLAN_PROTOCOLS)
     registration = section.choice("registration-protocol", ("gvrp", "mvrp", "none"))
-    flags = (1 if section.boolean("reorder-headers") is not False else 0) + (
-        4 if section.boolean("loose-binding") else 0
+    flags = (1 if section.boolean("reorder-headers", plain=True) is not False else 0) + (
+        4 if section.boolean("loose-binding", plain=True) else 0
     )
     flags += {"gvrp": 2, "mvrp": 8}.get(registration or "", 0)
     section.close()
@@ -89,7 +89,8 @@ def _read_vxlan(fields: Fields) -> Shape:
     section = _section(fields, "vxlan", "id")
     if section is None:
         return Shape()
-    # A VXLAN needs no parent: upstream's type says it does, and takes empty text for none.
+    # A VXLAN needs no parent: upstream takes empty text for none, but not null.
+    section.filled("base-iface")
     parent = section.interface("base-iface") if section.raw("base-iface") != "" else None
     ends = {name: section.address(name) for name in ("remote", "local")}
     if len({end.version for end in ends.values() if end is not None}) > 1:

@@ -29,8 +29,7 @@ def read_ovs_bridge(fields: Fields) -> Shape:
     section = fields.table("bridge")
     if section is None:
         return Shape({"ovs-bridge": {}})
-    if section.raw("allow-extra-patch-ports") is not None:
-        section.boolean("allow-extra-patch-ports")
+    section.boolean("allow-extra-patch-ports", plain=True)
     options = section.table("options")
     keys = _options(options) if options is not None else {}
     listed = section.has("port") or section.has("ports")
@@ -48,7 +47,8 @@ def _options(options: Fields) -> dict[str, str]:
             stp = inner.boolean("enabled")
             inner.close()
     else:
-        stp = options.boolean("stp")
+        options.filled("stp")
+        stp = options.boolean("stp", plain=True)
     switches = (
         ("stp-enable", stp),
         ("rstp-enable", options.boolean("rstp")),
@@ -120,7 +120,7 @@ def read_ovs_interface(fields: Fields) -> Shape:
         dpdk.required("devargs")
         keys = {"devargs": dpdk.text("devargs") or ""}
         for names, key in _DPDK_NUMBERS:
-            number = dpdk.integer(*names, high=_I31 if key == "n-rxq" else 4096, nullable=True)
+            number = dpdk.integer(*names, high=_I31 if key == "n-rxq" else 4096, plain=True)
             if key != "n-rxq" and number is not None and number & (number - 1):
                 dpdk.problem(names[0], number, "must be a power of two")
             keys[key] = "" if number is None else str(number)

@@ -39,7 +39,7 @@ class Problems:
 class Fields:
     """One mapping of the document. Call `close` when all are taken.
 
-    As in nmstate, null counts as absent, but for switches, numbers and what `filled` takes.
+    As in nmstate, null counts as absent, but for switches and numbers that are not plain, and what `filled` takes.
     """
 
     def __init__(self, source: Any, path: str, problems: Problems) -> None:
@@ -106,17 +106,22 @@ class Fields:
         return True
 
     def boolean(self, name: str, *aliases: str, plain: bool = False) -> bool | None:
-        """true/false in any of nmstate's spellings; `plain`: as nothing but these."""
-        self.filled(name, *aliases)
+        """true/false in any of nmstate's spellings. `plain`: as nothing but these, and null counts as absent."""
+        if not plain:
+            self.filled(name, *aliases)
         read = _plain_boolean if plain else values.boolean
         return self._take(name, aliases, read, f"{_BOOLEAN_RULE}{', in no other spelling' if plain else ''}")
 
-    def integer(self, name: str, *aliases: str, low: int = 0, high: int = _U32, nullable: bool = False) -> int | None:
-        """A whole number between `low` and `high`, inclusive. `nullable`: whether null counts as absent."""
-        if not nullable:
+    def integer(self, name: str, *aliases: str, low: int = 0, high: int = _U32, plain: bool = False) -> int | None:
+        """A whole number between `low` and `high`, inclusive, or its text. `plain`: no text, null counts as absent."""
+        if not plain:
             self.filled(name, *aliases)
-        rule = f"must be a whole number between {low} and {high}"
-        return self._take(name, aliases, lambda value: values.integer(value, low, high), rule)
+        rule = f"must be a whole number between {low} and {high}{', without quotes' if plain else ''}"
+
+        def read(value: Any) -> int | None:
+            return None if plain and isinstance(value, str) else values.integer(value, low, high)
+
+        return self._take(name, aliases, read, rule)
 
     def text(self, name: str, *aliases: str, rule: str = "", check: Callable[[str], bool] | None = None) -> str | None:
         """Text on one line without blanks at its ends; `check` may narrow it, `rule` says how. Empty text is None."""

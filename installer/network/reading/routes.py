@@ -39,7 +39,7 @@ def _read_route(entry: Fields) -> Route | None:
     table = entry.integer("table-id")
     weight = entry.integer("weight", low=1, high=256)
     kind = entry.choice("route-type", SPECIAL)
-    cwnd = entry.integer("cwnd", low=1, nullable=True)
+    cwnd = entry.integer("cwnd", low=1, plain=True)
     source = entry.address("source")
     entry.close()
     if text is not None and destination is None:
@@ -158,7 +158,7 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
     mask = entry.integer("fwmask")
     action = entry.choice("action", SPECIAL)
     iif = entry.interface("iif") if entry.raw("iif") != "" else None
-    suppress = entry.integer("suppress-prefix-length", "suppress_prefixlength", low=0, high=128, nullable=True)
+    suppress = entry.integer("suppress-prefix-length", "suppress_prefixlength", low=0, high=128, plain=True)
     entry.close()
     if absent:
         return None

@@ -76,6 +76,25 @@ def test_all_errors_of_a_file_at_once_each_once():
         assert found.count(path) == 1
 
 
+def test_no_platform_is_one_that_can_do_without_nothing():
+    networks = {
+        "serviceNetwork": ["fd02::/112"],
+        "clusterNetwork": [{"cidr": "fd01::/48", "hostPrefix": 64}],
+        "machineNetwork": [{"cidr": "fd00::/64"}],
+    }
+    broken = changed(changed(SNO, "capabilities", {"baselineCapabilitySet": "None"}), "networking", networks)
+    with pytest.raises(ConfigError) as caught:
+        parse_install_config(text(changed(broken, "platform", ...)))
+    found = str(caught.value)
+    for part in (
+        'networking: Invalid value: "IPv6": single-stack IPv6 is not supported for this platform',
+        "disabling CloudCredential capability available only for baremetal platforms",
+        "disabling CloudControllerManager is only supported on",
+        "platform: Invalid value",
+    ):
+        assert part in found, found
+
+
 def test_unknown_fields_and_types_name_line_and_field():
     source = (
         text(SNO).replace("machineNetwork:", "machineNetwrk:").replace("replicas: 1", "replicas: one") + "extra: 1\n"

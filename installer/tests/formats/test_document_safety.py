@@ -77,8 +77,10 @@ def test_as_go_reads_it(document, value):
 
 
 def test_the_core_schema():
-    assert load("a: yes\nb: 010\nc: 1.5\nd: 0x10\ne: true\nf: {<<: 1}\ng: ''", CORE) == {
-        "a": "yes", "b": 10, "c": "1.5", "d": 16, "e": True, "f": {"<<": 1}, "g": "",
+    text = "a: yes\nb: 010\nc: 1.5\nd: 0x10\ne: true\nf: {<<: 1}\ng: ''\nh: 1e3\ni: 1.2.3.4\nj: .5.\nk: 1:2"
+    assert load(text, CORE) == {
+        "a": "yes", "b": 10, "c": 1.5, "d": 16, "e": True, "f": {"<<": 1}, "g": "", "h": 1000.0,
+        "i": "1.2.3.4", "j": ".5.", "k": "1:2",
     }  # fmt: skip
 
 

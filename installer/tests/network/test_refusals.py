@@ -62,6 +62,17 @@ CASES = [
     ("interfaces[0].name", "a-name-too-long0", None),
     ("interfaces[0].name", "..", None),
     ("interfaces[0].name", 5, None),
+    ("interfaces[0].name", 1.5, None),
+    ("interfaces[0].min-mtu", "68", None),
+    ("interfaces[0].lldp", {}, "interfaces[0].lldp.enabled"),
+    ("interfaces[0].ipv4.allow-extra-address", 1, None),
+    ("interfaces[2].ipv4.dhcp-send-hostname", 1, None),
+    ("interfaces[2].ipv4.dhcp-send-hostname", "yes", None),
+    ("interfaces[4].bridge.options.vlan-default-pvid", 2, None),
+    ("interfaces[4].bridge.options.vlan-default-pvid", "1", None),
+    ("interfaces[4].bridge.options.hello-timer", "1", None),
+    ("interfaces[5].vlan.reorder-headers", 1, None),
+    ("interfaces[5].vlan.loose-binding", "yes", None),
     ("interfaces[0].name", None, None),
     ("interfaces[1].name", "eno1", None),
     ("interfaces[0].type", "wifi", None),
@@ -240,6 +251,7 @@ def test_not_a_mapping(config):
         keyfiles(config)
 
 
+PVID = "bridge.options.vlan-default-pvid"
 OTHER_KINDS = [
     ({"type": "veth"}, "veth"),
     ({"type": "vrf", "vrf": {"port": [], "route-table-id": 0}}, "vrf.route-table-id"),
@@ -259,7 +271,13 @@ OTHER_KINDS = [
     ),
     ({"type": "infiniband", "infiniband": {"mode": "datagram"}, "mtu": 65521}, "mtu"),
     ({"type": "loopback"}, "name"),
+    ({"type": "vxlan", "vxlan": {"id": 5, "base-iface": None}}, "vxlan.base-iface"),
+    ({"type": "linux-bridge", "bridge": {"options": {"vlan-default-pvid": 0}, "port": []}}, PVID),
+    ({"type": "linux-bridge", "bridge": {"options": {"vlan-default-pvid": 0}, "port": None}}, PVID),
     ({"type": "ovs-interface"}, ""),
+    ({"type": "ovs-bridge", "bridge": {"allow-extra-patch-ports": 1}}, "bridge.allow-extra-patch-ports"),
+    ({"type": "ovs-bridge", "bridge": {"options": {"stp": 1}}}, "bridge.options.stp"),
+    ({"type": "ovs-bridge", "bridge": {"options": {"stp": None}}}, "bridge.options.stp"),
     ({"type": "ovs-interface", "dpdk": {"devargs": "0000:1:0.0", "n_rxq_desc": 3}}, "dpdk.n_rxq_desc"),
     ({"type": "ovs-bridge", "bridge": {"port": [{"name": "x0"}]}}, "bridge.port[0]"),
     ({"type": "dummy", "identifier": "mac-address", "mac-address": "02:00:00:00:00:01"}, "identifier"),
@@ -311,6 +329,26 @@ def test_what_may_be_secret_is_not_shown(document):
     with pytest.raises(InvalidNetworkConfig) as caught:
         keyfiles(load(document))
     assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{name: eno1, type: ethernet, ipv4: {enabled: true, dhcp: true, dhcp-send-hostname: null}}",
+        "{name: v7, type: vlan, vlan: {base-iface: eno1, id: 7, reorder-headers: null, loose-binding: null}}",
+        "{name: x1, type: vxlan, vxlan: {id: 5, learning: null}}",
+        "{name: br0, type: linux-bridge, bridge: {options: {vlan-default-pvid: null}, port: [{name: eno1}]}}",
+        "{name: eno1, type: ethernet, min-mtu: null, max-mtu: 9000}",
+    ],
+)
+def test_null_is_as_absent_where_only_plain_values_are_taken(text):
+    assert keyfiles(load(f"interfaces: [{text}]"))
+
+
+def test_an_empty_map_of_notes_makes_no_section():
+    bridge = "name: br0, type: ovs-bridge, bridge: {port: [{name: eno1}]}"
+    with_notes = keyfiles(load(f"interfaces: [{{{bridge}, ovs-db: {{external_ids: {{}}}}}}]"))
+    assert with_notes == keyfiles(load(f"interfaces: [{{{bridge}}}]"))
 
 
 WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
