@@ -20,6 +20,8 @@ _CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orches
 _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
 _TAKEN = "/run/fault-memory"
+# The file first: whatever was started meanwhile with mounts of its own keeps the file system.
+_GIVE_BACK = f"rm -f {_TAKEN}/file; umount -l {_TAKEN}"
 _RUNS_SECONDS = 60.0
 
 
@@ -98,21 +100,26 @@ class DiskFull(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class MemoryTaken(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """All of a host's memory but `left_mib` MiB is taken, by a file in memory that nothing can reclaim."""
+    """All of a host's memory but `left_mib` MiB is taken, by a file in memory that nothing can reclaim.
+
+    After `seconds`, if any, the host gives it back by itself: one without memory may take no login for it.
+    """
 
     node: str
     left_mib: int = 200
+    seconds: int = 0
 
     def begin(self, lab: RunningLab) -> None:
         """Take it."""
         free = f"$(( $(sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo) - {self.left_mib * 1024} ))"
         fill = f"mkdir -p {_TAKEN} && mount -t tmpfs -o size=100% fault {_TAKEN} && fallocate -l ${{n}}K {_TAKEN}/file"
-        _root(lab, self.node, f"n={free}; [ $n -gt 0 ] || exit 0; {fill}")
+        back = "systemd-run --quiet --collect --timer-property=AccuracySec=1s"
+        later = f" && {back} --on-active={self.seconds} sh -c '{_GIVE_BACK}'" if self.seconds else ""
+        _root(lab, self.node, f"n={free}; [ $n -gt 0 ] || exit 0; {fill}{later}")
 
     def end(self, lab: RunningLab) -> None:
         """Give it back; a machine that has restarted has it already."""
-        # The file first: whatever was started meanwhile with mounts of its own keeps the file system.
-        _root(lab, self.node, f"! mountpoint -q {_TAKEN} || {{ rm -f {_TAKEN}/file; umount -l {_TAKEN}; }}")
+        _root(lab, self.node, f"! mountpoint -q {_TAKEN} || {{ {_GIVE_BACK}; }}")
 
 
 class Panic(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
