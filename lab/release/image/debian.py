@@ -195,7 +195,10 @@ def _download(store: Store, inputs: DebInputs, out: Path) -> None:
             (out / name).mkdir()
             for deb in apt.download(packages.names, f"download-{name}"):
                 if packages.takes(deb.name):
-                    (out / name / deb.name).hardlink_to(deb)
+                    deb.rename(out / name / deb.name)
+                else:
+                    # apt tells of what it would fetch: what is here already, the next group would not be told of.
+                    deb.unlink()
     finally:
         close_apt(apt)
 
