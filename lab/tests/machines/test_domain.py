@@ -56,6 +56,14 @@ def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind
     assert orders(shape, tmp_path) == ["master-0-vda", *behind]
 
 
+def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
+    from lab.tests.daemons.test_iscsi import SAN
+
+    assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
+    found = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
+    assert [one.text for one in found] == ["master-0-sda"]
+
+
 def test_secure_boot_is_the_firmware_with_microsofts_keys(tmp_path):
     node = msgspec.structs.replace(topology.sno().nodes[0], secure_boot=True)
     tree = machine(msgspec.structs.replace(topology.sno(), nodes=(node,)), tmp_path, kvm=False)
