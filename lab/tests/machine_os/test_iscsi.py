@@ -1,4 +1,4 @@
-"""The initramfs logs in to the targets that the firmware's table tells of; programs are stand-ins that note their words."""
+"""The initramfs logs in to the targets of the firmware's table; programs are stand-ins that note their words."""
 
 from __future__ import annotations
 
