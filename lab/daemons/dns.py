@@ -96,11 +96,21 @@ def _boots(layout: Layout) -> Iterator[str]:
 def _attachments(layout: Layout) -> Iterator[str]:
     """What iPXE attaches for machines with an iSCSI disk (ipxe.org/howto/dhcpd): the disk, which stays attached when it
     cannot be booted from (option 175.8), and the machine's own name."""
+    scripts = {node.name: iscsi.script_name(node) for node in layout.topology.nodes}
     for node in layout.topology.nodes:
-        for path in iscsi.root_paths(layout, node):
-            yield f"dhcp-option=tag:{san_tag(node)},option:root-path,{path}"
-            yield f"dhcp-option=tag:{san_tag(node)},encap:175,8,1b"
-            yield f"dhcp-option=tag:{san_tag(node)},203,{iscsi.initiator_name(node)}"
+        if not node.portals:
+            continue
+        tag = f"tag:{san_tag(node)}"
+        yield f"dhcp-option={tag},203,{iscsi.initiator_name(node)}"
+        if name := scripts[node.name]:
+            yield f"dhcp-boot={tag},{name}"
+            continue
+        [path] = iscsi.root_paths(layout, node)
+        yield f"dhcp-option={tag},option:root-path,{path}"
+        yield f"dhcp-option={tag},encap:175,8,1b"
+    if any(scripts.values()):
+        yield "enable-tftp"
+        yield f"tftp-root={layout.tftp}"
 
 
 def san_tag(node: NodeSpec) -> str:

@@ -65,6 +65,22 @@ def root_paths(layout: Layout, node: NodeSpec) -> tuple[str, ...]:
     )
 
 
+def script(layout: Layout, node: NodeSpec) -> str:
+    """What a machine's iPXE does where there are several portals, for which DHCP has no words: each card gets its
+    address, and the disk is attached by all of them."""
+    lines = ["#!ipxe", f"set initiator-iqn {initiator_name(node)}"]
+    macs = [link.mac for link in layout.topology.iscsi_links(node)]
+    # iPXE counts cards in its own way.
+    numbers = range(len(node.all_nics))
+    lines += [f"iseq ${{net{number}/mac}} {mac} && dhcp net{number} ||" for number in numbers for mac in macs]
+    return "\n".join([*lines, f"sanboot --keep {' '.join(root_paths(layout, node))} || exit 1"]) + "\n"
+
+
+def script_name(node: NodeSpec) -> str:
+    """Where TFTP has that script; empty for a machine that needs none."""
+    return f"{node.name}.ipxe" if len(node.portals) > 1 else ""
+
+
 def config(layout: Layout) -> Config | None:
     """What the lab's target serves; None where no machine has such a disk."""
     nodes = [node for node in layout.topology.nodes if node.portals]

@@ -163,6 +163,9 @@ def _dnsmasq(layout: Layout) -> Service:
     if layout.topology.boot == "pxe" and layout.topology.machine == "vm":
         for loader in IPXE:
             shutil.copyfile(loader, layout.tftp / loader.name)
+    for node in layout.topology.nodes:
+        if name := iscsi.script_name(node):
+            (layout.tftp / name).write_text(iscsi.script(layout, node))
     config = layout.root / "dnsmasq.conf"
     config.write_text(dns.dnsmasq_config(layout, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"))
     argv = ("dnsmasq", "--keep-in-foreground", f"--conf-file={config}")

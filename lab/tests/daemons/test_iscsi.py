@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import topology
+from lab import configs, topology
 from lab.daemons import dns, iscsi, services
 from lab.layout import ISCSI_PORT, Layout
 
@@ -67,6 +67,42 @@ def test_its_card_is_told_what_to_attach_and_to_keep_it(layout: Layout, tmp_path
     assert [line for line in lines if line.startswith("dhcp-range=")] == [
         "dhcp-range=set:lab1,10.9.0.128,10.9.0.253,255.255.255.0,1h"
     ]
+
+
+TWO = """
+name: two-paths
+networks:
+  - {name: machine, ipv4: 192.168.111.0/24}
+  - {name: left, ipv4: 10.9.1.0/24, gateway: none, dns: none, ntp: none}
+  - {name: right, ipv4: 10.9.2.0/24, gateway: none, dns: none, ntp: none}
+nodes:
+  - name: master-0
+    role: master
+    nics:
+      - {mac: "52:54:00:6e:30:00", network: machine, addresses: [192.168.111.80]}
+      - {mac: "52:54:00:6e:31:00", network: left, addresses: [10.9.1.80]}
+      - {mac: "52:54:00:6e:32:00", network: right, addresses: [10.9.2.80]}
+    disks:
+      - {size_gib: 20, bus: iscsi, portals: [left, right], root: true}
+"""
+
+
+def test_by_two_portals_it_is_one_disk_with_two_paths(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "lab", topology.load_text(TWO))
+    [node] = layout.topology.nodes
+    services.prepare(layout, "two-1", None, None)
+    lines = (layout.root / "dnsmasq.conf").read_text().splitlines()
+    assert {"dhcp-boot=tag:san-master-0,master-0.ipxe", "enable-tftp"} <= set(lines)
+    assert not [line for line in lines if "root-path" in line]
+    script = (layout.tftp / "master-0.ipxe").read_text().splitlines()
+    assert script[0] == "#!ipxe"
+    assert "iseq ${net2/mac} 52:54:00:6e:32:00 && dhcp net2 ||" in script
+    assert script[-1] == f"sanboot --keep iscsi:10.9.1.1:::1:{NAME} iscsi:10.9.2.1:::1:{NAME} || exit 1"
+    served = iscsi.config(layout)
+    assert served is not None
+    assert (served.portals, served.targets[0].initiators) == (("10.9.1.1", "10.9.2.1"), ("10.9.1.80", "10.9.2.80"))
+    assert configs.root_device_hints(node) == {"deviceName": "/dev/mapper/mpatha"}
+    assert node.root_device == "/dev/mapper/mpatha"
 
 
 def test_what_boots_by_network_boots_no_disk(layout: Layout) -> None:
