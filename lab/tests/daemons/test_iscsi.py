@@ -14,23 +14,8 @@ import pytest
 from lab import configs, topology
 from lab.daemons import dns, iscsi, services
 from lab.layout import ISCSI_PORT, Layout
+from lab.testing.topologies import SAN, TWO_PATHS
 
-SAN = """
-name: san
-networks:
-  - {name: machine, ipv4: 192.168.111.0/24}
-  - {name: storage, ipv4: 10.9.0.0/24, gateway: none, dns: none, ntp: none}
-nodes:
-  - name: master-0
-    role: master
-    nics:
-      - {mac: "52:54:00:6e:30:00", network: machine, addresses: [192.168.111.80]}
-      - {mac: "52:54:00:6e:31:00", network: storage, addresses: [10.9.0.80]}
-    disks:
-      - {size_gib: 10, bus: sata}
-      - {size_gib: 20, bus: iscsi, portals: [storage], serial: SAN-1, model: LUN, root: true}
-  - {name: worker-0, role: worker, mac: "52:54:00:6e:30:01", ip: 192.168.111.81}
-"""
 NAME = "iqn.2026-01.example.node0:master-0"
 TGTD = shutil.which("tgtd", path="/usr/sbin:/usr/bin")
 
@@ -69,26 +54,8 @@ def test_its_card_is_told_what_to_attach_and_to_keep_it(layout: Layout, tmp_path
     ]
 
 
-TWO = """
-name: two-paths
-networks:
-  - {name: machine, ipv4: 192.168.111.0/24}
-  - {name: left, ipv4: 10.9.1.0/24, gateway: none, dns: none, ntp: none}
-  - {name: right, ipv4: 10.9.2.0/24, gateway: none, dns: none, ntp: none}
-nodes:
-  - name: master-0
-    role: master
-    nics:
-      - {mac: "52:54:00:6e:30:00", network: machine, addresses: [192.168.111.80]}
-      - {mac: "52:54:00:6e:31:00", network: left, addresses: [10.9.1.80]}
-      - {mac: "52:54:00:6e:32:00", network: right, addresses: [10.9.2.80]}
-    disks:
-      - {size_gib: 20, bus: iscsi, portals: [left, right], root: true}
-"""
-
-
 def test_by_two_portals_it_is_one_disk_with_two_paths(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lab", topology.load_text(TWO))
+    layout = Layout(tmp_path / "lab", topology.load_text(TWO_PATHS))
     [node] = layout.topology.nodes
     services.prepare(layout, "two-1", None, None)
     lines = (layout.root / "dnsmasq.conf").read_text().splitlines()

@@ -8,6 +8,7 @@ import pytest
 from lab import topology
 from lab.layout import Layout
 from lab.machines import domain
+from lab.testing.topologies import SAN
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +58,6 @@ def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind
 
 
 def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
-    from lab.tests.daemons.test_iscsi import SAN
-
     assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
     found = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
     assert [one.text for one in found] == ["master-0-sda"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.daemons.httpd import serving
-from lab.release.image.debian import DPKG_STATUS, DebInputs, Packages, _download
+from lab.release.image.debian import DPKG_STATUS, DebInputs, Packages, download
 from lab.release.stage import apt
 from lab.release.stage.apt import AptSource
 from lab.release.stage.keys import Built
@@ -55,7 +55,7 @@ def test_each_group_has_all_that_its_packages_need(tmp_path: Path, monkeypatch: 
         monkeypatch.setattr(apt, "debian_sources", lambda: [source])
         monkeypatch.setattr(apt, "transport_settings", lambda: 'Acquire::http::Proxy "DIRECT";\n')
         groups = {"one": Packages(("one",)), "two": Packages(("two",), skip=("sh*",)), "three": Packages(("two",))}
-        _download(Store(tmp_path / "cache"), DebInputs(Built(base), groups), out)
+        download(Store(tmp_path / "cache"), DebInputs(Built(base), groups), out)
     assert {name: sorted(deb.name for deb in (out / name).iterdir()) for name in groups} == {
         "one": ["one_1_all.deb", "shared_1_all.deb"],
         "two": ["two_1_all.deb"],
