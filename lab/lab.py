@@ -38,7 +38,7 @@ from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
 from lab.layout import Layout
-from lab.machines import containers
+from lab.machines import containers, disks
 from lab.machines.factory import Nodes, Owner, connect, define
 from lab.machines.node import Node
 from lab.subject import Subject
@@ -159,6 +159,8 @@ class Lab(AbstractContextManager["Lab"]):
         self._alive = records.create(record)
         self._record = record
         prepared = services.prepare(self.layout, self.id, None if self._keep else mine, self._storage)
+        # The iSCSI target opens them when it starts.
+        disks.make_all(self.layout)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
         self._supervisor = Supervisor(self.layout, self._alive)
         # From now on the lab lives as long as its supervisor.

@@ -17,6 +17,8 @@ BMC_PORT = 8000
 HTTP_PORT = 8080
 PROXY_PORT = 3128
 HTTPS_PORT = 8443
+# IANA's of iSCSI targets, which firmware asks without being told a port.
+ISCSI_PORT = 3260
 # One for each machine whose BMC is a vendor's, in the order of the topology.
 _BMC_PORTS = 8100
 _IPMI_PORTS = 6230

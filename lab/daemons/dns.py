@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from lab.daemons import iscsi
 from lab.layout import HTTP_IMAGE, IPXE_SCRIPT, Layout
-from lab.topology import Network, Topology
+from lab.topology import Network, NodeSpec, Topology
 from lab.topology.words import Subnet
 
 SERVICES = ("registry", "bmc", "ntp", "http")
@@ -62,6 +63,7 @@ def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
         lines += [line for one in networks for line in _leases(layout.bridge(one), one, topology)]
         lines += _reservations(topology)
         lines += _boots(layout)
+        lines += _attachments(layout)
     return "\n".join(lines) + "\n"
 
 
@@ -89,6 +91,31 @@ def _boots(layout: Layout) -> Iterator[str]:
         yield "dhcp-vendorclass=set:http,HTTPClient"
         yield "dhcp-option-force=tag:http,option:vendor-class,HTTPClient"
         yield f"dhcp-boot=tag:http,{layout.boot_url}/{HTTP_IMAGE}"
+
+
+def _attachments(layout: Layout) -> Iterator[str]:
+    """What iPXE attaches for machines with an iSCSI disk (ipxe.org/howto/dhcpd): the disk, which stays attached when it
+    cannot be booted from (option 175.8), and the machine's own name."""
+    scripts = {node.name: iscsi.script_name(node) for node in layout.topology.nodes}
+    for node in layout.topology.nodes:
+        if not node.portals:
+            continue
+        tag = f"tag:{san_tag(node)}"
+        yield f"dhcp-option={tag},203,{iscsi.initiator_name(node)}"
+        if name := scripts[node.name]:
+            yield f"dhcp-boot={tag},{name}"
+            continue
+        [path] = iscsi.root_paths(layout, node)
+        yield f"dhcp-option={tag},option:root-path,{path}"
+        yield f"dhcp-option={tag},encap:175,8,1b"
+    if any(scripts.values()):
+        yield "enable-tftp"
+        yield f"tftp-root={layout.tftp}"
+
+
+def san_tag(node: NodeSpec) -> str:
+    """What dnsmasq knows a machine with an iSCSI disk by."""
+    return f"san-{node.name}"
 
 
 def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
@@ -143,4 +170,5 @@ def _reservations(topology: Topology) -> Iterator[str]:
             if leased:
                 # A bond may have any of its cards' addresses.
                 macs = [nic.mac for nic in link.nics]
-                yield f"dhcp-host={','.join([*macs, *leased, node.name])}"
+                tags = [f"set:{san_tag(node)}"] if link in topology.iscsi_links(node) else []
+                yield f"dhcp-host={','.join([*macs, *tags, *leased, node.name])}"

@@ -15,12 +15,12 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import balancer, dns
+from lab.daemons import balancer, dns, iscsi
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE
-from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
+from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, ISCSI_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
 
@@ -82,6 +82,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _registry(layout, credentials, storage),
         *([_proxy(layout)] if topology.proxy else []),
         *([_load_balancer(layout)] if topology.load_balancer else []),
+        *_iscsi(layout),
         _bmc(layout, credentials),
         _http(layout),
         *_ipmi(layout, credentials),
@@ -162,6 +163,9 @@ def _dnsmasq(layout: Layout) -> Service:
     if layout.topology.boot == "pxe" and layout.topology.machine == "vm":
         for loader in IPXE:
             shutil.copyfile(loader, layout.tftp / loader.name)
+    for node in layout.topology.nodes:
+        if name := iscsi.script_name(node):
+            (layout.tftp / name).write_text(iscsi.script(layout, node))
     config = layout.root / "dnsmasq.conf"
     config.write_text(dns.dnsmasq_config(layout, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"))
     argv = ("dnsmasq", "--keep-in-foreground", f"--conf-file={config}")
@@ -230,6 +234,17 @@ def _load_balancer(layout: Layout) -> Service:
     config.write_text(balancer.haproxy_config(layout.topology))
     argv = ("haproxy", "-db", "-f", str(config))
     return Service("load-balancer", argv, Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT))
+
+
+def _iscsi(layout: Layout) -> tuple[Service, ...]:
+    """The target of iSCSI disks, where a machine has one."""
+    served = iscsi.config(layout)
+    if served is None:
+        return ()
+    file = layout.root / "iscsi.json"
+    file.write_bytes(msgspec.json.encode(served))
+    service = _python(layout, "iscsi", "lab.daemons.iscsi", [str(file)], port=None)
+    return (msgspec.structs.replace(service, ready=Ready("tcp", served.portals[-1], ISCSI_PORT)),)
 
 
 def _bmc(layout: Layout, credentials: Credentials) -> Service:

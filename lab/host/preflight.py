@@ -38,6 +38,7 @@ DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 # iPXE for a BIOS and for UEFI, which a firmware's PXE fetches by TFTP.
 IPXE = (Path("/usr/lib/ipxe/undionly.kpxe"), Path("/usr/lib/ipxe/ipxe.efi"))
 TPM_PROGRAMS = {"swtpm": "swtpm", "swtpm_setup": "swtpm-tools"}
+ISCSI_PROGRAMS = {"tgtd": "tgt", "tgtadm": "tgt"}
 BALANCER_PROGRAMS = {"haproxy": "haproxy"}
 PROXY_PROGRAMS = {"tinyproxy": "tinyproxy-bin"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -112,6 +113,10 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         for program, package in BALANCER_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
                 reasons.append(f"{program} is not installed, a load balancer needs it: apt-get install {package}")
+    if not contained and any(node.portals for node in topology.nodes):
+        for program, package in ISCSI_PROGRAMS.items():
+            if shutil.which(program, path=_PATH) is None:
+                reasons.append(f"{program} is not installed, an iSCSI disk needs it: apt-get install {package}")
     reasons += unmade(topology)
     if not contained and any(node.tpm for node in topology.nodes):
         for program, package in TPM_PROGRAMS.items():

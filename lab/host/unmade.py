@@ -39,6 +39,10 @@ def _of_containers(node: NodeSpec) -> Iterator[str]:
         yield "secure_boot: the firmware of container machines looks at no signature; use machine: vm"
     if node.tpm:
         yield "tpm: container machines have none; use machine: vm"
+    for index, disk in enumerate(node.disks):
+        if disk.bus == "iscsi":
+            rule = "the initiator is the kernel, which container machines have of the host; use machine: vm"
+            yield f"disks[{index}].bus: iscsi, but {rule}"
     if node.clock_offset:
         yield f"clock_offset: {node.clock_offset}, but the clock of container machines is the host's; use machine: vm"
 

@@ -59,7 +59,8 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
 
     The disk to install on comes first in the boot order, whatever its place among the disks; firmware boots from no
     other disk. A CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the CD, an
-    installed disk wins (reference/lab.md §3.4).
+    installed disk wins (reference/lab.md §3.4). So it is with an iSCSI disk, which the card's iPXE attaches and boots
+    (lab.daemons.iscsi).
     """
     identity = str(uuid.uuid4())
     root = Element("domain", type="kvm" if kvm else "qemu")
@@ -93,7 +94,7 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     devices = SubElement(root, "devices")
     _disks(devices, node, layout)
     cables = cables_of(node, layout)
-    _nics(devices, cables, boots=layout.topology.boot in FROM_NETWORK)
+    _nics(devices, cables, orders=_boot_orders(node, layout, cables))
     _others(devices, node, layout)
     _beyond_libvirt(root, node, layout, cables)
     return _text(root)
@@ -135,7 +136,8 @@ def _targets(disks: tuple[Disk, ...]) -> list[str]:
 def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
     disks = node.all_disks
     for index, (spec, target) in enumerate(zip(disks, _targets(disks), strict=True)):
-        if spec.bus == "nvme":
+        # An iSCSI disk is at the far end of the cards' cables.
+        if spec.bus in ("nvme", "iscsi"):
             continue
         disk = SubElement(devices, "disk", type="file", device="disk")
         # The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast.
@@ -217,8 +219,16 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
                     SubElement(frontend, f"{{{_QEMU}}}property", name=name, type=kind, value=value)
 
 
-def _nics(devices: Element, cables: tuple[Cable, ...], *, boots: bool) -> None:
-    """The cards; with `boots` the firmware tries them in their order, after the disk to install on."""
+def _boot_orders(node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> dict[str, int]:
+    """The places of cards in the boot order, by their MAC addresses: behind the disk to install on, or in its place the
+    one by which the machine reaches it."""
+    if layout.topology.boot in FROM_NETWORK:
+        return {cable.nic.mac: _AFTER_THE_DISK + number for number, cable in enumerate(cables)}
+    return {link.mac: 1 for link in layout.topology.iscsi_links(node)[:1]}
+
+
+def _nics(devices: Element, cables: tuple[Cable, ...], *, orders: dict[str, int]) -> None:
+    """The cards; `orders` are the places in the boot order of those that the firmware tries, by their MAC addresses."""
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     # The firmware numbers buses in the order of their ports.
     for bus in range(1, max(cable.nic.pci for cable in cables) + 1):
@@ -233,8 +243,8 @@ def _nics(devices: Element, cables: tuple[Cable, ...], *, boots: bool) -> None:
         SubElement(nic, "alias", name=_alias(number, "nic"))
         if cable.mtu != 1500:
             SubElement(nic, "mtu", size=str(cable.mtu))
-        if boots:
-            SubElement(nic, "boot", order=str(_AFTER_THE_DISK + number))
+        if cable.nic.mac in orders:
+            SubElement(nic, "boot", order=str(orders[cable.nic.mac]))
         if cable.onboard:
             SubElement(nic, "acpi", index=str(cable.onboard))
         SubElement(

@@ -22,7 +22,7 @@ from lab.errors import NodeUnreachableError, UnknownNodeError
 from lab.host import kvm
 from lab.host.namespaces import enter_argv
 from lab.layout import Layout
-from lab.machines import containers, disks, domain
+from lab.machines import containers, domain
 from lab.machines.container.hardware import cables
 from lab.machines.node import Media, Node
 from lab.topology import NodeSpec
@@ -66,7 +66,7 @@ def ports(machine: Machine | container.Machine) -> list[str]:
 
 
 def define(hypervisor: Owner, layout: Layout) -> dict[str, str]:
-    """Define the lab's network, pool and machines, all off; returns the machines' UUIDs by name."""
+    """Define the lab's network, pool and machines, all off, whose disks there are; their UUIDs by name."""
     if isinstance(hypervisor, container.Machines):
         return containers.define(layout)
     for network in layout.topology.all_networks:
@@ -74,7 +74,6 @@ def define(hypervisor: Owner, layout: Layout) -> dict[str, str]:
     hypervisor.define_pool(domain.pool_xml(layout.pool))
     verdict = kvm.probe()
     log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
-    disks.make_all(layout)
     machines = {}
     for node in layout.topology.nodes:
         machines[node.name] = hypervisor.define_machine(domain.domain_xml(node, layout, kvm=verdict.usable)).uuid

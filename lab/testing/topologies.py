@@ -1,4 +1,4 @@
-"""A topology with a bit of everything, as a file has it."""
+"""Topologies as files have them: one with a bit of everything, and two with iSCSI disks."""
 
 WIDE = """
 name: wide
@@ -37,4 +37,38 @@ nodes:
       - {size_gib: 20, bus: nvme, root: true}
       - {size_gib: 30, bus: scsi}
   - {name: worker-0, role: worker, mac: "52:54:00:00:02:00", ip: 10.9.0.11}
+"""
+
+SAN = """
+name: san
+networks:
+  - {name: machine, ipv4: 192.168.111.0/24}
+  - {name: storage, ipv4: 10.9.0.0/24, gateway: none, dns: none, ntp: none}
+nodes:
+  - name: master-0
+    role: master
+    nics:
+      - {mac: "52:54:00:6e:30:00", network: machine, addresses: [192.168.111.80]}
+      - {mac: "52:54:00:6e:31:00", network: storage, addresses: [10.9.0.80]}
+    disks:
+      - {size_gib: 10, bus: sata}
+      - {size_gib: 20, bus: iscsi, portals: [storage], serial: SAN-1, model: LUN, root: true}
+  - {name: worker-0, role: worker, mac: "52:54:00:6e:30:01", ip: 192.168.111.81}
+"""
+
+TWO_PATHS = """
+name: two-paths
+networks:
+  - {name: machine, ipv4: 192.168.111.0/24}
+  - {name: left, ipv4: 10.9.1.0/24, gateway: none, dns: none, ntp: none}
+  - {name: right, ipv4: 10.9.2.0/24, gateway: none, dns: none, ntp: none}
+nodes:
+  - name: master-0
+    role: master
+    nics:
+      - {mac: "52:54:00:6e:30:00", network: machine, addresses: [192.168.111.80]}
+      - {mac: "52:54:00:6e:31:00", network: left, addresses: [10.9.1.80]}
+      - {mac: "52:54:00:6e:32:00", network: right, addresses: [10.9.2.80]}
+    disks:
+      - {size_gib: 20, bus: iscsi, portals: [left, right], root: true}
 """

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from lab.topology.errors import Problem
-from lab.topology.problems import Checked, within
+from lab.topology.problems import Checked, unique, within
 
-Bus = Literal["virtio", "sata", "scsi", "nvme", "usb"]
+Bus = Literal["virtio", "sata", "scsi", "nvme", "usb", "iscsi"]
 Holds = Literal["nothing", "data", "old-system"]
 
 DISK_GIB = 20
@@ -21,7 +21,7 @@ MOST = len(_LETTERS)
 # What disks of a bus can say of themselves besides their serial number.
 _WITH_WWN: tuple[Bus, ...] = ("sata", "scsi")
 _WITH_ROTATION: tuple[Bus, ...] = ("sata", "scsi")
-_MODEL_LENGTH = {"sata": 40, "scsi": 16}
+_MODEL_LENGTH = {"sata": 40, "scsi": 16, "iscsi": 16}
 
 
 class Disk(Checked, frozen=True, kw_only=True):
@@ -30,7 +30,9 @@ class Disk(Checked, frozen=True, kw_only=True):
     `size_gib` is in GiB (sparse); `serial` is its serial number (default: the machine's name and the device's); `root`
     marks the disk to install on. `holds` says what is on it beforehand (lab.machines.disks): nothing, somebody's data
     (a file system, a volume group, random bytes), or an old system's volume group. `wwn` (`0x` and 16 digits), `model`
-    and `rotational` are what SATA and SCSI disks tell; `paths` are ways to one disk (multipath).
+    and `rotational` are what SATA and SCSI disks tell. With `bus: iscsi` the disk is one of a target in the lab, which
+    answers in the networks that `portals` names; the machine's firmware attaches it, by several portals as one disk
+    with several paths (multipath).
     """
 
     size_gib: int = DISK_GIB
@@ -41,7 +43,7 @@ class Disk(Checked, frozen=True, kw_only=True):
     wwn: str = ""
     model: str = ""
     rotational: bool | None = None
-    paths: int = 1
+    portals: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         """See the class."""
@@ -60,12 +62,20 @@ class Disk(Checked, frozen=True, kw_only=True):
             yield "model", f"a {self.bus} disk has none of its own; use bus {' or '.join(_MODEL_LENGTH)}"
         elif len(self.model) > _MODEL_LENGTH.get(self.bus, 0) or not self.model.isprintable():
             yield "model", f"{self.model!r} is not of up to {_MODEL_LENGTH.get(self.bus, 0)} printable characters"
-        if self.paths != 1:
-            yield "paths", f"{self.paths}: labs have no multipath disks yet; leave it out"
+        if self.bus == "iscsi" and not self.portals:
+            yield "portals", "an iSCSI disk needs the networks that its target is reached by"
+        if self.bus != "iscsi" and self.portals:
+            yield "portals", f"a {self.bus} disk has none; use bus iscsi"
+        yield from unique([(f"portals[{i}]", name) for i, name in enumerate(self.portals)], "network")
+
+    @property
+    def multipath(self) -> bool:
+        """Whether there are several ways to it."""
+        return len(self.portals) > 1
 
 
 def kernel_names(disks: tuple[Disk, ...]) -> list[str]:
-    """The kernel's names, without /dev/, as it detects disks in this order."""
+    """The kernel's names, without /dev/, as it detects disks in this order; iSCSI's come when all others are there."""
     counts = {"vd": 0, "sd": 0, "nvme": 0}
     found = []
     for disk in disks:

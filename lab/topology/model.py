@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.topology import words
+from lab.topology import portals, words
 from lab.topology.boots import FROM_NETWORK, BootWay
 from lab.topology.errors import Problem
 from lab.topology.links import Link, attached
@@ -91,6 +91,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from self._listed_networks() if self.networks else self._single_network()
         yield from self._attachments()
         yield from self._vips()
+        yield from self._iscsi()
         if self.boot in FROM_NETWORK:
             yield from self._network_boots()
         yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
@@ -162,11 +163,28 @@ class Topology(Checked, frozen=True, kw_only=True):
             if not any(link.network is not None and self.boots_in(link.network) for link in self.links(node)):
                 yield f"nodes[{i}]", f"boot: {self.boot} needs a card without tags in a network with IPv4"
 
+    def _iscsi(self) -> Iterator[Problem]:
+        for i, node in enumerate(self.nodes):
+            cards = ((self._networks_of(one), one) for one in node.attached if isinstance(one, Nic))
+            reached = {nets[0].name: card for nets, card in cards if nets and (card.network or not card.trunk)}
+            for path, message in portals.problems(node, reached, self.all_networks):
+                yield f"nodes[{i}].{path}", message
+            if node.portals and self.boot in FROM_NETWORK:
+                yield (
+                    "boot",
+                    f"{self.boot}, but the cards of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb",
+                )
+
     def boots_in(self, network: Network) -> bool:
         """Whether firmware is told in this network what to boot."""
-        if self.boot not in FROM_NETWORK or not network.ipv4:
+        if not network.ipv4:
             return False
-        return any(link.network == network for node in self.nodes for link in self.links(node))
+        asking = (node for node in self.nodes if self.boot in FROM_NETWORK or network.name in node.portals)
+        return any(link.network == network for node in asking for link in self.links(node))
+
+    def iscsi_links(self, node: NodeSpec) -> tuple[Link, ...]:
+        """The cards by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
+        return portals.links_of(node, self.links(node))
 
     def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)

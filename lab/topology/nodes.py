@@ -22,6 +22,8 @@ Bmc = Literal[
 ]  # fmt: skip
 
 DAY_SECONDS = 86400
+# The first disk with several paths, as multipathd names it (user_friendly_names).
+MULTIPATH = "/dev/mapper/mpatha"
 _MOST_OFFSET = 100 * 366 * DAY_SECONDS
 
 
@@ -117,6 +119,11 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
             yield "disk_gib", f"{self.disk_gib}, but the root disk has {roots[0].size_gib}; leave disk_gib out"
         if len(self.disks) > kinds.MOST:
             yield "disks", f"{len(self.disks)} are more than {kinds.MOST}"
+        for index, disk in enumerate(self.disks):
+            if disk.bus == "iscsi" and not disk.root:
+                yield f"disks[{index}].bus", "the firmware attaches one iSCSI disk, the one to boot: mark it root"
+        if self.secure_boot and self.portals:
+            yield "secure_boot", "iPXE, which attaches an iSCSI disk, is not signed; leave one of them out"
         yield from unique([(f"disks[{i}].serial", self.serial(i)) for i in range(len(self.disks))], "serial number")
         yield from unique([(f"disks[{i}].wwn", disk.wwn) for i, disk in enumerate(self.disks)], "WWN")
 
@@ -171,7 +178,14 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     @property
     def root_device(self) -> str:
         """The device file of the disk to install on."""
+        if self.all_disks[self.root_index].multipath:
+            return MULTIPATH
         return f"/dev/{self.device(self.root_index)}"
+
+    @property
+    def portals(self) -> tuple[str, ...]:
+        """The networks in which it reaches the iSCSI disk that it boots; none without such a disk."""
+        return next((disk.portals for disk in self.disks if disk.root), ())
 
     def serial(self, index: int) -> str:
         """A disk's serial number."""

@@ -145,6 +145,34 @@ def _second_nic(topology: Topology) -> Topology:
     return each(_networks(topology, lambda network: network, STORAGE), cards)
 
 
+def _san(paths: int) -> Callable[[Topology], Topology]:
+    """The disk is one of an iSCSI target's, reached by so many cards of the machine's, each in a network of its own."""
+
+    def change(topology: Topology) -> Topology:
+        home, names = topology.home.name, [f"san{number}" for number in range(paths)]
+        more = [
+            Network(name=name, ipv4=f"10.9.{number}.0/24", gateway="none", dns="none", ntp="none", dhcp=True)
+            for number, name in enumerate(names)
+        ]
+
+        def cards(index: int, node: NodeSpec) -> NodeSpec:
+            known = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
+            storage = (
+                Nic(
+                    mac=f"52:54:00:6e:{0x31 + number:02x}:{index:02x}",
+                    network=name,
+                    addresses=(f"10.9.{number}.{80 + index}",),
+                )
+                for number, name in enumerate(names)
+            )
+            disk = Disk(size_gib=node.disk_gib, bus="iscsi", portals=tuple(names), root=True)
+            return msgspec.structs.replace(node, nics=(known, *storage), disks=(disk,))
+
+        return each(_networks(topology, lambda network: network, *more), cards)
+
+    return change
+
+
 def _bond_vlan(topology: Topology) -> Topology:
     """Two cards are a bond, and the machine's network is a VLAN on it."""
     home = topology.home.name
@@ -267,6 +295,8 @@ FEATURES: dict[str, Variant] = {
     "jumbo": Variant(machines=_jumbo),
     "second_nic": Variant(machines=_second_nic),
     "bond_vlan": Variant(machines=_bond_vlan),
+    "iscsi": Variant(machines=_san(1)),
+    "multipath": Variant(machines=_san(2)),
     "proxy": Variant(machines=_proxy),
     "none_platform": Variant(machines=_none_platform, several=True),
     "external_platform": Variant(machines=_external_platform),

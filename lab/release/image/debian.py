@@ -188,20 +188,24 @@ def package_layers(store: Store, groups: Mapping[str, Packages]) -> dict[str, La
     return {n: Layer.load(store.stage(f"packages-{n}", wish, _package_layer)) for n, wish in wishes.items()}
 
 
-def _download(store: Store, inputs: DebInputs, out: Path) -> None:
+def download(store: Store, inputs: DebInputs, out: Path) -> None:
+    """Put each group's package files, all that it needs, into a folder of its name."""
     apt = open_apt(store, "deb", status=inputs.base.path / DPKG_STATUS)
     try:
         for name, packages in inputs.groups.items():
             (out / name).mkdir()
             for deb in apt.download(packages.names, f"download-{name}"):
                 if packages.takes(deb.name):
-                    (out / name / deb.name).hardlink_to(deb)
+                    deb.rename(out / name / deb.name)
+                else:
+                    # apt tells of what it would fetch: what is here already, the next group would not be told of.
+                    deb.unlink()
     finally:
         close_apt(apt)
 
 
 def _package_layer(store: Store, inputs: PackageInputs, out: Path) -> None:
-    debs = store.stage("debs", DebInputs(inputs.base, inputs.all_groups.value), _download)
+    debs = store.stage("debs", DebInputs(inputs.base, inputs.all_groups.value), download)
     _unpack(store, sorted((debs / inputs.group).glob("*.deb")), inputs.group, out)
 
 

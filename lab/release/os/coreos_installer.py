@@ -175,7 +175,11 @@ def write_image(image: Path, device: str) -> None:
 
 
 def reread(device: str) -> None:
-    """Make the kernel reread the partition table, and udev the links."""
+    """Make the kernel reread the partition table, and udev the links. Partitions of mapped devices are mapped too."""
+    if name := mapped(device):
+        run("kpartx", "-u", "-s", "-p", "-part", f"/dev/mapper/{name}")
+        run("udevadm", "settle", "--timeout=60")
+        return
     deadline = time.monotonic() + REREAD_SECONDS
     while True:
         try:
@@ -208,8 +212,16 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+def mapped(device: str) -> str:
+    """The name of a device of the device mapper's, which a disk with several paths is; empty for others."""
+    place = Path(f"/sys/class/block/{os.path.basename(device)}/dm/name")
+    return place.read_text().strip() if place.exists() else ""
+
+
 def partition(device: str, number: int) -> str:
-    """Path of a partition: /dev/vda3, /dev/nvme0n1p3."""
+    """Path of a partition: /dev/vda3, /dev/nvme0n1p3, /dev/mapper/mpatha-part3."""
+    if name := mapped(device):
+        return f"/dev/mapper/{name}-part{number}"
     return f"{device}p{number}" if device[-1].isdigit() else f"{device}{number}"
 
 

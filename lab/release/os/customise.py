@@ -23,6 +23,9 @@ ENABLED: Mapping[str, str] = {
     "coreos-update-ca-trust.service": "sysinit.target",
     "getty@tty1.service": "getty.target",
     "ignition-firstboot-complete.service": "multi-user.target",
+    "iscsid.socket": "sockets.target",
+    "multipathd.service": "sysinit.target",
+    "node0-iscsi-sessions.service": "multi-user.target",
     "ssh.service": "multi-user.target",
     "sshd-keygen.service": "multi-user.target",
 }
@@ -147,6 +150,8 @@ def _identity(root: Path) -> None:
     # Empty, not "uninitialized": the latter makes systemd apply every preset at first boot.
     (root / "etc/machine-id").write_bytes(b"")
     (root / "var/lib/dbus/machine-id").symlink_to("/etc/machine-id")
+    # iscsid's own start makes a name of it.
+    (root / "etc/iscsi/initiatorname.iscsi").write_text("GenerateName=yes\n")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
     (root / "etc/fstab").write_text("")
     (root / "etc/default/locale").write_text("LANG=C.UTF-8\n")

@@ -32,7 +32,7 @@ def build_initramfs(store: Store, root: Path, out: Path) -> None:
         *("dracut", "--force", "--kver", kernel_version(root)),
         *("--no-hostonly", "--no-hostonly-cmdline", "--no-early-microcode", "--reproducible"),
         *("--compress", "cat", "--tmpdir", "/tmp"),
-        *("--modules", "bash systemd systemd-initrd udev-rules node0 node0-luks"),
+        *("--modules", "bash systemd systemd-initrd udev-rules node0 node0-luks node0-iscsi"),
         "/boot/initramfs.cpio",
     ]
     unshare = [progress.need("unshare", "util-linux"), "--mount", "--propagation", "private"]

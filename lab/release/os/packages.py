@@ -22,7 +22,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         "conntrack",
     ),
     "containers": ("podman", "catatonit", "crun", "runc", "containerd", "containernetworking-plugins"),
-    "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "lvm2", "zstd"),
+    "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "lvm2", "multipath-tools", "open-iscsi", "zstd"),
     # What Ignition's LUKS volumes and the service's MachineConfigs for them need: keys in a TPM 2 or with Tang, XFS.
     "encryption": ("clevis-luks", "clevis-tpm2", "cryptsetup-bin", "xfsprogs"),
     "tools": (
@@ -51,6 +51,7 @@ KERNEL_MODULES: tuple[str, ...] = (
     "drivers/cdrom",
     "drivers/char/hw_random",
     "drivers/char/ipmi",
+    "drivers/firmware/iscsi_ibft.ko",
     "drivers/firmware/qemu_fw_cfg.ko",
     "drivers/hid/hid.ko",
     "drivers/hid/hid-generic.ko",
@@ -80,6 +81,9 @@ KERNEL_MODULES: tuple[str, ...] = (
     "drivers/net/vxlan",
     "drivers/nvme/common",
     "drivers/nvme/host",
+    "drivers/scsi/device_handler",
+    "drivers/scsi/iscsi_*.ko",
+    "drivers/scsi/libiscsi*.ko",
     "drivers/scsi/scsi_*.ko",
     "drivers/scsi/sd_mod.ko",
     "drivers/scsi/sr_mod.ko",
@@ -155,12 +159,13 @@ REMOVED: tuple[str, ...] = (
         f"usr/lib/udev/rules.d/{name}.rules"
         for name in (
             # Volume groups of other systems are seen and can be removed; nothing activates them.
+            "55-scsi-sg3_id",
+            "58-scsi-sg3_symlink",
             "56-lvm",
             "69-lvm",
             "60-drm",
             "60-fido-id",
             "60-infiniband",
-            "60-kpartx",
             "60-tpm-udev",
             "60-persistent-alsa",
             "60-persistent-storage-tape",
@@ -169,6 +174,7 @@ REMOVED: tuple[str, ...] = (
             "64-btrfs",
             "68-del-part-nodes",
             "70-camera",
+            "70-iscsi-network-interface",
             "70-joystick",
             "70-memory",
             "70-mouse",
@@ -180,6 +186,8 @@ REMOVED: tuple[str, ...] = (
             "96-e2scrub",
         )
     ),
+    # Loads what multipathd loads for itself, on hosts that have no such disks too.
+    "usr/lib/modules-load.d/multipath.conf",
     "usr/lib/python3*/ensurepip",
     "usr/lib/python3*/idlelib",
     "usr/lib/python3*/lib2to3",

@@ -50,6 +50,15 @@ def test_presets_can_be_made_of_both_kinds(name):
         assert unmade(topology.load(name).on(kind), has=lambda kind: False) == []
 
 
+def test_an_iscsi_disk_wants_a_kernel_of_the_machines_own():
+    disk = topology.Disk(bus="iscsi", portals=("lab",), root=True)
+    shape = msgspec.structs.replace(
+        topology.sno(), nodes=(msgspec.structs.replace(topology.sno().nodes[0], disks=(disk,)),)
+    )
+    assert unmade(shape, has=lambda kind: True) == []
+    assert paths(unmade(shape.on("container"), has=lambda kind: True)) == ["nodes[0].disks[0].bus"]
+
+
 def test_the_host_is_asked():
     assert host_has("veth")
     assert not host_has("no-such-kind")

@@ -37,6 +37,8 @@ def test_names_are_sorted_and_unique():
         "conntrack",
         "chrony",
         "lvm2",
+        "multipath-tools",
+        "open-iscsi",
         "clevis-luks",
         "clevis-tpm2",
         "cryptsetup-bin",
@@ -51,6 +53,11 @@ def test_needed_by_the_installer_or_the_cluster(name):
     [
         "block/t10-pi.ko",  # of sd_mod and nvme
         "drivers/ata/ahci.ko",
+        "drivers/firmware/iscsi_ibft.ko",
+        "drivers/md/dm-multipath.ko",
+        "drivers/scsi/iscsi_boot_sysfs.ko",  # of iscsi_ibft
+        "drivers/scsi/iscsi_tcp.ko",
+        "drivers/scsi/libiscsi_tcp.ko",
         "drivers/net/bonding/bonding.ko",
         "drivers/net/veth.ko",
         "drivers/net/vmxnet3/vmxnet3.ko",

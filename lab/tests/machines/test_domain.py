@@ -8,6 +8,7 @@ import pytest
 from lab import topology
 from lab.layout import Layout
 from lab.machines import domain
+from lab.testing.topologies import SAN
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,12 @@ def orders(shape, tmp_path):
 def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind):
     shape = msgspec.structs.replace(topology.sno(), boot=way)
     assert orders(shape, tmp_path) == ["master-0-vda", *behind]
+
+
+def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
+    assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
+    found = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
+    assert [one.text for one in found] == ["master-0-sda"]
 
 
 def test_secure_boot_is_the_firmware_with_microsofts_keys(tmp_path):
