@@ -30,9 +30,9 @@ from scenarios.catalogue.fromfile import file_topology, of_topology
 from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
-from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
-from scenarios.results import Results
-from scenarios.service import Discovered, install_discovered, service_alone
+from scenarios.testing.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
+from scenarios.testing.results import Results
+from scenarios.testing.service import Discovered, install_discovered, service_alone
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")

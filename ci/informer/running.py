@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from filelock import FileLock, Timeout
 
-from ci.informer import clusters, triage
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History, Row
-from ci.informer.review import watched
+from ci.informer.judging import clusters
+from ci.informer.judging.review import watched
 from ci.informer.revision import revision
 
 if TYPE_CHECKING:

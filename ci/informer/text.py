@@ -8,8 +8,8 @@ from typing import Any
 from ci.informer.arithmetic.durations import notable
 from ci.informer.arithmetic.proportions import wilson
 from ci.informer.history.store import Row
-from ci.informer.review import JobState
-from ci.informer.verdict import JobVerdict, Verdict
+from ci.informer.judging.review import JobState
+from ci.informer.judging.verdict import JobVerdict, Verdict
 
 _FAILURES = 3
 

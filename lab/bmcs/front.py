@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.bmcs.access import Access
 from lab.bmcs.errors import Refusal
-from lab.bmcs.fujitsu import Fujitsu
-from lab.bmcs.media import Media
-from lab.bmcs.power import Boot, Power
 from lab.bmcs.profile import Profile
-from lab.bmcs.protocol import Protocol
+from lab.bmcs.resources.access import Access
+from lab.bmcs.resources.fujitsu import Fujitsu
+from lab.bmcs.resources.media import Media
+from lab.bmcs.resources.power import Boot, Power
+from lab.bmcs.resources.protocol import Protocol
+from lab.bmcs.resources.tidy import Tidy
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.tidy import Tidy
 from lab.bmcs.web import Inner, Request, Response, document, refusal
 
 

@@ -24,10 +24,10 @@ from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
 from ci.informer.history import junit, retention
 from ci.informer.history.store import History
+from ci.informer.judging.verdict import Decision, judge
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision
 from ci.informer.text import verdict_lines
-from ci.informer.verdict import Decision, judge
 from lab.host.preflight import container_problems
 from lab.numbers import real_type, whole_type
 from lab.subject.options import add_options

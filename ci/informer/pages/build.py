@@ -12,11 +12,11 @@ from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import History, Row
+from ci.informer.judging.review import record, regressions
+from ci.informer.judging.verdict import judge
 from ci.informer.pages import views
 from ci.informer.pages.frame import STYLE, page, write
 from ci.informer.pages.views import Details
-from ci.informer.review import record, regressions
-from ci.informer.verdict import judge
 
 #: Payloads with a verdict on the first page: the last ones.
 VERDICTS = 3

@@ -157,11 +157,13 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
     "lab.topology": set(),
     "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
+    "lab.bmcs.resources": {"lab.bmcs"},
+    "lab.bmcs.front": {"lab.bmcs", "lab.bmcs.resources"},  # puts them together
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.bmcs", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
-        "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.machines",
+        "lab.machines.container", "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
@@ -268,12 +270,13 @@ ALLOWED: dict[str, set[str]] = {
     "scenarios": {"lab.*", "drivers"},
     "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.informer": {
-        "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
+        "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
+        "ci.informer.judging", "lab",
     },
     "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
     "ci.informer.commands": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios",
+        "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios",
     },
     "ci.informer.engine": {
         "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
@@ -282,8 +285,9 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer.errors": set(),
     "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},
     "ci.informer.arithmetic": set(),
+    "ci.informer.judging": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history"},
     "ci.informer.pages": {
-        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
+        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},

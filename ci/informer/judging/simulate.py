@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.history.model import Run, Step
-from ci.informer.watching import Levels, Watch
+from ci.informer.judging.watching import Levels, Watch
 
 FIRST = date(2026, 1, 1)
 WITHIN = 3

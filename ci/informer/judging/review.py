@@ -15,7 +15,7 @@ from ci.informer.arithmetic.promotion import Kind, Record, promoted
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.arithmetic.regression import Assessment, assess, base_window, sample_window
 from ci.informer.history.store import History, Row
-from ci.informer.watching import Levels, Watch
+from ci.informer.judging.watching import Levels, Watch
 
 #: Days that a job's kind rests on.
 KIND_DAYS = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from lab.bmcs.protocol import is_open
+from lab.bmcs.resources.protocol import is_open
 from lab.bmcs.state import ROOT, State, payload
 from lab.bmcs.web import Request, Response, document, done, refusal
 

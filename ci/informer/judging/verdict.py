@@ -8,15 +8,15 @@ from datetime import date, timedelta
 from enum import Enum
 from fnmatch import fnmatch
 
-from ci.informer import slowness
 from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, percentage_of, required_passes
 from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
-from ci.informer.clusters import first_seen
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History, Row
-from ci.informer.review import (
+from ci.informer.judging import slowness
+from ci.informer.judging.clusters import first_seen
+from ci.informer.judging.review import (
     KIND_DAYS,
     TestChange,
     counts_of,
@@ -27,8 +27,8 @@ from ci.informer.review import (
     watched,
     within,
 )
-from ci.informer.slowness import Slower
-from ci.informer.watching import Finding
+from ci.informer.judging.slowness import Slower
+from ci.informer.judging.watching import Finding
 
 
 class Decision(Enum):
