@@ -20,11 +20,12 @@ from typing import Any
 
 import yaml
 
-from lab import boots, ztp
-from lab.configs import Access, boot_fields, merged_secret, through_proxy
+from lab import boots
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.manifests import derive_from_manifests
 from lab.errors import InstallFailedError, TopologyError
+from lab.inputs import ztp
+from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
 from lab.release.cluster import yamltext

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from lab.deploy import Deployment
-from lab.hostnetwork import NIC, nmstate
+from lab.inputs.hostnetwork import NIC, nmstate
 from lab.layout import bracketed
 from lab.release.cluster.private import write_private
 from lab.subject import Subject

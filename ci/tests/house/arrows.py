@@ -162,7 +162,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.machines",
+        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.inputs", "lab.machines",
         "lab.machines.container", "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
@@ -215,20 +215,20 @@ ALLOWED: dict[str, set[str]] = {
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host",
-        "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
+        "lab.inputs", "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
     "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
-    "lab.ztp": {"lab", "lab.derive", "lab.release", "lab.topology"},
+    "lab.inputs": {"lab", "lab.derive", "lab.release", "lab.topology"},
     "lab.deploy": {
         "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
-        "lab.ztp",
+        "lab.inputs",
     },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
-        "lab.release", "lab.subject", "lab.supervisor", "lab.topology", "lab.ztp",
+        "lab.release", "lab.subject", "lab.supervisor", "lab.topology", "lab.inputs",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),
