@@ -104,20 +104,25 @@ class Fleet:
 
     @property
     def cluster(self) -> Cluster:
+        """The cluster as it is stored now."""
         found: Cluster = self.world.store.cluster(self.cluster_id)
         return found
 
     def status(self) -> ClusterStatus:
+        """The status of the cluster now."""
         return self.cluster.status
 
     def host(self, machine: Machine) -> Host:
+        """A machine's host as it is stored now."""
         found: Host = self.world.store.host(self.infra_env_id, machine.id)
         return found
 
     def statuses(self) -> list[str]:
+        """The statuses of all hosts, in the machines' order."""
         return [self.host(machine).status.value for machine in self.machines]
 
     def register(self, machine: Machine) -> None:
+        """A machine's agent registers it."""
         hosts.register(self.world.engine, self.infra_env_id, machine.id, "")
 
     def poll(self, machine: Machine) -> list[str]:
@@ -144,6 +149,7 @@ class Fleet:
             self.tick()
 
     def tick(self) -> None:
+        """The monitor looks at the cluster once."""
         with self.world.store.change():
             self.world.engine.reconcile(self.cluster_id)
 
@@ -179,6 +185,7 @@ class Fleet:
         )
 
     def stages(self, machine: Machine) -> list[str]:
+        """The stages that a machine goes through in its role."""
         host = self.host(machine)
         role = host.suggested_role if host.role is Role.AUTO else host.role
         return [stage.value for stage in stages_of(role, host.bootstrap, self.cluster.is_sno)]
@@ -192,4 +199,5 @@ class Fleet:
         return True
 
     def known(self) -> bool:
+        """Whether all hosts are known."""
         return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)
