@@ -15,6 +15,7 @@ from ci.informer.history import stages
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from lab.evidence import report
 from lab.redact import redact
+from lab.topology import MachineKind
 
 #: Kind of evidence, and its files below a run's directory.
 KINDS: Mapping[str, Sequence[str]] = {
@@ -85,7 +86,7 @@ def _attempt(entry: Mapping[str, Any]) -> Attempt:
     )
 
 
-def _kind_of_machines(folder: Path) -> str:
+def _kind_of_machines(folder: Path) -> MachineKind:
     """`container` or `vm`, by what the collector left (lab.evidence.bundle)."""
     return "container" if (folder / "machines").is_dir() else "vm"
 

@@ -271,19 +271,19 @@ ALLOWED: dict[str, set[str]] = {
     "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.judging", "lab",
+        "ci.informer.judging", "lab", "lab.topology",
     },
     "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
     "ci.informer.commands": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios",
+        "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios", "lab.topology",
     },
     "ci.informer.engine": {
         "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
-        "scenarios",
+        "scenarios", "lab.topology",
     },
     "ci.informer.errors": set(),
-    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},
+    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence", "lab.topology",},
     "ci.informer.arithmetic": set(),
     "ci.informer.judging": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history"},
     "ci.informer.pages": {

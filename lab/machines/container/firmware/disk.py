@@ -20,6 +20,7 @@ from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.loaders.grub import Grub
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import syscalls
+from lab.machines.container.spec import FirmwareKind
 
 CONFIGS = ("grub/grub.cfg", "grub2/grub.cfg", "boot/grub/grub.cfg", "boot/grub2/grub.cfg")
 LOADER = "EFI/BOOT/BOOTX64.EFI"
@@ -41,7 +42,7 @@ class Slice:
     kind: Literal["ext4", "xfs"] | None
 
 
-def table(device: int, firmware: str) -> Table:
+def table(device: int, firmware: FirmwareKind) -> Table:
     """The table of a disk that ``firmware`` would start. Raises NoEntry with the firmware's words."""
     with os.fdopen(device, "rb", closefd=False) as disk:
         found = read_table(disk)

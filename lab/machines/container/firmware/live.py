@@ -11,9 +11,10 @@ from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
 from lab.machines.container.firmware.loaders import grub, isolinux
 from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.spec import FirmwareKind
 
 
-def entry(medium: Medium, firmware: str, screen: Screen, room: Room) -> Entry:
+def entry(medium: Medium, firmware: FirmwareKind, screen: Screen, room: Room) -> Entry:
     """What the medium's boot loader starts under ``firmware`` ("uefi" or "bios"). Raises NoEntry, BootStopped."""
     platform = UEFI if firmware == "uefi" else BIOS
     if platform not in medium.platforms:
