@@ -139,12 +139,12 @@ def _unconfigured(deployment: Deployment) -> Path:
         for config in configs:
             shutil.copyfile(deployment.directory / config, folder / name / config)
     deployment.create("cluster-manifests", folder / "manifests")
-    made = folder / "appliance/cluster-manifests"
-    made.mkdir()
+    manifests = folder / "appliance/cluster-manifests"
+    manifests.mkdir()
     for name in _USED:
         source = folder / "manifests/cluster-manifests" / name
         if source.exists():
-            shutil.copyfile(source, made / name)
+            shutil.copyfile(source, manifests / name)
     if (folder / "manifests/mirror").is_dir():
         shutil.copytree(folder / "manifests/mirror", folder / "appliance/mirror")
     deployment.create("unconfigured-ignition", folder / "appliance")

@@ -240,8 +240,8 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
     shutil.rmtree(artifacts, ignore_errors=True)
     keep = request.config.getoption("--lab-keep")
-    given = file_topology(request.config)
-    shape = chosen.sized(given) if given else topology_of(scenario_id, chosen.sized)
+    from_file = file_topology(request.config)
+    shape = chosen.sized(from_file) if from_file else topology_of(scenario_id, chosen.sized)
     shape = shape.on(request.config.getoption("--machines")).behind(request.config.getoption("--bmc"))
     with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
@@ -258,7 +258,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
 
         def note_duration() -> None:
-            if not failed() and not given:
+            if not failed() and not from_file:
                 DURATIONS.update({scenario_id: time.monotonic() - start})
 
         def keep_lab() -> None:

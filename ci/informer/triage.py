@@ -94,11 +94,11 @@ def read(path: Path | None = None) -> Symptoms:
     entries = documents[0] if len(documents) == 1 else None
     if not isinstance(entries, list):
         raise InformerError(f"{name}: must be a list of symptoms")
-    found = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
-    names = [one.name for one in found]
+    symptoms = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
+    names = [one.name for one in symptoms]
     if twice := next((one for one in names if names.count(one) > 1), None):
         raise InformerError(f"{name}: name: {twice!r}: occurs twice")
-    return Symptoms(found, hashlib.sha256(text.encode()).hexdigest())
+    return Symptoms(symptoms, hashlib.sha256(text.encode()).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ def label(history: History, symptoms: Symptoms) -> int:
         for row in rows:
             texts = history.evidence(row["id"])
             texts["message"] = f"{row['reason']}\n{texts.get('message', '')}"
-            found = diagnose(Outcome(row["outcome"]), texts, symptoms)
-            values = (found.label.value, found.advice, found.component, row["id"])
+            diagnosis = diagnose(Outcome(row["outcome"]), texts, symptoms)
+            values = (diagnosis.label.value, diagnosis.advice, diagnosis.component, row["id"])
             db.execute("UPDATE run SET label = ?, advice = ?, component = ? WHERE id = ?", values)
-            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in found.shown]
+            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in diagnosis.shown]
             db.execute("DELETE FROM symptom WHERE run = ?", (row["id"],))
             db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", shown)
         db.execute("INSERT OR REPLACE INTO applied VALUES ('symptoms', ?)", (symptoms.digest,))

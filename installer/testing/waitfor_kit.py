@@ -131,9 +131,9 @@ def server(
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            found = urlsplit(self.path)
+            url = urlsplit(self.path)
             status, body = ask(
-                f"{found.path.rstrip('/')}?{found.query}" if found.query else found.path.rstrip("/"), self.headers
+                f"{url.path.rstrip('/')}?{url.query}" if url.query else url.path.rstrip("/"), self.headers
             )
             if status == 0:
                 self.close_connection = True
@@ -163,9 +163,9 @@ def server(
     if client_ca:
         context.load_verify_locations(cadata=client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
-    made = Server(("127.0.0.1", 0), Handler)
-    made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)
-    return made
+    listener = Server(("127.0.0.1", 0), Handler)
+    listener.socket = context.wrap_socket(listener.socket, server_side=True, do_handshake_on_connect=False)
+    return listener
 
 
 @contextmanager

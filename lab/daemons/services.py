@@ -123,8 +123,8 @@ def _mounts(layout: Layout) -> tuple[tuple[str, str], ...]:
     resolv = root / "etc/resolv.conf"
     resolv.write_text(f"nameserver {layout.topology.gateway}\n")
     hosts = root / "etc/hosts"
-    known = f"{layout.registry_address} {layout.registry_host}\n" if layout.topology.proxy else ""
-    hosts.write_text(f"127.0.0.1 localhost\n::1 localhost\n{known}")
+    registry_line = f"{layout.registry_address} {layout.registry_host}\n" if layout.topology.proxy else ""
+    hosts.write_text(f"127.0.0.1 localhost\n::1 localhost\n{registry_line}")
     # Probing QEMU's capabilities takes seconds; libvirt caches them by the binary's time stamp, so labs can share them.
     capabilities = cache_dir() / "libvirt"
     capabilities.mkdir(exist_ok=True)

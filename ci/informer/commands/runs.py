@@ -114,8 +114,8 @@ def _resume(arguments: argparse.Namespace) -> int:
     with History(history_path(arguments)) as history:
         plans = work.open_plans(history)
         if arguments.list:
-            for one, made, units, done in plans:
-                print(f"{one}  made {made}, {done} of {units} runs done")
+            for one, begun, units, done in plans:
+                print(f"{one}  made {begun}, {done} of {units} runs done")
             return ACCEPTED
         if arguments.forget:
             work.plan(history, arguments.forget)

@@ -126,12 +126,12 @@ def _run(one: report.Run, payload: str) -> Run:
 
 def load(root: Path, payload: str) -> list[Run]:
     """The runs below a directory of artefacts. Raises InformerError where there are none, or phases.json is broken."""
-    found = report.runs(root) if root.is_dir() else []
-    if not found:
+    reports = report.runs(root) if root.is_dir() else []
+    if not reports:
         raise InformerError(f"{root}: phases.json: neither here nor one folder below")
-    for one in found:
+    for one in reports:
         try:
             json.loads((one.folder / "phases.json").read_text())
         except (OSError, ValueError) as error:
             raise InformerError(f"{one.folder / 'phases.json'}: {error}") from error
-    return [_run(one, payload) for one in found]
+    return [_run(one, payload) for one in reports]

@@ -108,9 +108,9 @@ def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Pat
     if header:
         data = bytearray(iso.read_bytes())
         with iso.open("rb") as file:
-            found = Overlay(file).iso(iso)
+            overlay = Overlay(file).iso(iso)
             names = ("images/ignition.img", "isolinux/default.krg", "EFI/redhat/grub.cfg", "isolinux/isolinux.cfg")
-            area, default, one, two = (place(found, name) for name in names)
+            area, default, one, two = (place(overlay, name) for name in names)
         struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", area.offset, area.length)
         if kargs is not None:
             places = (default.offset, one.offset + len(head), two.offset + 11, 0, 0, 0, 0)

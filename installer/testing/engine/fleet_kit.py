@@ -128,9 +128,9 @@ class Fleet:
     def poll(self, machine: Machine) -> list[str]:
         """One poll of one machine, each step answered at once; the types of the steps."""
         now = int(self.world.clock().timestamp()) + machine.clock_offset
-        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", timestamp=now)
+        steps = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", timestamp=now)
         kinds = []
-        for step in found["instructions"]:
+        for step in steps["instructions"]:
             kinds.append(step["step_type"])
             output = machine.answer(step["step_type"], step["args"])
             if output is not None:
@@ -176,12 +176,12 @@ class Fleet:
     def judgements(self) -> Any:
         """Everything that the service thinks of the hosts and the cluster."""
         hosts = self.world.store.hosts(infra_env_id=self.infra_env_id)
-        found = [host.validations_info.value for host in hosts]
+        validations = [host.validations_info.value for host in hosts]
         return (
             [host.status.value for host in hosts],
             self.cluster.status,
             self.cluster.validations_info.value,
-            found,
+            validations,
         )
 
     def stages(self, machine: Machine) -> list[str]:

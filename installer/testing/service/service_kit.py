@@ -152,9 +152,9 @@ def standalone(folder: Path) -> Iterator[Standalone]:
         (directory / "mirror").mkdir(parents=True)
         (directory / "mirror/registries.conf").write_text(registries_conf(server.sources))
         (directory / "mirror/ca-bundle.crt").write_text(server.ca_pem)
-        made = Standalone(directory, release, server.pull_secret)
-        made.start()
+        service = Standalone(directory, release, server.pull_secret)
+        service.start()
         try:
-            yield made
+            yield service
         finally:
-            made.stop()
+            service.stop()

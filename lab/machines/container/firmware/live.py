@@ -25,8 +25,8 @@ def entry(medium: Medium, firmware: FirmwareKind, screen: Screen, room: Room) ->
         raise BootStopped(f"error: no configuration of a boot loader on the medium: {', '.join(configs)}")
 
     def read(name: str) -> bytes | None:
-        found = medium.find(name)
-        return medium.read(name) if found is not None and found.length <= room.left else None
+        config = medium.find(name)
+        return medium.read(name) if config is not None and config.length <= room.left else None
 
     chosen = grub.Grub(read, screen.line).boot(path) if firmware == "uefi" else isolinux.boot(read, path)
     for name in (chosen.kernel, *chosen.initrds):
