@@ -75,7 +75,7 @@ def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[st
     Greedy: the next one is that with the most missing pairs; of equals the smallest topology, then the first by name.
     """
     missing = set().union(*ids.values()) - set(covered)
-    found = []
+    proposals = []
     # What an id adds only shrinks, so a count that is not up to date is never too small: few are counted again.
     heap = [(-len(pairs & missing), _size(name) or 0, name) for name, pairs in ids.items()]
     heapq.heapify(heap)
@@ -85,9 +85,9 @@ def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[st
         if heap and now > heap[0]:
             heapq.heappush(heap, now)
             continue
-        found.append((best, ids[best] & missing))
+        proposals.append((best, ids[best] & missing))
         missing -= ids[best]
-    return found
+    return proposals
 
 
 def _row(scenario_id: str, new: int) -> str:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from lab.errors import LabError
 from lab.lab import Lab
@@ -33,6 +33,9 @@ _LOGIN_SECONDS = 900.0
 # The last file that a config image brings.
 _LOADED, _LOADED_SECONDS = "/etc/assisted/rendezvous-host.env", 180.0
 
+#: What `agent create` is asked to make.
+Target = Literal["image", "pxe-files", "config-image", "unconfigured-ignition", "cluster-manifests"]
+
 
 class Deployment(Protocol):
     """What is needed of a lab.deploy.Deployment."""
@@ -49,7 +52,7 @@ class Deployment(Protocol):
     def directory(self) -> Path:
         """The installer's --dir."""
 
-    def create(self, target: str, directory: Path | None = None) -> None:
+    def create(self, target: Target, directory: Path | None = None) -> None:
         """Run `agent create TARGET`."""
 
 
@@ -136,12 +139,12 @@ def _unconfigured(deployment: Deployment) -> Path:
         for config in configs:
             shutil.copyfile(deployment.directory / config, folder / name / config)
     deployment.create("cluster-manifests", folder / "manifests")
-    made = folder / "appliance/cluster-manifests"
-    made.mkdir()
+    manifests = folder / "appliance/cluster-manifests"
+    manifests.mkdir()
     for name in _USED:
         source = folder / "manifests/cluster-manifests" / name
         if source.exists():
-            shutil.copyfile(source, made / name)
+            shutil.copyfile(source, manifests / name)
     if (folder / "manifests/mirror").is_dir():
         shutil.copytree(folder / "manifests/mirror", folder / "appliance/mirror")
     deployment.create("unconfigured-ignition", folder / "appliance")

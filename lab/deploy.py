@@ -16,15 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
 
-from lab import boots, ztp
-from lab.configs import Access, boot_fields, merged_secret, through_proxy
+from lab import boots
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.manifests import derive_from_manifests
 from lab.errors import InstallFailedError, TopologyError
+from lab.inputs import ztp
+from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
 from lab.release.cluster import yamltext
@@ -122,6 +123,10 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     write_private(path, yaml.safe_dump(content, sort_keys=False))
 
 
+#: What `agent wait-for` waits for, one after the other.
+WaitTarget = Literal["bootstrap-complete", "install-complete"]
+
+
 @dataclass(frozen=True)
 class Deployment:
     """A running lab, the release to install in it, and the installer's command line."""
@@ -187,7 +192,7 @@ class Deployment:
         tools.write(folder, default_installer())
         return tools.environment(folder, self.lab.layout.root / "installer-cache")
 
-    def create(self, target: str, directory: Path | None = None) -> None:
+    def create(self, target: boots.Target, directory: Path | None = None) -> None:
         """Run `agent create TARGET`. Raises InstallFailedError."""
         _succeeded(f"create {target}", self.agent("create", target, timeout=CREATE_SECONDS, directory=directory))
 
@@ -220,7 +225,7 @@ class Deployment:
         if image is None:
             boots.follow(self, nodes)
 
-    def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
+    def wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""
         # A command's output is evidence, and evidence may hold no secret.
         words = [target, "--skip-password-print"] if target == "install-complete" else [target]
@@ -229,7 +234,7 @@ class Deployment:
 
     def wait(self, timeout: float = WAIT_SECONDS) -> None:
         """Run `agent wait-for` for both targets, each for `timeout` seconds at most. Raises InstallFailedError."""
-        for target in ("bootstrap-complete", "install-complete"):
+        for target in get_args(WaitTarget):
             _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
 
     def rest(self, path: str) -> Any:

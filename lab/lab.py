@@ -25,7 +25,6 @@ import msgspec
 from drivers import redfish, ssh
 from lab.bmcs.profile import profile
 from lab.cleanup import Step, afterwards, finish
-from lab.configs import Access, BmcAccess
 from lab.connection import Connection
 from lab.daemons import services
 from lab.errors import LabGoneError
@@ -37,10 +36,10 @@ from lab.host.identity import me, start_time
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
+from lab.inputs.configs import Access
 from lab.layout import Layout
 from lab.machines import containers, disks
 from lab.machines.factory import Nodes, Owner, connect, define
-from lab.machines.node import Node
 from lab.subject import Subject
 from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
@@ -303,17 +302,9 @@ class Lab(AbstractContextManager["Lab"]):
             trust_bundle=self.ca_pem,
             ssh_key=self.layout.ssh_key.with_suffix(".pub").read_text().strip(),
             mirrors=tuple((source, f"{self.layout.registry}/{path}") for source, path in self._mirrors),
-            bmcs=tuple(self._bmc_access(node) for node in self.nodes.values()),
-        )
-
-    def _bmc_access(self, node: Node) -> BmcAccess:
-        kind = self.topology.bmc_of(node.spec)
-        system = node.uuid if kind == "lab" else profile(kind).system
-        return BmcAccess(
-            host=node.name,
-            address=f"redfish+{self.layout.bmc_url_of(node.spec)}/redfish/v1/Systems/{system}",
-            username=self.credentials.bmc_user,
-            password=self.credentials.bmc_password,
+            bmcs=tuple(
+                services.bmc_access(self.layout, self.credentials, node.spec, node.uuid) for node in self.nodes.values()
+            ),
         )
 
     @property

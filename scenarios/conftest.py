@@ -5,23 +5,22 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import sys
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, get_args
 
 import pytest
 
 from lab import topology as shapes
 from lab.cleanup import afterwards
-from lab.configs import write_configs
 from lab.deploy import Deployment
 from lab.errors import LabBrokenError, SubjectError
 from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
+from lab.inputs.configs import write_configs
 from lab.lab import Lab
 from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
@@ -30,15 +29,16 @@ from scenarios.catalogue.fromfile import file_topology, of_topology
 from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
-from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
-from scenarios.results import Results
-from scenarios.service import Discovered, install_discovered, service_alone
+from scenarios.testing.aloud import Aloud
+from scenarios.testing.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
+from scenarios.testing.results import Results
+from scenarios.testing.service import Discovered, install_discovered, service_alone
+from scenarios.testing.shared import Shared
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
-SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped] | _Shared[Discovered]"]()
-T = TypeVar("T", Installation, Stopped, Discovered)
+SHARED = pytest.StashKey["Shared[Installation] | Shared[Stopped] | Shared[Discovered]"]()
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
 # The labs that are up, and the labs' failures, by unit of work.
 LABS = pytest.StashKey[dict[str, Lab]]()
@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     file_topology(config)
     for name in ("lab.host.budget", "lab.supervisor.watch"):
-        logging.getLogger(name).addHandler(_Aloud(config))
+        logging.getLogger(name).addHandler(Aloud(config))
     if not hasattr(config, "workerinput"):
         if any(config.getoption(f"--{name}") for name in OPTIONS) and not config.option.collectonly:
             # Once for all workers, and what does not fit is told before anything starts.
@@ -91,20 +91,6 @@ def pytest_configure(config: pytest.Config) -> None:
             except SubjectError as error:
                 raise pytest.UsageError(str(error)) from error
         config.pluginmanager.register(Results(Path(config.getoption("--artifacts"))))
-
-
-class _Aloud(logging.Handler):
-    """Print at once what a lab waits for and what of it fails, past pytest's capture and from xdist's workers."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        super().__init__(logging.WARNING)
-        self._config = config
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print it."""
-        capture = self._config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            print(f"\n{self.format(record)}", file=sys.stderr, flush=True)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -254,8 +240,8 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
     shutil.rmtree(artifacts, ignore_errors=True)
     keep = request.config.getoption("--lab-keep")
-    given = file_topology(request.config)
-    shape = chosen.sized(given) if given else topology_of(scenario_id, chosen.sized)
+    from_file = file_topology(request.config)
+    shape = chosen.sized(from_file) if from_file else topology_of(scenario_id, chosen.sized)
     shape = shape.on(request.config.getoption("--machines")).behind(request.config.getoption("--bmc"))
     with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
@@ -272,7 +258,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
 
         def note_duration() -> None:
-            if not failed() and not given:
+            if not failed() and not from_file:
                 DURATIONS.update({scenario_id: time.monotonic() - start})
 
         def keep_lab() -> None:
@@ -301,32 +287,6 @@ def deployment(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deplo
     """A lab that is up with both config files written; nothing has booted. Parametrise with a scenario id."""
     with _deployed(request, chosen) as deployed:
         yield deployed
-
-
-class _Shared(Generic[T]):
-    """The subject that the tests of one scenario share, or why there is none; `close` ends its lab."""
-
-    def __init__(self, scenario_id: str, make: Callable[[ExitStack], T]) -> None:
-        self.scenario_id = scenario_id
-        self._lab = ExitStack()
-        self._subject: T | None = None
-        self._failure: Exception | None = None
-        try:
-            self._subject = make(self._lab)
-        except Exception as error:
-            self._failure = error
-
-    def get(self, scenario_id: str) -> T:
-        """The subject; raises the error that making it failed with, for every test again."""
-        assert self.scenario_id == scenario_id, "tests of two scenarios are mixed"
-        if self._subject is None:
-            raise self._failure or AssertionError("it has been closed")
-        return self._subject
-
-    def close(self) -> None:
-        """Collect evidence and end the lab, or keep it."""
-        self._subject = None
-        self._lab.close()
 
 
 def _close(session: pytest.Session) -> None:
@@ -365,7 +325,7 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
 
     stash = request.session.stash
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, make)
+        stash[SHARED] = Shared(scenario_id, make)
     shared = stash[SHARED].get(scenario_id)
     assert isinstance(shared, Installation)
     return shared
@@ -376,7 +336,7 @@ def stopped(request: pytest.FixtureRequest, chosen: Chosen) -> Stopped:
     """An installation that wait-for has given up on, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, chosen))))
+        stash[SHARED] = Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, chosen))))
     shared = stash[SHARED].get(scenario_id)
     assert isinstance(shared, Stopped)
     return shared
@@ -397,7 +357,7 @@ def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     scenario_id, stash = str(request.param), request.session.stash
 
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, lambda labs: _discover(labs, request, chosen))
+        stash[SHARED] = Shared(scenario_id, lambda labs: _discover(labs, request, chosen))
     shared = stash[SHARED].get(scenario_id)
     assert isinstance(shared, Discovered)
     return shared

@@ -7,8 +7,8 @@ import pytest
 from lab.faults import DiskFull, Duplicate, Partition
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
-from scenarios.cluster import Installation
-from scenarios.health import BACK_SECONDS, all_is_well, console_answers, etcd_is_whole
+from scenarios.testing.cluster import Installation
+from scenarios.testing.health import BACK_SECONDS, all_is_well, console_answers, etcd_is_whole
 
 pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 

@@ -12,7 +12,7 @@ from lab.deploy import Deployment
 from lab.lab import Lab
 from scenarios.catalogue.matrix import params
 from scenarios.catalogue.variants import BMCS, BROKEN_BMCS
-from scenarios.cluster import Installation
+from scenarios.testing.cluster import Installation
 
 through = pytest.mark.parametrize(
     "installation", params(lambda row: any(bmc in row.variants for bmc in BMCS)), indirect=True

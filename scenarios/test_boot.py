@@ -7,8 +7,8 @@ import pytest
 from lab.deploy import Deployment
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
-from scenarios.cluster import Installation
-from scenarios.service import Discovered
+from scenarios.testing.cluster import Installation
+from scenarios.testing.service import Discovered
 
 # Emulated, on a busy host.
 REGISTERED_SECONDS = 2400

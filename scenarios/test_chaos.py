@@ -11,7 +11,7 @@ from scenarios.catalogue.chaos import Drawn, as_yaml, drawn, seeds
 from scenarios.catalogue.faulty import Outcome, disturbed, installed
 from scenarios.catalogue.ids import topology_of
 from scenarios.catalogue.variants import CHAOS
-from scenarios.cluster import Installation
+from scenarios.testing.cluster import Installation
 
 #: Seconds for the bootstrap: what is told ends with its time-out.
 LIMIT = 900

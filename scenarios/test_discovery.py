@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scenarios.page import card, watching
-from scenarios.service import Discovered
+from scenarios.testing.page import card, watching
+from scenarios.testing.service import Discovered
 
 pytestmark = [
     pytest.mark.nightly,

@@ -9,9 +9,9 @@ import pytest
 
 from lab.deploy import Deployment
 from lab.layout import BRIDGE
-from scenarios import planted
-from scenarios.cluster import WAIT_FOR_FAILED, Stopped, said
-from scenarios.page import card, watching
+from scenarios.testing import planted
+from scenarios.testing.cluster import WAIT_FOR_FAILED, Stopped, said
+from scenarios.testing.page import card, watching
 
 GATHER_SECONDS = 600
 NO_DISK = "has-min-valid-disks"

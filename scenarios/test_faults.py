@@ -8,7 +8,7 @@ from lab.deploy import Deployment
 from lab.host.paths import cache_dir
 from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, disturb
 from scenarios.catalogue.scheduling import Durations
-from scenarios.cluster import Installation
+from scenarios.testing.cluster import Installation
 
 #: ci/tests/faults runs those of the swarm lane.
 IN_LABS = [row for row in ROWS if set(row.lanes) & set(LABS)]

@@ -11,7 +11,7 @@ import pytest
 from lab.cleanup import afterwards
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
-from scenarios.cluster import Installation
+from scenarios.testing.cluster import Installation
 
 pytestmark = pytest.mark.parametrize(
     "installation", params(lambda row: row.topology.startswith("fencing-")), indirect=True

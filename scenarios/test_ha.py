@@ -6,8 +6,8 @@ import pytest
 
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
-from scenarios.cluster import Installation
-from scenarios.health import all_is_well, console_answers, etcd_is_whole, etcdctl
+from scenarios.testing.cluster import Installation
+from scenarios.testing.health import all_is_well, console_answers, etcd_is_whole, etcdctl
 
 pytestmark = pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and not row.topology.startswith("sno-")), indirect=True

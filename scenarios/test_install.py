@@ -13,7 +13,7 @@ from lab.topology import FROM_NETWORK
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
 from scenarios.catalogue.variants import KERNEL_ARGUMENTS
-from scenarios.cluster import Installation
+from scenarios.testing.cluster import Installation
 
 every = pytest.mark.parametrize("installation", params(), indirect=True)
 # Slow tests of what depends on one host only need not run on several.

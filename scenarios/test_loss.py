@@ -4,7 +4,7 @@ import pytest
 
 from lab.deploy import Deployment
 from lab.waiting import wait_until
-from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, WAIT_FOR_FAILED, Installation, said
+from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, WAIT_FOR_FAILED, Installation, said
 
 pytestmark = pytest.mark.nightly
 

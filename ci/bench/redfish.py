@@ -87,7 +87,7 @@ def _protocol(bmc: Running, folder: Path) -> tuple[Counter[str], list[str]]:
 
 def examine(name: str, schemas: Path, profile: Path, folder: Path) -> dict[str, tuple[Counter[str], list[str]]]:
     """Verdicts and failures of a profile's BMC by validator."""
-    found = {}
+    verdicts = {}
     (folder / "bmc").mkdir(parents=True)
     with running(name, folder / "bmc") as bmc:
         logs = folder / "service"
@@ -95,12 +95,12 @@ def examine(name: str, schemas: Path, profile: Path, folder: Path) -> dict[str, 
             bmc, "rf_service_validator", "--logdir", str(logs), "--schema_directory", str(schemas), "--skipschema",
             "--nooemcheck", "--authtype", "Session",
         )  # fmt: skip
-        found["service"] = _logged(logs, output)
-        found["protocol"] = _protocol(bmc, folder / "protocol")
+        verdicts["service"] = _logged(logs, output)
+        verdicts["protocol"] = _protocol(bmc, folder / "protocol")
         logs = folder / "interop"
         output = _run(bmc, "rf_interop_validator", "--logdir", str(logs), "--authtype", "Session", str(profile))
-        found["interop"] = _logged(logs, output)
-    return found
+        verdicts["interop"] = _logged(logs, output)
+    return verdicts
 
 
 def run(schemas: Path, profile: Path, names: tuple[str, ...] = ()) -> None:

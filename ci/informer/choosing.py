@@ -9,7 +9,7 @@ from datetime import date
 from ci.informer.arithmetic import durations
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.store import Row
-from ci.informer.review import watched
+from ci.informer.judging.review import watched
 
 #: What a reason is worth; a day since the last run is worth one, up to a month.
 NEVER, SUSPICIOUS, CHANGED, TOUCHED, FAILED, FLAKY = 50.0, 30.0, 10.0, 15.0, 12.0, 8.0

@@ -11,19 +11,21 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from ci.informer import clusters, triage
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History, Row
-from ci.informer.review import watched
+from ci.informer.judging import clusters
+from ci.informer.judging.review import watched
 from ci.informer.revision import revision
+from lab.topology import MachineKind
 
 if TYPE_CHECKING:
     from ci.informer.engine.engine import Engine
@@ -50,12 +52,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def checked(plan: Plan) -> Plan:
     """The plan. Raises InformerError for a job that cannot be one."""
     for job in plan.jobs:
-        scenario, _, machines = job.partition("@")
-        if not _ID.fullmatch(scenario):
-            raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")
-        if machines not in ("vm", "container"):
-            raise InformerError(f"scenario: {job!r}: the kind of machines must be vm or container")
+        _parts(job)
     return plan
+
+
+def _parts(job: str) -> tuple[str, MachineKind]:
+    """A job's scenario and kind of machines. Raises InformerError where it is none."""
+    scenario, _, machines = job.partition("@")
+    if not _ID.fullmatch(scenario):
+        raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")
+    try:
+        return scenario, msgspec.convert(machines, MachineKind)
+    except msgspec.ValidationError as error:
+        kinds = " or ".join(get_args(MachineKind))
+        raise InformerError(f"scenario: {job!r}: the kind of machines must be {kinds}") from error
 
 
 class _Session:
@@ -71,7 +81,7 @@ class _Session:
         self._revision = revision()
 
     def _unit(self, job: str, number: str) -> Unit:
-        scenario, _, machines = job.partition("@")
+        scenario, machines = _parts(job)
         plan = self._plan
         return Unit(
             key=f"{self._name}/{job}/{number}",

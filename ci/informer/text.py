@@ -8,8 +8,8 @@ from typing import Any
 from ci.informer.arithmetic.durations import notable
 from ci.informer.arithmetic.proportions import wilson
 from ci.informer.history.store import Row
-from ci.informer.review import JobState
-from ci.informer.verdict import JobVerdict, Verdict
+from ci.informer.judging.review import JobState
+from ci.informer.judging.verdict import JobVerdict, Verdict
 
 _FAILURES = 3
 
@@ -73,8 +73,8 @@ def _job_lines(job: JobVerdict) -> Iterator[str]:
     yield f"{job.decision.value:<10} {job.kind.value:<10} {job.job}: {job.why}"
     for row in job.failures[:_FAILURES]:
         since = job.known.get(row.cluster or "")
-        known = f"known since {since}" if since else "new"
-        whose = " ".join(text for text in (row.label, row.component, row.cluster, known) if text)
+        age = f"known since {since}" if since else "new"
+        whose = " ".join(text for text in (row.label, row.component, row.cluster, age) if text)
         yield f"           run {row.id} ({whose}): {first_line(row.reason)}"
         if row.advice:
             yield f"             {row.advice}"

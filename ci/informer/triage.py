@@ -14,10 +14,11 @@ import yaml
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history.model import Label
 from ci.informer.history.store import History
 from lab.release.cluster.yamltext import load_all
 
-LABELS = ("product", "lab", "host")
+LABELS = tuple(label for label in Label if label)
 PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
 #: What a run gets that no symptom fits: in doubt a failure is the product's, and a void run the lab's.
 UNKNOWN = "no symptom fits; read the first message, then add one to ci/informer/symptoms.yaml"
@@ -34,7 +35,7 @@ class Symptom:
     name: str
     where: Sequence[str]
     match: re.Pattern[str]
-    label: str
+    label: Label
     advice: str
 
     def found(self, evidence: Mapping[str, str]) -> Hit | None:
@@ -71,7 +72,7 @@ def _symptom(entry: Any, where: str) -> Symptom:
         pattern = re.compile(entry["match"])
     except re.error as error:
         raise InformerError(f"{where}.match: {entry['match']!r}: {error}") from error
-    return Symptom(entry["name"], tuple(places), pattern, entry["label"], entry["advice"])
+    return Symptom(entry["name"], tuple(places), pattern, Label(entry["label"]), entry["advice"])
 
 
 @dataclass(frozen=True)
@@ -93,18 +94,18 @@ def read(path: Path | None = None) -> Symptoms:
     entries = documents[0] if len(documents) == 1 else None
     if not isinstance(entries, list):
         raise InformerError(f"{name}: must be a list of symptoms")
-    found = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
-    names = [one.name for one in found]
+    symptoms = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
+    names = [one.name for one in symptoms]
     if twice := next((one for one in names if names.count(one) > 1), None):
         raise InformerError(f"{name}: name: {twice!r}: occurs twice")
-    return Symptoms(found, hashlib.sha256(text.encode()).hexdigest())
+    return Symptoms(symptoms, hashlib.sha256(text.encode()).hexdigest())
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """A red run's label, advice, the component at fault (where that is known), and all symptoms that it shows."""
 
-    label: str
+    label: Label
     advice: str
     component: str = ""
     shown: Sequence[Hit] = ()
@@ -113,7 +114,7 @@ class Diagnosis:
 def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) -> Diagnosis:
     """A red run's diagnosis. A run that is void is never the product's fault."""
     hits = [hit for one in symptoms.all if (hit := one.found(evidence))]
-    telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label != "product"]
+    telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label is not Label.PRODUCT]
     if telling:
         first = telling[0]
         component = next(
@@ -121,8 +122,8 @@ def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) 
         )
         return Diagnosis(first.symptom.label, first.symptom.advice, first.component or component, hits)
     if outcome is Outcome.VOID:
-        return Diagnosis("lab", VOID_UNKNOWN, shown=hits)
-    return Diagnosis("product", UNKNOWN, shown=hits)
+        return Diagnosis(Label.LAB, VOID_UNKNOWN, shown=hits)
+    return Diagnosis(Label.PRODUCT, UNKNOWN, shown=hits)
 
 
 def label(history: History, symptoms: Symptoms) -> int:
@@ -138,10 +139,10 @@ def label(history: History, symptoms: Symptoms) -> int:
         for row in rows:
             texts = history.evidence(row["id"])
             texts["message"] = f"{row['reason']}\n{texts.get('message', '')}"
-            found = diagnose(Outcome(row["outcome"]), texts, symptoms)
-            values = (found.label, found.advice, found.component, row["id"])
+            diagnosis = diagnose(Outcome(row["outcome"]), texts, symptoms)
+            values = (diagnosis.label.value, diagnosis.advice, diagnosis.component, row["id"])
             db.execute("UPDATE run SET label = ?, advice = ?, component = ? WHERE id = ?", values)
-            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in found.shown]
+            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in diagnosis.shown]
             db.execute("DELETE FROM symptom WHERE run = ?", (row["id"],))
             db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", shown)
         db.execute("INSERT OR REPLACE INTO applied VALUES ('symptoms', ?)", (symptoms.digest,))

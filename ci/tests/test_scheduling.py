@@ -202,7 +202,7 @@ LIFE = """
 import pytest
 from types import SimpleNamespace
 from scenarios import conftest as wiring
-from scenarios.cluster import Installation, Stopped
+from scenarios.testing.cluster import Installation, Stopped
 
 SEEN = []
 

@@ -32,10 +32,10 @@ def cause(error: Exception, waited: float = 0.0) -> str:
     if isinstance(error, sushy.exceptions.AccessError):
         return f"it refuses the account ({error.status_code})"
     if isinstance(error, sushy.exceptions.HTTPError):
-        said = _said(error)
+        message = _said(error)
         if passing(error):
-            return f"still not ready after {waited:.0f} s ({error.status_code}: {said})"
-        return f"{error.status_code}: {said}"
+            return f"still not ready after {waited:.0f} s ({error.status_code}: {message})"
+        return f"{error.status_code}: {message}"
     if isinstance(error, sushy.exceptions.ConnectionError):
         return _unreachable(str(error))
     return _line(str(error))
@@ -54,8 +54,8 @@ def _unreachable(text: str) -> str:
         return f"TLS: its certificate is not accepted: {why[1].strip() if why else 'not verified'}"
     if re.search(r"UNSUPPORTED_PROTOCOL|ALERT_PROTOCOL_VERSION|PROTOCOL_VERSION|NO_PROTOCOLS", text):
         return "TLS: it speaks none of the versions that are allowed here, 1.2 and newer"
-    if found := re.search(r"SSLError\(.*?\[SSL: ([A-Z0-9_]+)\]", text):
-        return f"TLS: {found[1].replace('_', ' ').lower()}"
+    if reason := re.search(r"SSLError\(.*?\[SSL: ([A-Z0-9_]+)\]", text):
+        return f"TLS: {reason[1].replace('_', ' ').lower()}"
     for words, meaning in (
         ("Connection refused", "nobody listens there (connection refused)"),
         ("No route to host", "no route to it"),

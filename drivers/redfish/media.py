@@ -63,10 +63,10 @@ def drives(service: Endpoint, system: Any) -> list[Drive]:
     for owner in _owners(system):
         try:
             collection = owner.virtual_media
-            found = [collection.get_member(identity) for identity in collection.members_identities]
+            members = [collection.get_member(identity) for identity in collection.members_identities]
         except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
             continue
-        fit = [one for one in found if any(kind in (one.media_types or []) for kind in _KINDS)]
+        fit = [one for one in members if any(kind in (one.media_types or []) for kind in _KINDS)]
         if fit:
             # iDRAC 10 lists "2" before "1", and boots only from "1" (docs/bmcs.md).
             return [Standard(service, one) for one in sorted(fit, key=lambda one: str(one.identity))]

@@ -145,10 +145,10 @@ class System:
                 and system.boot.enabled == sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
             )
 
-        found = self._call(kept, "read the boot target")
-        if found:
+        target = self._call(kept, "read the boot target")
+        if target:
             self.set_first(BootDevice.DISK)
-        return found
+        return target
 
     def _boot(self, act: Callable[[Any], T], device: BootDevice) -> T:
         try:

@@ -54,10 +54,10 @@ def _measure(text: str) -> None:
     def refuse(what: str) -> ValueError:
         return ValueError(f"line {text.count(chr(10), 0, place) + 1}: {what}")
 
-    while (found := _TOKEN.search(text, place)) is not None:
-        token, place = found[0], found.start()
+    while (match := _TOKEN.search(text, place)) is not None:
+        token, place = match[0], match.start()
         if token in _ENDS:
-            place = found.end()
+            place = match.end()
             end = _end(_ENDS[token], text, place)
             if end < 0:
                 raise refuse(f"the text that begins with {token} has no end")
@@ -74,7 +74,7 @@ def _measure(text: str) -> None:
             raise refuse(f"a key of more than {MOST_PARTS} parts")
         if token[0].isdigit() and len(token) > MOST_DIGITS + len("0x"):
             raise refuse(f"a number of more than {MOST_DIGITS} digits")
-        place = found.end()
+        place = match.end()
 
 
 def _end(pattern: re.Pattern[str], text: str, place: int) -> int:

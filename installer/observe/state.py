@@ -103,7 +103,7 @@ def _expected(part: dict[str, Any]) -> Expected:
     try:
         control_plane, arbiters, workers = (_count(hosts.get(key)) for key in ("controlPlane", "arbiters", "workers"))
         names = [str(name or "") for name in _list(hosts.get("names"))]
-        macs = [frozenset(str(mac).lower() for mac in _list(found)) for found in _list(hosts.get("macAddresses"))]
+        macs = [frozenset(str(mac).lower() for mac in _list(entry)) for entry in _list(hosts.get("macAddresses"))]
     except ValueError as error:
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}: {AGAIN}") from error
     count = control_plane + arbiters + workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Literal
 
 from .prose import everyday
 
@@ -36,9 +37,12 @@ _HARMLESS = re.compile(
 _OBJECT_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+|[a-z0-9-]+/[a-z0-9.-]+")
 _CLASSES = tuple(re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]"))
 
+#: What a name promises its value to be (`sensitive`).
+Promise = Literal["", "password", "secret", "header", "auth", "object?", "counts?", "word?", "signed?"]
+
 
 @lru_cache(8192)
-def sensitive(name: str) -> str:
+def sensitive(name: str) -> Promise:
     """What a name promises its value to be: "password", "secret", "header", "auth" (a registry's), "object?" (a
     Secret's content or its name), "counts?" (tokens, or how many there are), "word?" (an everyday word, unless it is
     seen to be a name), "signed?" (a URL's, if it stands in one), or an empty text for nothing."""
@@ -68,7 +72,7 @@ def sensitive(name: str) -> str:
     return "object?" if plain == "secret" else "secret"
 
 
-def harmless(value: str, kind: str = "secret") -> bool:
+def harmless(value: str, kind: Promise = "secret") -> bool:
     """Whether a value is none: nothing, a mark, a placeholder, a variable, a path, an object's name, a number of
     tokens."""
     if not value or _HARMLESS.fullmatch(value):

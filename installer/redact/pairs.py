@@ -8,8 +8,9 @@ from collections.abc import Callable
 from . import phrases
 from .forms import BLANK, BS, NEWLINE, QUOTE, closing, instead
 from .hint import MARK, WORDS
-from .names import harmless, sensitive
+from .names import Promise, harmless, sensitive
 from .prose import CITED, MOST, Place, everyday, told
+from .streams import Mode
 
 _KEY = re.compile(rf"(?i:{WORDS})[\w.\-]*+")
 _COLOUR = r"(?>(?:\x1b\[[\d;]{0,16}m)*)"
@@ -73,8 +74,10 @@ _NAME_NEXT = re.compile(
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _LONGEST_NAME = 64
 
+# What an everyday word, or a signature, promises once it is seen to be a name.
+_MEANT: dict[Promise, Promise] = {"word?": "password", "signed?": "secret"}
 # Told when a value goes on in the following lines: how (block, quote, next, list, named), the name's column, the quote.
-Begin = Callable[[str, int, str], None]
+Begin = Callable[[Mode, int, str], None]
 Found = Callable[[str], None]
 
 
@@ -96,7 +99,7 @@ class Pairs:
             kind = sensitive(text[start:end])
             if not kind or (kind in ("word?", "signed?") and not _meant(text, start, end, kind)):
                 continue
-            kind = {"word?": "password", "signed?": "secret"}.get(kind, kind)
+            kind = _MEANT.get(kind, kind)
             span = self._after(text, start, end, kind)
             if span is not None and span[0] >= done:
                 first, last, instead = span
@@ -156,7 +159,7 @@ class Pairs:
             spans += [span] if span is not None else []
         return instead(text, spans)
 
-    def _after(self, text: str, start: int, end: int, kind: str) -> tuple[int, int, str] | None:
+    def _after(self, text: str, start: int, end: int, kind: Promise) -> tuple[int, int, str] | None:
         """The value of the name at start:end, and what to write instead of it."""
         option = text[start] == "-" and (
             start == 0
@@ -197,7 +200,9 @@ class Pairs:
             return None
         return self._hide(text, opened.end(), opened.end() + length, "password")
 
-    def value(self, text: str, at: int, kind: str, name: int, *, option: bool = False) -> tuple[int, int, str] | None:
+    def value(
+        self, text: str, at: int, kind: Promise, name: int, *, option: bool = False
+    ) -> tuple[int, int, str] | None:
         """The value that begins at ``at``, for a name at ``name``."""
         floor = max(0, name - _INDENT)
         before = text[floor:name]
@@ -251,7 +256,7 @@ class Pairs:
         return self._hide(text, at, end, kind) if end > at else None
 
     def _plain(
-        self, text: str, at: int, kind: str, place: Place, *, leading: bool, option: bool, assigned: bool
+        self, text: str, at: int, kind: Promise, place: Place, *, leading: bool, option: bool, assigned: bool
     ) -> int:
         """Where a value without quotes ends, or ``at`` if what stands there is none."""
         match = _WORD.match(text, at, at + _FAR)
@@ -279,7 +284,7 @@ class Pairs:
             match = _WHOLE.match(text, at) or match
         return match.end()
 
-    def _hide(self, text: str, first: int, last: int, kind: str) -> tuple[int, int, str] | None:
+    def _hide(self, text: str, first: int, last: int, kind: Promise) -> tuple[int, int, str] | None:
         value = text[first:last]
         if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
             return None
@@ -287,7 +292,7 @@ class Pairs:
         return first, last, MARK
 
     def _quoted(
-        self, text: str, opened: re.Match[str], kind: str, *, column: int, leading: bool
+        self, text: str, opened: re.Match[str], kind: Promise, *, column: int, leading: bool
     ) -> tuple[int, int, str] | None:
         first = opened.end()
         if opened[2] is None:  # of a URL
@@ -311,7 +316,7 @@ class Pairs:
             return first, len(text), MARK + opened[2]
         return self._hide(text, first, len(text), kind)
 
-    def _tripled(self, text: str, first: int, quotes: str, kind: str) -> tuple[int, int, str] | None:
+    def _tripled(self, text: str, first: int, quotes: str, kind: Promise) -> tuple[int, int, str] | None:
         """A text in three quotes, as TOML and Python have; it may go on in the next lines."""
         last = text.find(quotes, first)
         if last < 0:
@@ -330,7 +335,7 @@ class Pairs:
             last = match.end()
         return self._hide(text, first, last, "secret") if first > at else None
 
-    def _list(self, text: str, at: int, column: int, kind: str) -> tuple[int, int, str] | None:
+    def _list(self, text: str, at: int, column: int, kind: Promise) -> tuple[int, int, str] | None:
         inner = _ITEMS.match(text, at + 1)
         if inner is None or text[inner.end() : inner.end() + 1] == "{" or text.startswith(MARK, at + 1):
             return None
@@ -348,7 +353,7 @@ def _place(before: str, start: re.Match[str] | None, *, assigned: bool) -> Place
     return Place.DOCUMENT if "{" in before and _IN_FLOW.search(before) else Place.INSIDE
 
 
-def _meant(text: str, start: int, end: int, kind: str) -> bool:
+def _meant(text: str, start: int, end: int, kind: Promise) -> bool:
     """Whether an everyday word is the name of a password, and "sig" that of a URL's signature."""
     before = text[max(0, start - 80) : start]
     if kind == "signed?":

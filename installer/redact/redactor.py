@@ -47,8 +47,8 @@ class Redactor:
         self.found: set[str] = set()
         self._depth = depth
         self._rest = streams.Rest()
-        self._pairs = Pairs(lambda *what: self._begun.append(what), self.found.add)
-        self._begun: list[tuple[str, int, str]] = []
+        self._pairs = Pairs(lambda mode, column, quote: self._begun.append((mode, column, quote)), self.found.add)
+        self._begun: list[tuple[streams.Mode, int, str]] = []
         self._known(known)
 
     def _known(self, values: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ what is still open at the end of a line."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Literal
 
 from .objects import DATA, KIND, VALUE
 
@@ -44,17 +44,21 @@ def whole_lines(held: str, most: int) -> int:
     return values[-1] if values and values[-1] else cut
 
 
+#: How the end of a value is found that goes on in the next lines.
+Mode = Literal["", "key", "lines", "argument", "block", "quote", "list", "next", "more", "data", "named", "file"]
+
+
 class Rest:
-    """What the next lines still belong to. ``mode``: key, lines, argument, block, quote, list, next, more, data,
-    named, file; or nothing."""
+    """What the next lines still belong to; with an empty mode, nothing."""
 
     def __init__(self) -> None:
-        self.mode = self.source = self.quote = ""
+        self.mode: Mode = ""
+        self.source = self.quote = ""
         self.indent = self.width = self.left = 0
         self.child = -1
         self.shown = self.of_secret = self.begun = False
 
-    def begin(self, mode: str, indent: int, quote: str = "") -> None:
+    def begin(self, mode: Mode, indent: int, quote: str = "") -> None:
         """Take up a value at this indentation that goes on in lines to come; `mode` says how its end is found."""
         self.mode, self.indent, self.quote = mode, indent, quote
         self.child, self.shown, self.begun, self.left = -1, False, True, 3 if mode == "named" else 5000

@@ -17,6 +17,7 @@ class Host(HostSystem):
     """A host whose files lie below ``root``; its programs run here, those of ``put`` before the machine's own."""
 
     def command(self, args: Sequence[str]) -> list[str]:
+        """The program as it is, to be run here."""
         return list(args)
 
     def write(self, name: str, content: str | bytes) -> Path:
@@ -78,6 +79,7 @@ class FakeClient(AssistedClient):
         self.calls: list[tuple[str, Any]] = []
 
     def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """Note the call, and give the next of the scripted answers."""
         self.calls.append((method, body))
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):

@@ -21,15 +21,15 @@ MEMORY = 2 << 30
 
 def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, seconds: float = 60.0) -> tuple[int, str]:
     """Exit code, and what it said on standard error. It is killed, and TimeoutError raised, if it hangs."""
-    with tempfile.TemporaryFile() as said, open(os.devnull, "r+b") as null:
+    with tempfile.TemporaryFile() as output, open(os.devnull, "r+b") as null:
         child = os.fork()
         if not child:
-            _become(main, arguments, [null.fileno() if stdin is None else stdin, null.fileno(), said.fileno()])
+            _become(main, arguments, [null.fileno() if stdin is None else stdin, null.fileno(), output.fileno()])
         ended = _has_ended(child, seconds)
         if not ended:
             os.kill(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        text = _read(said)
+        text = _read(output)
     if not ended:
         raise TimeoutError(f"{' '.join(arguments)}: not over within {seconds:.0f} s, said {text!r}")
     return code, text

@@ -44,10 +44,12 @@ class Timeline:
         file.touch()
 
     def note(self, text: str) -> None:
+        """Write a line."""
         with self.file.open("a") as out:
             out.write(text + "\n")
 
     def all(self) -> list[str]:
+        """All lines, in their order."""
         return [line.replace(SEPARATOR, " ") for line in self.file.read_text().splitlines()]
 
     def programs(self) -> list[str]:
@@ -101,6 +103,7 @@ class Programs:
         self.add(name, f"cat {file}\nexit {code}\n")
 
     def fails(self, name: str, words: str = "scripted failure", code: int = 1) -> None:
+        """A program that says this on its standard error and ends with `code`."""
         self.add(name, f"echo '{words}' >&2\nexit {code}\n")
 
 
@@ -119,6 +122,7 @@ class Service:
         self.url = ""
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """The service's answer: status and body."""
         status = self.statuses.pop(0) if self.statuses else 200
         if status != 200:
             return status, b'{"reason": "scripted refusal"}'
@@ -183,6 +187,7 @@ class Cluster:
         self.kubeconfig = ""
 
     def node(self, name: str, role: str = "master", ready: bool = True) -> None:
+        """A node of the cluster."""
         labels = {f"node-role.kubernetes.io/{role}": ""} if role else {}
         conditions = [
             {"type": "MemoryPressure", "status": "False" if ready else "True"},
@@ -192,6 +197,7 @@ class Cluster:
         self.answers["/api/v1/nodes"]["items"].append(item)
 
     def event(self, namespace: str, name: str, reason: str = "") -> None:
+        """An event of the cluster."""
         found = self.answers.setdefault(f"/api/v1/namespaces/{namespace}/events", {"items": []})
         found["items"].append({"metadata": {"name": name}, "reason": reason})
 
@@ -271,6 +277,7 @@ class Site:
         self.meanwhile: list[Callable[[], object]] = []
 
     def sleep(self, seconds: float) -> None:
+        """Note how long, and let the next thing happen meanwhile."""
         self.naps.append(seconds)
         assert self.meanwhile, "still waiting, and nothing will happen any more:\n" + "\n".join(self.timeline.all())
         self.meanwhile.pop(0)()
@@ -282,9 +289,11 @@ class Site:
         return made
 
     def reporter(self) -> Reporter:
+        """A reporter of this host's stages."""
         return Reporter(self.client(), "i", "c", "h", sleep=self.sleep)
 
     def run(self, role: str, count: int, **plan: Any) -> Run:
+        """A run of the orchestrator in this role, in a control plane of `count`."""
         made = Plan(role=role, boot_device="/dev/disk/by-id/wanted", control_plane_count=count, **plan)
         return Run(plan=made, host=self.host, reporter=self.reporter(), sleep=self.sleep)
 

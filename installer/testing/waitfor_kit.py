@@ -60,6 +60,7 @@ class World:
         self.refused: list[str] = []
 
     def look(self) -> None:
+        """Whoever waits looks once more; after as many looks as the moment has, the next one comes."""
         with self.lock:
             self.looks += 1
             if self.looks > self.now.evaluations and self.index + 1 < len(self.moments):
@@ -68,6 +69,7 @@ class World:
 
     @property
     def now(self) -> Moment:
+        """The moment that it is."""
         return self.moments[self.index]
 
     def log(self) -> list[dict[str, Any]]:
@@ -78,6 +80,7 @@ class World:
         return found
 
     def rest(self, path: str, headers: Any) -> tuple[int, Any]:
+        """The service's answer: status and body."""
         if headers.get(HEADERS[Scheme.WATCHER]) != TOKEN:
             self.refused.append(path)
             return 401, {"code": 401, "message": "token is unknown"}
@@ -99,6 +102,7 @@ class World:
         }.get(path, (404, {"code": "404", "reason": f"no {path}"}))
 
     def kube(self, path: str, headers: Any) -> tuple[int, Any]:
+        """The answer of the cluster's API: status and body."""
         if path == "/version":
             # Asked first in each evaluation, whether or not it answers.
             self.look()
@@ -127,9 +131,9 @@ def server(
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            found = urlsplit(self.path)
+            url = urlsplit(self.path)
             status, body = ask(
-                f"{found.path.rstrip('/')}?{found.query}" if found.query else found.path.rstrip("/"), self.headers
+                f"{url.path.rstrip('/')}?{url.query}" if url.query else url.path.rstrip("/"), self.headers
             )
             if status == 0:
                 self.close_connection = True
@@ -159,13 +163,14 @@ def server(
     if client_ca:
         context.load_verify_locations(cadata=client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
-    made = Server(("127.0.0.1", 0), Handler)
-    made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)
-    return made
+    listener = Server(("127.0.0.1", 0), Handler)
+    listener.socket = context.wrap_socket(listener.socket, server_side=True, do_handshake_on_connect=False)
+    return listener
 
 
 @contextmanager
 def serving(*servers: ThreadingHTTPServer) -> Iterator[None]:
+    """Serve for the length of the block."""
     threads = [threading.Thread(target=one.serve_forever, args=(0.02,)) for one in servers]
     for thread in threads:
         thread.start()
@@ -213,6 +218,7 @@ class Run:
         timeout: float | None = None,
         dated: Callable[[], str] | None = None,
     ) -> int:
+        """Wait for `target` in a world of these moments; the exit code."""
         self.world = world = World(moments)
         world.archive, world.openshift = archive, openshift
         folders = [self.tmp / name for name in ("rest", "kube")]
@@ -243,10 +249,12 @@ class Run:
             return execute(target, self.dir, timeout, replace(settings, rest_port=rest.server_port))
 
     def lines(self, level: str = "") -> list[str]:
+        """What was logged at a level, or at all levels."""
         return [r.message for r in self.caplog.records if r.name == "installer.waitfor" and level in ("", r.levelname)]
 
 
 def host(name: str, status: str, stage: str = "", info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
+    """A host as the service lists it; `checks` are its validations: status and message."""
     found = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
     found.append({"id": "has-inventory", "status": "success", "message": "Valid inventory exists for the host"})
     return {
@@ -257,10 +265,12 @@ def host(name: str, status: str, stage: str = "", info: str = "", **checks: tupl
 
 
 def event(message: str, severity: str = "info") -> dict[str, Any]:
+    """An event of the service."""
     return {"event_time": "2024-01-01T00:00:00Z", "name": "n", "severity": severity, "message": message}
 
 
 def cluster(status: str, info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
+    """A cluster as the service shows it; `checks` are its validations: status and message."""
     found = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
     return {"status": status, "status_info": info or status, "validations_info": json.dumps({"configuration": found})}
 
@@ -275,10 +285,12 @@ TOO_SMALL = ("failure", "Too little memory for any role: found 2048 MiB, at leas
 
 
 def config_map(**data: str) -> dict[str, Any]:
+    """A ConfigMap with these data."""
     return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": data}
 
 
 def conditions(**states: tuple[str, str]) -> dict[str, Any]:
+    """The status of an object with these conditions: status and message."""
     since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"conditions": [
         {"type": kind, "status": status, "message": message, "reason": "R", "lastTransitionTime": since}
@@ -287,11 +299,13 @@ def conditions(**states: tuple[str, str]) -> dict[str, Any]:
 
 
 def version(available: str, progressing: str, message: str) -> dict[str, Any]:
+    """The ClusterVersion."""
     return {"metadata": {"name": "version"}, "status": conditions(
         Available=(available, "m"), Failing=("False", ""), Progressing=(progressing, message))}  # fmt: skip
 
 
 def operator(name: str, progressing: str = "False", available: str = "True") -> dict[str, Any]:
+    """A ClusterOperator."""
     return {"metadata": {"name": name}, "status": conditions(
         Available=(available, "it is"), Progressing=(progressing, "p"), Degraded=("False", ""))}  # fmt: skip
 

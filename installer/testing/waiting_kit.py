@@ -36,6 +36,7 @@ def asset_dir(path: Path, service: Running) -> Path:
 
 
 def upload_logs(service: Running, cluster_id: str, host_id: str, infra_env_id: str) -> None:
+    """Send a host's logs, as its agent does."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         info = tarfile.TarInfo("journal.log")

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.bmcs.access import Access
 from lab.bmcs.errors import Refusal
-from lab.bmcs.fujitsu import Fujitsu
-from lab.bmcs.media import Media
-from lab.bmcs.power import Boot, Power
 from lab.bmcs.profile import Profile
-from lab.bmcs.protocol import Protocol
+from lab.bmcs.resources.access import Access
+from lab.bmcs.resources.fujitsu import Fujitsu
+from lab.bmcs.resources.media import Media
+from lab.bmcs.resources.power import Boot, Power
+from lab.bmcs.resources.protocol import Protocol
+from lab.bmcs.resources.tidy import Tidy
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.tidy import Tidy
 from lab.bmcs.web import Inner, Request, Response, document, refusal
 
 
@@ -78,10 +78,10 @@ class Front:
         if not isinstance(reply.body, dict):
             return Response(reply.text, reply.status, {"OData-Version": "4.0"}, content_type="application/json")
         body = self._tidy.document(reply.body) if request.method == "GET" and reply.status == 200 else reply.body
-        known = self.state.outside(json.dumps(body))
+        shown = self.state.outside(json.dumps(body))
         if request.method == "GET" and reply.status == 200:
-            self._dress(known, path)
-        return document(known, reply.status)
+            self._dress(shown, path)
+        return document(shown, reply.status)
 
     def _dress(self, body: dict[str, Any], path: str) -> None:
         profile = self.state.profile
@@ -113,14 +113,14 @@ class Front:
 
     def _matched(self, request: Request, path: str) -> None:
         """Raises Refusal unless a change names what it changes (RFC 9110 §13.1.1, RFC 6585 §3)."""
-        given = request.headers.get("If-Match", "")
-        if not given:
+        etag = request.headers.get("If-Match", "")
+        if not etag:
             raise refusal(
                 428, "Base.1.8.PreconditionRequired", "A precondition header is required to change this resource."
             )
         seen = Request({**request.environ, "REQUEST_METHOD": "GET", "CONTENT_LENGTH": "0"})
         current = self._answer(seen).headers.get("ETag", "")
-        if given not in ("*", current):
+        if etag not in ("*", current):
             raise refusal(
                 412, "Base.1.8.PreconditionFailed",
                 "The ETag supplied did not match the ETag required to change this resource.",

@@ -7,7 +7,6 @@ import logging
 from pathlib import Path
 from typing import get_args
 
-from lab import ztp
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
 from lab.deploy import Deployment, shape_of
@@ -15,6 +14,7 @@ from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
 from lab.host.unmade import unmade
+from lab.inputs import ztp
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
 from lab.subject.options import add_options, choose

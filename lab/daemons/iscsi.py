@@ -19,7 +19,7 @@ import msgspec
 from lab.errors import LabError
 from lab.layout import ISCSI_PORT, Layout
 from lab.topology import NodeSpec
-from lab.topology.portals import address
+from lab.topology.links import plain_address
 from lab.waiting import wait_until
 
 _LUN = 1
@@ -95,7 +95,7 @@ def config(layout: Layout) -> Config | None:
                 image=str(layout.disk(node)),
                 serial=node.serial(node.root_index),
                 model=node.all_disks[node.root_index].model,
-                initiators=tuple(address(link) for link in layout.topology.iscsi_links(node)),
+                initiators=tuple(plain_address(link) for link in layout.topology.iscsi_links(node)),
             )
             for node in nodes
         ),

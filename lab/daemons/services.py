@@ -20,9 +20,11 @@ from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE
+from lab.inputs.configs import BmcAccess
 from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, ISCSI_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
+from lab.topology import NodeSpec
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -54,6 +56,18 @@ def pull_secret(layout: Layout, credentials: Credentials) -> str:
     """The lab registry's credentials as dockerconfigjson text."""
     pair = f"{credentials.registry_user}:{credentials.registry_password}".encode()
     return json.dumps({"auths": {layout.registry: {"auth": base64.b64encode(pair).decode()}}})
+
+
+def bmc_access(layout: Layout, credentials: Credentials, node: NodeSpec, uuid: str) -> BmcAccess:
+    """How to reach the BMC of a node, which the hypervisor calls `uuid`."""
+    kind = layout.topology.bmc_of(node)
+    system = uuid if kind == "lab" else profile(kind).system
+    return BmcAccess(
+        host=node.name,
+        address=f"redfish+{layout.bmc_url_of(node)}/redfish/v1/Systems/{system}",
+        username=credentials.bmc_user,
+        password=credentials.bmc_password,
+    )
 
 
 def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage: Path | None) -> Prepared:
@@ -109,8 +123,8 @@ def _mounts(layout: Layout) -> tuple[tuple[str, str], ...]:
     resolv = root / "etc/resolv.conf"
     resolv.write_text(f"nameserver {layout.topology.gateway}\n")
     hosts = root / "etc/hosts"
-    known = f"{layout.registry_address} {layout.registry_host}\n" if layout.topology.proxy else ""
-    hosts.write_text(f"127.0.0.1 localhost\n::1 localhost\n{known}")
+    registry_line = f"{layout.registry_address} {layout.registry_host}\n" if layout.topology.proxy else ""
+    hosts.write_text(f"127.0.0.1 localhost\n::1 localhost\n{registry_line}")
     # Probing QEMU's capabilities takes seconds; libvirt caches them by the binary's time stamp, so labs can share them.
     capabilities = cache_dir() / "libvirt"
     capabilities.mkdir(exist_ok=True)

@@ -145,12 +145,12 @@ class _Document:
                 if not text:
                     continue
                 try:
-                    found = ipaddress.ip_interface(f"{text}/{length}")
+                    address = ipaddress.ip_interface(f"{text}/{length}")
                 except ValueError:
                     entry.get("prefix-length").wrong(f"{length} is no length of a prefix of {text}")
                     continue
-                if not found.is_link_local:
-                    yield found
+                if not address.is_link_local:
+                    yield address
 
 
 def read(document: Field, cards: list[Card]) -> Attachment:
@@ -177,11 +177,11 @@ def read(document: Field, cards: list[Card]) -> Attachment:
 
 def _merged(faces: Iterator[Face]) -> Iterator[Face]:
     """Those of the same base and tag as one: a bridge and its port are."""
-    found: dict[tuple[str, int], Face] = {}
+    by_name: dict[tuple[str, int], Face] = {}
     for face in faces:
         key = (face.base, face.vlan)
-        before = found.get(key)
-        found[key] = (
+        before = by_name.get(key)
+        by_name[key] = (
             face
             if before is None
             else replace(
@@ -191,4 +191,4 @@ def _merged(faces: Iterator[Face]) -> Iterator[Face]:
                 mtu=max(before.mtu, face.mtu),
             )
         )
-    yield from found.values()
+    yield from by_name.values()

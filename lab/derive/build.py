@@ -58,15 +58,15 @@ class _Plan:
     def _segment(self, subnets: Iterable[Subnet], vlan: int) -> Segment:
         """The network with any of these, which then has all of them."""
         wanted = list(subnets)
-        found = next((one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted)), None)
-        if found is None:
-            found = Segment(vlan=vlan)
-            self.segments.append(found)
-        found.vlan = found.vlan or vlan
+        segment = next((one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted)), None)
+        if segment is None:
+            segment = Segment(vlan=vlan)
+            self.segments.append(segment)
+        segment.vlan = segment.vlan or vlan
         for subnet in wanted:
-            if not any(_same(subnet, one) for one in found.subnets):
-                found.subnets.append(subnet)
-        return found
+            if not any(_same(subnet, one) for one in segment.subnets):
+                segment.subnets.append(subnet)
+        return segment
 
     def of(self, face: Face) -> Segment:
         """The network of a face: that of its addresses, else the one with its tag, else the machines'."""
@@ -208,35 +208,35 @@ def _is_single(cluster: Cluster, plan: _Plan) -> bool:
 
 def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
     """The lab's own address of each family: the gateway's, else a server's, else one that is free."""
-    found: dict[int, str] = {}
+    own: dict[int, str] = {}
     machines = pool.taken
     for subnet in segment.subnets:
         named = [text for text in (*segment.routers, *segment.servers) if ipaddress.ip_address(text) in subnet]
         first = next((str(host) for host in itertools.islice(subnet.hosts(), 1 << 16) if str(host) not in machines), "")
-        found.setdefault(subnet.version, named[0] if named else first)
-        pool.taken.add(found[subnet.version])
-    return found
+        own.setdefault(subnet.version, named[0] if named else first)
+        pool.taken.add(own[subnet.version])
+    return own
 
 
 def _network(segment: Segment, name: str, own: dict[int, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name}
+    fields: dict[str, Any] = {"name": name}
     for subnet in segment.subnets:
         six = subnet.version == 6
         suffix = "6" if six else ""
-        if f"ipv{subnet.version}" in found:
+        if f"ipv{subnet.version}" in fields:
             continue
         routers = [text for text in segment.routers if ipaddress.ip_address(text) in subnet]
         # Where hosts know no router and nobody tells them one there is none.
         quiet = not routers and subnet.version not in segment.dynamic
-        found |= {f"ipv{subnet.version}": str(subnet), f"address{suffix}": own[subnet.version]}
-        found |= {f"gateway{suffix}": "none"} if quiet else {}
+        fields |= {f"ipv{subnet.version}": str(subnet), f"address{suffix}": own[subnet.version]}
+        fields |= {f"gateway{suffix}": "none"} if quiet else {}
         if subnet.version in segment.dynamic:
-            found |= {"dhcpv6": True, "router_advertisements": True} if six else {"dhcp": True}
+            fields |= {"dhcpv6": True, "router_advertisements": True} if six else {"dhcp": True}
     rest = [text for text in (*segment.routers, *segment.servers) if text not in own.values()]
-    found |= {"aliases": rest} if rest else {}
-    found |= {"vlan": segment.vlan} if segment.vlan else {}
-    found |= {"mtu": segment.mtu} if segment.mtu > 1500 or 1280 <= segment.mtu < 1500 else {}
-    return found
+    fields |= {"aliases": rest} if rest else {}
+    fields |= {"vlan": segment.vlan} if segment.vlan else {}
+    fields |= {"mtu": segment.mtu} if segment.mtu > 1500 or 1280 <= segment.mtu < 1500 else {}
+    return fields
 
 
 def _disks(host: Host) -> dict[str, Any]:
@@ -281,9 +281,9 @@ def _attached(
                 if subnet is not None:
                     fits = segment is plan.home and given and ipaddress.ip_address(given) in subnet
                     held.append(given if fits else pool.free(subnet))
-        found: dict[str, Any] = {"network": plain} if plain else {}
-        found |= {"trunk": list(dict.fromkeys(trunk))} if trunk else {}
-        return found | ({"addresses": list(dict.fromkeys(held))} if held else {})
+        fields: dict[str, Any] = {"network": plain} if plain else {}
+        fields |= {"trunk": list(dict.fromkeys(trunk))} if trunk else {}
+        return fields | ({"addresses": list(dict.fromkeys(held))} if held else {})
 
     nics = []
     for card in cards:
@@ -298,6 +298,6 @@ def _attached(
         {"name": name, "mode": mode, "nics": [kernel[port] for port in ports]} | placed(name)
         for name, (mode, ports) in attachment.bonds.items()
     ]
-    found: dict[str, Any] = {"nics": nics} | ({"bonds": bonds} if bonds else {})
-    known = [t for one in (*nics, *bonds) for t in one.get("addresses", []) if plan.home.holds(t)]
-    return found | ({"ip": known[0]} if known else {})
+    fields: dict[str, Any] = {"nics": nics} | ({"bonds": bonds} if bonds else {})
+    addresses = [t for one in (*nics, *bonds) for t in one.get("addresses", []) if plan.home.holds(t)]
+    return fields | ({"ip": addresses[0]} if addresses else {})

@@ -147,13 +147,13 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     fields = [entry.get("cidr") for entry in entries] or [top.get("networking", "machineCIDR")]
     if not entries and not fields[0]:
         return (ipaddress.IPv4Network(DEFAULT_NETWORK),)
-    found: list[Subnet] = []
+    subnets: list[Subnet] = []
     for one in fields:
         try:
-            found.append(ipaddress.ip_network(one.text()))
+            subnets.append(ipaddress.ip_network(one.text()))
         except ValueError as error:
             one.wrong(str(error))
-    return tuple(found)
+    return tuple(subnets)
 
 
 def _own_balancer(top: Field, platform: Platform, nodes: int) -> bool:
@@ -175,7 +175,7 @@ def _vips(top: Field, name: str, platform: Platform) -> tuple[str, ...]:
 
 
 def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
-    found = []
+    hosts = []
     for entry in agent.get("hosts").items():
         cards = [
             Card(card.get("name").text(), card.get("macAddress").mac()) for card in entry.get("interfaces").items()
@@ -188,13 +188,13 @@ def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
             attachment=attachment.read(entry.get("networkConfig"), cards),
             disks=hints.disks(entry.get("rootDeviceHints")),
         )
-        found.append((entry, host))
-    return found
+        hosts.append((entry, host))
+    return hosts
 
 
 def _baremetal_hosts(top: Field) -> list[tuple[Field, Host]]:
     """Hosts of platform.baremetal, used when agent-config.yaml lists none."""
-    found = []
+    hosts = []
     for entry in top.get("platform").get("baremetal", "hosts").items() if _has_baremetal(top) else []:
         mac = entry.get("bootMACAddress").mac()
         document = entry.get("networkConfig")
@@ -206,8 +206,8 @@ def _baremetal_hosts(top: Field) -> list[tuple[Field, Host]]:
             attachment=attachment.read(document, first),
             disks=hints.disks(entry.get("rootDeviceHints")),
         )
-        found.append((entry, host))
-    return found
+        hosts.append((entry, host))
+    return hosts
 
 
 def _has_baremetal(top: Field) -> bool:

@@ -147,12 +147,12 @@ class _Configs:
         if source not in (INSTALL, AGENT):
             return source, line
         path, colon, rule = line.partition(": ")
-        fits = [known for file, known in self.places if file == source and _below(path, known)]
+        fits = [field_name for file, field_name in self.places if file == source and _below(path, field_name)]
         if not colon or not fits:
             return (CLUSTER_INSTALL if source == INSTALL else source), line
-        known = max(fits, key=len)
-        place = self.places[source, known]
-        rest = path[len(known) :] if known else f".{path}"
+        field_name = max(fits, key=len)
+        place = self.places[source, field_name]
+        rest = path[len(field_name) :] if field_name else f".{path}"
         return place.source, f"{place.path}{rest}: {rule.replace(INSTALL, CLUSTER_INSTALL)}"
 
 

@@ -73,10 +73,10 @@ def _drawn(lab: RunningLab, node: str) -> list[tuple[str, str]]:
     networks = {one.name: one for one in topology.all_networks}
     home = next(iter(networks))
     names = [nic.network or home for link in topology.links(spec) for nic in link.nics]
-    found = taps(lab, node)
-    if found and len(found) != len(names):
-        raise LabError(f"{node} has {len(found)} switch ports for {len(names)} network cards")
-    return [(port, lab.layout.bridge(networks[name])) for port, name in zip(found, names, strict=False)]
+    drawn = taps(lab, node)
+    if drawn and len(drawn) != len(names):
+        raise LabError(f"{node} has {len(drawn)} switch ports for {len(names)} network cards")
+    return [(port, lab.layout.bridge(networks[name])) for port, name in zip(drawn, names, strict=False)]
 
 
 def _cables(lab: RunningLab, node: str) -> list[tuple[str, str]]:

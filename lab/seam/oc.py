@@ -53,7 +53,7 @@ def mirrored(name: str, policy: dict[str, object]) -> list[str]:
 def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Path]:
     """A folder with an image's manifest.json and blobs, from the first of these names that answers. Raises _OcError."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
-        said = []
+        output = []
         for name in names:
             target = Path(folder, "image")
             shutil.rmtree(target, ignore_errors=True)
@@ -68,8 +68,8 @@ def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Pat
             if done.returncode == 0:
                 yield target
                 return
-            said.append(f"{name}: {' '.join(done.stderr.split())}")
-        raise _OcError(f"unable to read image {'; '.join(said)}")
+            output.append(f"{name}: {' '.join(done.stderr.split())}")
+        raise _OcError(f"unable to read image {'; '.join(output)}")
 
 
 def layers(image: Path) -> list[Path]:
@@ -94,9 +94,9 @@ def release_info(image: Path, arguments: argparse.Namespace) -> str:
         if ARCHITECTURE not in arguments.output:
             raise _OcError(f"this oc prints --image-for=TAG and {ARCHITECTURE}, nothing else of a release")
         metadata = Path(folder, "release-metadata")
-        known = json.loads(metadata.read_bytes()).get("metadata") or {} if metadata.exists() else {}
+        labels = json.loads(metadata.read_bytes()).get("metadata") or {} if metadata.exists() else {}
         config = json.loads((image / "manifest.json").read_bytes())["config"]["digest"].partition(":")[2]
-        return str(known.get(ARCHITECTURE) or json.loads((image / config).read_bytes())["architecture"])
+        return str(labels.get(ARCHITECTURE) or json.loads((image / config).read_bytes())["architecture"])
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -48,11 +48,11 @@ def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
         raise SubjectError(source, f"was not copied within {COPY_SECONDS:.0f} s") from error
     if done.returncode:
         output = done.stderr.decode(errors="replace")
-        said = (_SAID.findall(output) or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
-        advice = next((text for pattern, text in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")
+        message = (_SAID.findall(output) or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
+        advice = next((text for pattern, text in _ADVICE if re.search(pattern, message, re.IGNORECASE)), "")
         if advice and "credentials" in advice:
             advice += hint
-        raise SubjectError(source, f"{advice} ({said})" if advice else said)
+        raise SubjectError(source, f"{advice} ({message})" if advice else message)
     return done.stdout
 
 

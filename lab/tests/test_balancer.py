@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from lab import topology
-from lab.configs import Access, install_config
 from lab.daemons import balancer, dns
+from lab.inputs.configs import Access, install_config
 from lab.topology import FieldsError, Topology
 
 ACCESS = Access("{}", "", "", ())

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import hostnetwork, topology
+from lab import topology
 from lab.host.unmade import unmade
+from lab.inputs import hostnetwork
 from lab.layout import Layout
 from lab.machines import domain
 from lab.topology import Bond, Disk, Network, Nic, NodeSpec, Topology

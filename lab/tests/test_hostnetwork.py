@@ -5,9 +5,10 @@ import subprocess
 import pytest
 import yaml
 
-from lab import hostnetwork, topology
-from lab.configs import Access, agent_config, install_config
+from lab import topology
 from lab.deploy import default_installer
+from lab.inputs import hostnetwork
+from lab.inputs.configs import Access, agent_config, install_config
 from lab.testing.topologies import WIDE
 
 BONDED = WIDE.replace("  - {name: oob", "  - {name: third, ipv4: 10.7.0.0/24}\n  - {name: oob")

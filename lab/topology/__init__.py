@@ -33,18 +33,12 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 
 from __future__ import annotations
 
-from lab.topology.boots import FROM_NETWORK, FROM_STICK, BootWay
+from lab.topology.choices import FROM_NETWORK, FROM_STICK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
 from lab.topology.errors import FieldsError
 from lab.topology.links import Link
 from lab.topology.load import load, load_text, read
-from lab.topology.model import (
-    MACHINE_NETWORK,
-    Addressing,
-    MachineKind,
-    Platform,
-    Topology,
-)
+from lab.topology.model import MACHINE_NETWORK, Topology
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role

@@ -1,10 +1,11 @@
-"""How a machine is attached to networks: by its cards and bonds."""
+"""How a machine is attached to networks, by its cards and bonds, and how it reaches its iSCSI disk by them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from lab.topology.errors import Problem
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import NodeSpec
@@ -39,3 +40,33 @@ def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
             yield f"bonds[{node.bonds.index(one)}]", one
         else:
             yield f"nics[{[nic.name for nic in node.all_nics].index(one.name)}]", one
+
+
+def portal_links(node: NodeSpec, links: Sequence[Link]) -> tuple[Link, ...]:
+    """The cards by which a machine's firmware reaches the portals of its disk, in the portals' order."""
+    ways: list[Link] = []
+    for name in node.portals:
+        ways += [
+            link for link in links if link.bond is None and link.network is not None and link.network.name == name
+        ][:1]
+    return tuple(ways)
+
+
+def plain_address(link: Link) -> str:
+    """The machine's IPv4 address in the network of a card without tags; empty without one."""
+    return next((text for text, network in link.addresses if network == link.network and ":" not in text), "")
+
+
+def portal_problems(node: NodeSpec, reached: Mapping[str, Nic], networks: Sequence[Network]) -> Iterator[Problem]:
+    """What keeps a machine from its iSCSI disk. `reached`: its cards, by the networks that they have without a tag."""
+    by_name = {network.name: network for network in networks}
+    for index, name in enumerate(node.portals):
+        field = f"disks[{node.root_index}].portals[{index}]"
+        if name not in by_name:
+            yield field, f"there is no network {name!r}; there are {', '.join(by_name)}"
+        elif not by_name[name].ipv4:
+            yield field, f"{name} has no ipv4, which firmware asks for its disk by"
+        elif name not in reached:
+            yield field, f"no card of the machine is in {name} by itself and without a tag, so its firmware is not"
+        elif not any(":" not in text and by_name[name].holds(text) for text in reached[name].addresses):
+            yield field, f"{reached[name].name} has no IPv4 address in {name}; give it one, which it gets by DHCP"

@@ -5,23 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_address
-from typing import Literal
 
 import msgspec
 
-from lab.topology import portals, words
-from lab.topology.boots import FROM_NETWORK, BootWay
+from lab.topology import words
+from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.errors import Problem
-from lab.topology.links import Link, attached
+from lab.topology.links import Link, attached, portal_links, portal_problems
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, unique
 from lab.topology.words import Subnet
-
-Addressing = Literal["static", "dhcp"]
-Platform = Literal["none", "baremetal", "external"]
-MachineKind = Literal["vm", "container"]
 
 MACHINE_NETWORK = "192.168.111.0/24"
 # The name of the network of a topology that lists none.
@@ -95,11 +90,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         if self.boot in FROM_NETWORK:
             yield from self._network_boots()
         yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
-        macs = []
-        for i, node in enumerate(self.nodes):
-            macs += [
-                (f"nodes[{i}].{f'nics[{k}].' * bool(node.nics)}mac", nic.mac) for k, nic in enumerate(node.all_nics)
-            ]
+        macs = ((f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields)
         yield from unique(macs, "mac")
         yield from unique(self._addresses(), "address")
 
@@ -167,13 +158,11 @@ class Topology(Checked, frozen=True, kw_only=True):
         for i, node in enumerate(self.nodes):
             cards = ((self._networks_of(one), one) for one in node.attached if isinstance(one, Nic))
             reached = {nets[0].name: card for nets, card in cards if nets and (card.network or not card.trunk)}
-            for path, message in portals.problems(node, reached, self.all_networks):
+            for path, message in portal_problems(node, reached, self.all_networks):
                 yield f"nodes[{i}].{path}", message
             if node.portals and self.boot in FROM_NETWORK:
-                yield (
-                    "boot",
-                    f"{self.boot}, but the cards of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb",
-                )
+                why = f"{self.boot}, but the cards of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb"
+                yield "boot", why
 
     def boots_in(self, network: Network) -> bool:
         """Whether firmware is told in this network what to boot."""
@@ -184,7 +173,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     def iscsi_links(self, node: NodeSpec) -> tuple[Link, ...]:
         """The cards by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
-        return portals.links_of(node, self.links(node))
+        return portal_links(node, self.links(node))
 
     def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)
@@ -198,25 +187,16 @@ class Topology(Checked, frozen=True, kw_only=True):
     def _vips(self) -> Iterator[Problem]:
         for name in ("api", "ingress"):
             one, several = getattr(self, f"{name}_vip"), getattr(self, f"{name}_vips")
-            found = self.vips(name)
+            vips = self.vips(name)
             if self.platform != "baremetal":
-                if found:
+                if vips:
                     yield f"{name}_vip", f"platform {self.platform} has no {name}_vip"
                 continue
-            if not found:
+            if not vips:
                 yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
             if several and one != several[0]:
                 yield f"{name}_vip", f"{one} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
-            for index, text in enumerate(found):
-                path = f"{name}_vips[{index}]" if several else f"{name}_vip"
-                yield from words.one_address(path, text)
-                nets = self.machine_subnets
-                if (parsed := words.address(text)) is not None and not any(parsed in net for net in nets):
-                    names = ", ".join(str(net) for net in nets)
-                    yield path, f"address {text} is outside machine_network {names}"
-            families = [":" in text for text in found]
-            if len(families) > 2 or len(set(families)) != len(families):
-                yield f"{name}_vips", "a service has one virtual IP of IPv4, one of IPv6, or both"
+            yield from words.virtual_ips(name, vips, self.machine_subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
         """Addresses with the paths of their fields, each of which has to be one thing's alone."""

@@ -130,6 +130,11 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     # -- network cards ---------------------------------------------------------------------------------------------
 
     @property
+    def mac_fields(self) -> tuple[tuple[str, str], ...]:
+        """The MAC addresses of its cards, with the paths of their fields."""
+        return tuple((f"nics[{k}].mac" if self.nics else "mac", nic.mac) for k, nic in enumerate(self.all_nics))
+
+    @property
     def all_nics(self) -> tuple[Nic, ...]:
         """Its cards, with bus and name spelled out."""
         cards = self.nics or (Nic(mac=self.mac, addresses=(self.ip,)),)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import Literal, get_args
 
-from lab.topology.model import MACHINE_NETWORK, Addressing, Topology
+from lab.topology.choices import Addressing
+from lab.topology.model import MACHINE_NETWORK, Topology
 from lab.topology.networks import Network
 from lab.topology.nics import Nic
 from lab.topology.nodes import Firmware, NodeSpec, Role

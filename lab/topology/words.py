@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from lab.topology.errors import Problem
@@ -78,3 +78,15 @@ def subnet(text: str) -> Subnet | None:
         return ipaddress.ip_network(text)
     except ValueError:
         return None
+
+
+def virtual_ips(name: str, addresses: Sequence[str], subnets: Sequence[Subnet], *, several: bool) -> Iterator[Problem]:
+    """Whether these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip)."""
+    for index, text in enumerate(addresses):
+        path = f"{name}_vips[{index}]" if several else f"{name}_vip"
+        yield from one_address(path, text)
+        if (parsed := address(text)) is not None and not any(parsed in subnet for subnet in subnets):
+            yield path, f"address {text} is outside machine_network {', '.join(map(str, subnets))}"
+    families = [":" in text for text in addresses]
+    if len(families) > 2 or len(set(families)) != len(families):
+        yield f"{name}_vips", "a service has one virtual IP of IPv4, one of IPv6, or both"

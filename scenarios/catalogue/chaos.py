@@ -121,7 +121,7 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
     Raises ValueError where `only` names one that the seed has not.
     """
     dice = random.Random(f"{seed} {scenario}")
-    found = []
+    faults = []
     for place, name in enumerate(dice.sample(sorted(KINDS), dice.randint(1, MOST))):
         kind = KINDS[name]
         node = dice.choice([one.name for one in topology.nodes])
@@ -137,10 +137,10 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
             why=f"drawn by seed {seed}: {name}",
             completes=Completes(factor=10),
         )
-        found.append(Drawn(row, name, kind.cause))
-    if wrong := [place for place in only if place >= len(found)]:
-        raise ValueError(f"chaos: seed {seed} has faults 0 to {len(found) - 1}, not {wrong[0]}")
-    return tuple(found[place] for place in only) if only else tuple(found)
+        faults.append(Drawn(row, name, kind.cause))
+    if wrong := [place for place in only if place >= len(faults)]:
+        raise ValueError(f"chaos: seed {seed} has faults 0 to {len(faults) - 1}, not {wrong[0]}")
+    return tuple(faults[place] for place in only) if only else tuple(faults)
 
 
 def as_yaml(rows: Sequence[Row]) -> str:
@@ -154,12 +154,12 @@ def seeds(text: str) -> list[tuple[int, tuple[int, ...]]]:
     try:
         if colon:
             return [(int(head), tuple(int(place) for place in places.split(",")))]
-        found: list[tuple[int, tuple[int, ...]]] = []
+        chosen: list[tuple[int, tuple[int, ...]]] = []
         for part in head.split(","):
             first, dash, last = part.partition("-")
-            found += [(seed, ()) for seed in range(int(first), int(last if dash else first) + 1)]
+            chosen += [(seed, ()) for seed in range(int(first), int(last if dash else first) + 1)]
     except ValueError:
         raise ValueError(f"{text!r}: want seeds like 17 or 1-50, or faults of one like 17:0,2") from None
-    if not found:
+    if not chosen:
         raise ValueError(f"{text!r}: no seed")
-    return found
+    return chosen

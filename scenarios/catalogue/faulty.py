@@ -21,7 +21,7 @@ from lab.release.cluster import yamltext
 from lab.topology import Bmc
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
-from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
+from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
 if TYPE_CHECKING:
     from lab.deploy import Deployment

@@ -31,13 +31,13 @@ def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pyt
     families = {subnet.version for subnet in topology.machine_subnets}
     stack = "dual" if len(families) > 1 else f"ipv{min(families)}"
     likeness = {f"-{stack}-": 4, f"-{topology.addressing}-": 2, f"-{topology.nodes[0].firmware}": 1}
-    found: dict[str, tuple[int, pytest.Item]] = {}
+    by_id: dict[str, tuple[int, pytest.Item]] = {}
     for item in items:
         words = unit_of(item.nodeid).split("-")
         if words[0] != size or len(words) != 4:
             continue
         points = sum(worth for text, worth in likeness.items() if text in unit_of(item.nodeid))
         name = item.nodeid.partition("[")[0]
-        if name not in found or points > found[name][0]:
-            found[name] = (points, item)
-    return [item for _, item in found.values()]
+        if name not in by_id or points > by_id[name][0]:
+            by_id[name] = (points, item)
+    return [item for _, item in by_id.values()]

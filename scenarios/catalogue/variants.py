@@ -139,8 +139,8 @@ def _second_nic(topology: Topology) -> Topology:
 
     def cards(index: int, node: NodeSpec) -> NodeSpec:
         storage = Nic(mac=f"52:54:00:6e:31:{index:02x}", network=STORAGE.name, addresses=(f"10.9.0.{80 + index}",))
-        known = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
-        return msgspec.structs.replace(node, nics=(storage, known))
+        nic = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
+        return msgspec.structs.replace(node, nics=(storage, nic))
 
     return each(_networks(topology, lambda network: network, STORAGE), cards)
 

@@ -23,9 +23,9 @@ from ci.bench.installs import floor
 from ci.bench.installs.sampler import Sampler
 from ci.bench.measure import Clock, table, timed
 from lab import topology
-from lab.configs import write_configs
 from lab.deploy import Deployment
 from lab.host.paths import cache_dir
+from lab.inputs.configs import write_configs
 from lab.lab import Lab
 from lab.release.build import Release, latest_release
 from lab.subject.installer import default_installer

@@ -64,8 +64,8 @@ def documents(count: int, seed: int) -> list[tuple[str, str]]:
     """(what was changed, text): our own documents as they are, then with one to three fields of another value."""
     plain = {name: yaml.safe_load(text) for name, text in DOCUMENTS.items()}
     rng, values = random.Random(seed), _values(plain.values())
-    found = [(name, text) for name, text in DOCUMENTS.items()]
-    while len(found) < count:
+    named = [(name, text) for name, text in DOCUMENTS.items()]
+    while len(named) < count:
         name = rng.choice(sorted(plain))
         document, changes = copy.deepcopy(plain[name]), []
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -77,8 +77,8 @@ def documents(count: int, seed: int) -> list[tuple[str, str]]:
             new = rng.choice([ABSENT, *of_other_types(old), *rng.sample(values[_last(path)], 1) * 4])
             apply(document, path, new)
             changes.append(f"{path}={'absent' if new is ABSENT else repr(new)[:40]}")
-        found.append((f"{name}: {'; '.join(changes)}", yaml.safe_dump(document, sort_keys=False)))
-    return found
+        named.append((f"{name}: {'; '.join(changes)}", yaml.safe_dump(document, sort_keys=False)))
+    return named
 
 
 def _last(path: str) -> str:
@@ -110,19 +110,19 @@ def theirs(program: Path, text: str) -> dict[str, str] | None:
 
 def judged(program: Path, text: str) -> Verdict:
     """Both answers to one document."""
-    made = theirs(program, text)
+    answer = theirs(program, text)
     ours, problems = generated(text)
     if problems:
-        return Verdict(made is not None, False, "" if made is None else f"refused: {problems[0]}")
-    if made is None:
+        return Verdict(answer is not None, False, "" if answer is None else f"refused: {problems[0]}")
+    if answer is None:
         return Verdict(False, True, "taken by node0 alone")
     for _ in range(_TRIES):
-        lines = differences(ours, made or {})
+        lines = differences(ours, answer or {})
         if "route-rules" in text:  # differences() holds rules against each other wherever they are
             lines = [line for line in lines if not line.endswith("same keys, other text")]
         if not lines:
             return Verdict(True, True)
-        made = theirs(program, text)
+        answer = theirs(program, text)
     return Verdict(True, True, f"keyfiles: {lines[0]}")
 
 

@@ -57,13 +57,13 @@ def change_points(values: Sequence[float], level: float = LEVEL) -> list[Change]
     Binary segmentation: A. J. Scott, M. Knott, "A cluster analysis method for grouping means in the analysis of
     variance", Biometrics 30 (1974).
     """
-    found: list[Change] = []
+    changes: list[Change] = []
     parts = [(0, len(values))]
     while parts:
         begin, end = parts.pop()
         change = pettitt(values[begin:end]) if end - begin >= SHORTEST else None
         if change is not None and change.p < level:
             middle = begin + change.index
-            found.append(Change(middle, change.p))
+            changes.append(Change(middle, change.p))
             parts += [(begin, middle), (middle, end)]
-    return sorted(found, key=lambda change: change.index)
+    return sorted(changes, key=lambda change: change.index)

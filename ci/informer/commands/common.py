@@ -9,8 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import Protocol
 
-from ci.informer import clusters, triage
+from ci.informer import triage
 from ci.informer.history.store import History
+from ci.informer.judging import clusters
 from lab.host.paths import state_dir
 
 ACCEPTED, REJECTED, BAD_INPUT, UNDECIDED = 0, 1, 2, 3

@@ -50,7 +50,7 @@ def _hosts(arguments: argparse.Namespace) -> int:
 
     address, security = tls.checked(arguments.address, arguments.tls)
     with Engine(lambda line: None, address=address, security=security, patience=10) as engine:
-        found = engine.hosts()
+        hosts = engine.hosts()
     heads = ("host", "memory MiB", "vCPUs", "disk GiB", "containers", "KVM", "version")
     rows = [
         [
@@ -59,7 +59,7 @@ def _hosts(arguments: argparse.Namespace) -> int:
             *("yes" if has.get(what) else "no" for what in (CONTAINER, KVM)),
             next((one.removeprefix(VERSION) for one in has if one.startswith(VERSION)), ""),
         ]
-        for host, has in sorted(found.items())
+        for host, has in sorted(hosts.items())
     ]
     for line in text.columns(heads, rows):
         print(line)

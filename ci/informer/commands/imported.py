@@ -10,7 +10,7 @@ from ci.informer.commands.common import ACCEPTED, Adder, history_path, labelled,
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts, junit
 from ci.informer.history.store import History
-from ci.informer.simulate import MONTH, World, Year, kept, simulate
+from ci.informer.judging.simulate import MONTH, World, Year, kept, simulate
 from lab.numbers import real_type, whole_type
 
 

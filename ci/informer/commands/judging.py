@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ci.informer import clusters, text, triage
+from ci.informer import text, triage
 from ci.informer.arithmetic import durations
 from ci.informer.arithmetic.proportions import fisher_worse
 from ci.informer.commands.common import (
@@ -25,9 +25,10 @@ from ci.informer.commands.common import (
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.store import History
+from ci.informer.judging import clusters
+from ci.informer.judging.review import counts_of, job_state, rejected
+from ci.informer.judging.verdict import Decision, judge
 from ci.informer.pages import build
-from ci.informer.review import counts_of, job_state, rejected
-from ci.informer.verdict import Decision, judge
 from lab.numbers import whole_type
 
 CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDECIDED: UNDECIDED}

@@ -24,13 +24,14 @@ from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
 from ci.informer.history import junit, retention
 from ci.informer.history.store import History
+from ci.informer.judging.verdict import Decision, judge
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision
 from ci.informer.text import verdict_lines
-from ci.informer.verdict import Decision, judge
 from lab.host.preflight import container_problems
 from lab.numbers import real_type, whole_type
 from lab.subject.options import add_options
+from lab.topology import MachineKind
 from scenarios.catalogue import faulty
 from scenarios.catalogue.ids import topology_of
 from scenarios.catalogue.matrix import MATRIX
@@ -41,7 +42,7 @@ _DAYS = {"gate": 1, "nightly": 1, "weekly": 7}
 _MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
 
 
-def candidates(machines: str) -> list[choosing.Candidate]:
+def candidates(machines: MachineKind) -> list[choosing.Candidate]:
     """The rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on these
     always. Faults are once a week, but for those of every change."""
     installations = [
@@ -56,7 +57,7 @@ def candidates(machines: str) -> list[choosing.Candidate]:
 
 
 def _candidate(
-    job: str, scenario: str, vm: bool, *, machines: str, days: int, told: faulty.Told | None = None
+    job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, told: faulty.Told | None = None
 ) -> choosing.Candidate:
     """A row as a job. What is told of ends with the time that `wait-for` is given at the latest."""
     kind = "vm" if vm else machines
@@ -68,7 +69,7 @@ def _candidate(
 def _nightly(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
     version, options = subject(arguments)
-    machines = arguments.machines or ("vm" if container_problems() else "container")
+    machines: MachineKind = arguments.machines or ("vm" if container_problems() else "container")
     now = datetime.now(UTC)
     payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
     budget, stopped = 3600 * arguments.hours, False

@@ -19,7 +19,7 @@ from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History, Row
-from ci.informer.review import counts_of
+from ci.informer.judging.review import counts_of
 from lab.numbers import real_type, whole_type
 from lab.subject.mirroring import parse_name
 from lab.subject.options import OPTIONS, add_options, choose
@@ -114,8 +114,8 @@ def _resume(arguments: argparse.Namespace) -> int:
     with History(history_path(arguments)) as history:
         plans = work.open_plans(history)
         if arguments.list:
-            for one, made, units, done in plans:
-                print(f"{one}  made {made}, {done} of {units} runs done")
+            for one, begun, units, done in plans:
+                print(f"{one}  made {begun}, {done} of {units} runs done")
             return ACCEPTED
         if arguments.forget:
             work.plan(history, arguments.forget)

@@ -9,11 +9,10 @@ for it next gets the same run.
 from __future__ import annotations
 
 import queue
-import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -25,11 +24,11 @@ from distributed.security import Security
 
 from ci.informer.engine import host
 from ci.informer.engine.announce import VCPU, amount, announced, version_differs, why_not
-from ci.informer.engine.evidence import unpack
+from ci.informer.engine.evidence import fetch
+from ci.informer.engine.places import Flight, Place
 from ci.informer.engine.serving import LOOPBACK, SETTINGS, Say
 from ci.informer.engine.unit import Result, Unit, void
 from ci.informer.errors import InformerError
-from ci.informer.history.model import Run
 from lab.host.budget import Amount
 
 #: Seconds between looks at who is there; that a host which is gone may take to come back with its units; that a
@@ -37,26 +36,6 @@ from lab.host.budget import Amount
 LOOK, GRACE, PATIENCE = 1.0, 30.0, 600.0
 #: Hosts that a unit may lose before it is void.
 MOST_LOST = 3
-
-
-@dataclass
-class _Flight:
-    """A unit that is at a host."""
-
-    unit: Unit
-    name: str
-    address: str
-    turn: int
-    missing: float | None = None  # since when the host is gone (monotonic)
-
-
-@dataclass
-class _Place:
-    """A host that is there."""
-
-    name: str
-    has: Mapping[str, float]
-    others: Amount = field(default_factory=Amount)  # what units of other collectors take
 
 
 class Engine:
@@ -82,9 +61,11 @@ class Engine:
         self._spool, self._most = spool, side_by_side if not address else host.MOST_UNITS
         self._grace, self._patience = grace, patience
         self._waiting: list[Unit] = []
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, Flight] = {}
         self._losses: dict[str, int] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, Place] = {}
+        # Hosts that have not said yet what they hold.
+        self._unasked: set[str] = set()
         self._told: set[str] = set()
         self._done: queue.Queue[tuple[str, int, Future[bytes]]] = queue.Queue()
         self._turn = 0
@@ -163,7 +144,7 @@ class Engine:
         """What each host announced, by its name."""
         return {place.name: place.has for place in self._places.values()}
 
-    def _present(self) -> dict[str, _Place] | None:
+    def _present(self) -> dict[str, Place] | None:
         """Who is there, by address; None when the scheduler is not."""
         assert self._client is not None
         if self._client.status != "running":
@@ -174,7 +155,7 @@ class Engine:
         except (OSError, TimeoutError, AttributeError):
             return None
         name = {} if self._address else {"name": "here"}
-        return {address: _Place(str({**one, **name}["name"]), one["resources"]) for address, one in workers.items()}
+        return {address: Place(str({**one, **name}["name"]), one["resources"]) for address, one in workers.items()}
 
     def _look(self) -> None:
         """See who is there, who is gone, and what those hold who are new."""
@@ -185,10 +166,11 @@ class Engine:
             self._client.close(timeout=2)
             self._connect()
             present = self._present() or {}
-            # Its calls went with it; hosts are asked what they hold once they are there again.
+            # Its calls went with it; hosts are asked what they hold once they are there again. They cannot come before
+            # it does, however long that took.
             self._places.clear()
             for one in self._flights.values():
-                one.missing = one.missing or time.monotonic()
+                one.missing = time.monotonic()
         new = [address for address in present if address not in self._places]
         for address in [one for one in self._places if one not in present]:
             self._say(f"host {self._places.pop(address).name} is gone")
@@ -203,7 +185,8 @@ class Engine:
                 one.missing = now
         # Calls end with the connection that they were made by, even where it is there again at once.
         cut = {one.address for one in self._flights.values() if one.missing is not None and one.address in present}
-        for address in [*new, *sorted(cut.difference(new))]:
+        self._unasked = self._unasked.intersection(present).union(new)
+        for address in sorted(self._unasked | cut):
             self._adopt(address)
         for key, one in list(self._flights.items()):
             if one.missing is not None and now - one.missing >= self._grace:
@@ -222,7 +205,10 @@ class Engine:
     def _adopt(self, address: str) -> None:
         """Go on with units that a host which is new, or there again, holds from before."""
         held = self._call(address, host.held)
-        for key in held if isinstance(held, list) else ():
+        if held is None:
+            return  # busy, or on its way: asked again at the next look
+        self._unasked.discard(address)
+        for key, has_ended in held.items() if isinstance(held, dict) else ():
             flight = self._flights.get(key)
             unit = flight.unit if flight else next((unit for unit in self._waiting if unit.key == key), None)
             if unit is None:
@@ -230,9 +216,17 @@ class Engine:
                     self._call(address, host.drop, key)
                 continue  # else another collector's
             if flight is not None and flight.missing is None:
-                if flight.address != address:
-                    self._say(f"{unit.job}: runs at {flight.name} by now; {self._places[address].name} ends it")
+                if flight.address == address:
+                    continue
+                here, there = self._places[address].name, flight.name
+                if not has_ended:
+                    self._say(f"{unit.job}: runs at {there} by now; {here} ends it")
                     self._call(address, host.drop, key)
+                    continue
+                # Taken for lost, and here it is: nothing is run to its end twice.
+                self._say(f"{unit.job}: {here} has its result; {there} ends it")
+                self._call(flight.address, host.drop, key)
+                self._send(unit, address)
                 continue
             if unit in self._waiting:
                 self._waiting.remove(unit)
@@ -270,7 +264,7 @@ class Engine:
         assert self._client is not None
         self._turn += 1
         turn, key = self._turn, unit.key
-        self._flights[key] = _Flight(unit, self._places[address].name, address, turn)
+        self._flights[key] = Flight(unit, self._places[address].name, address, turn)
         future = self._client.submit(
             host.perform, msgspec.json.encode(unit), key=f"{key}#{turn}", workers=[address], pure=False, retries=0
         )
@@ -366,7 +360,13 @@ class Engine:
                 self._count_others()
                 continue
             if result.run is not None and not flight.unit.folder:
-                result = msgspec.structs.replace(result, run=self._fetched(flight, result.run, evidence(flight.unit)))
+                folder = evidence(flight.unit)
+                fetch(
+                    partial(self._call, flight.address, host.chunk, key),
+                    folder,
+                    flight.name,
+                )
+                result = msgspec.structs.replace(result, run=replace(result.run, folder=str(folder)))
             self._results[key] = flight.address
             del self._flights[key]
             return flight.unit, result
@@ -379,20 +379,3 @@ class Engine:
                 why = f"the {self._losses[unit.key]} hosts that it ran on were lost, one after another"
                 return unit, Result(run=void(unit, why))
         return None
-
-    def _fetched(self, flight: _Flight, run: Run, folder: Path) -> Run:
-        """A run whose evidence lies in a folder here, as much of it as its host still gives."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile() as archive:
-            while part := self._call(flight.address, host.chunk, flight.unit.key, archive.tell()):
-                assert isinstance(part, bytes)
-                archive.write(part)
-            whole = part is not None
-            archive.seek(0)
-            try:
-                unpack(archive, folder)
-            except (tarfile.TarError, EOFError, OSError):
-                whole = False
-        if not whole:
-            (folder / "evidence-lost.txt").write_text(f"host {flight.name} did not give all of it\n")
-        return replace(run, folder=str(folder))

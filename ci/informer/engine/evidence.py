@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -47,3 +49,24 @@ def unpack(archive: IO[bytes], folder: Path) -> None:
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             with content, (folder / place).open("wb") as file:
                 shutil.copyfileobj(content, file)
+
+
+def fetch(part: Callable[[int], object], folder: Path, name: str) -> None:
+    """Fetch a unit's archive from host `name` into a folder here, as much of it as the host still gives.
+
+    `part(offset)` is what comes from a byte on: nothing behind the end, None where the host does not answer. What could
+    not be had in whole is said in `evidence-lost.txt`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile() as archive:
+        while piece := part(archive.tell()):
+            assert isinstance(piece, bytes)
+            archive.write(piece)
+        whole = piece is not None
+        archive.seek(0)
+        try:
+            unpack(archive, folder)
+        except (tarfile.TarError, EOFError, OSError):
+            whole = False
+    if not whole:
+        (folder / "evidence-lost.txt").write_text(f"host {name} did not give all of it\n")

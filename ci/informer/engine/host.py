@@ -124,10 +124,11 @@ class Host:
         with self._lock:
             return sorted(self._running)
 
-    def held(self) -> list[str]:
-        """The units that run here, or whose results are still here."""
+    def held(self) -> dict[str, bool]:
+        """The units that run here, or whose results are still here: whether the result is."""
         with self._lock:
-            return sorted({*self._running, *(f.name.replace("~", "/") for f in self._folders())})
+            folders = {folder.name.replace("~", "/"): (folder / _RESULT).exists() for folder in self._folders()}
+            return {**dict.fromkeys(self._running, False), **folders}
 
     def chunk(self, key: str, offset: int) -> bytes:
         """A part of the archive of a unit's evidence from a byte on; nothing behind its end."""
@@ -174,7 +175,7 @@ def perform(text: bytes) -> bytes:
     return _here[0].perform(text)
 
 
-def held() -> list[str]:
+def held() -> dict[str, bool]:
     """`Host.held` of the process that this is called in."""
     return _here[0].held()
 

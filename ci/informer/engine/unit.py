@@ -23,6 +23,7 @@ from ci.informer.history.model import Attempt as RunAttempt
 from ci.informer.history.model import Run
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
+from lab.topology import MachineKind
 from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +46,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     payload: str
     scenario: str
-    machines: str = "vm"
+    machines: MachineKind = "vm"
     limit: float = 7200.0
     folder: str = ""
     needs: Amount = Amount()
@@ -75,12 +76,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     full: bool = False
 
 
-def needs_of(scenario: str, machines: str) -> Amount:
+def needs_of(scenario: str, machines: MachineKind) -> Amount:
     """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of faults is
     called by its scenario and a word more."""
     for one in (scenario, scenario.rpartition("-")[0]):
         with contextlib.suppress(ValueError):
-            return need_of(topology_of(one).on("container" if machines == "container" else "vm"))
+            return need_of(topology_of(one).on(machines))
     return Amount()
 
 

@@ -15,6 +15,7 @@ from ci.informer.history import stages
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from lab.evidence import report
 from lab.redact import redact
+from lab.topology import MachineKind
 
 #: Kind of evidence, and its files below a run's directory.
 KINDS: Mapping[str, Sequence[str]] = {
@@ -85,7 +86,7 @@ def _attempt(entry: Mapping[str, Any]) -> Attempt:
     )
 
 
-def _kind_of_machines(folder: Path) -> str:
+def _kind_of_machines(folder: Path) -> MachineKind:
     """`container` or `vm`, by what the collector left (lab.evidence.bundle)."""
     return "container" if (folder / "machines").is_dir() else "vm"
 
@@ -125,12 +126,12 @@ def _run(one: report.Run, payload: str) -> Run:
 
 def load(root: Path, payload: str) -> list[Run]:
     """The runs below a directory of artefacts. Raises InformerError where there are none, or phases.json is broken."""
-    found = report.runs(root) if root.is_dir() else []
-    if not found:
+    reports = report.runs(root) if root.is_dir() else []
+    if not reports:
         raise InformerError(f"{root}: phases.json: neither here nor one folder below")
-    for one in found:
+    for one in reports:
         try:
             json.loads((one.folder / "phases.json").read_text())
         except (OSError, ValueError) as error:
             raise InformerError(f"{one.folder / 'phases.json'}: {error}") from error
-    return [_run(one, payload) for one in found]
+    return [_run(one, payload) for one in reports]

@@ -5,8 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from ci.informer.arithmetic.flakes import Outcome, of_attempts
+
+
+class Label(StrEnum):
+    """Whose fault a red run is; NONE of one that is green, or that nobody has looked at yet."""
+
+    NONE = ""
+    PRODUCT = "product"
+    LAB = "lab"
+    HOST = "host"
 
 
 @dataclass(frozen=True)

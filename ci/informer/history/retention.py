@@ -57,35 +57,35 @@ def _below(history: History, root: Path) -> dict[Path, list[Row]]:
 
     A relative one is of whatever directory somebody was in; one with the history in it is no evidence.
     """
-    found: dict[Path, list[Row]] = {}
+    by_folder: dict[Path, list[Row]] = {}
     for row in history.runs():
         place = Path(row.folder).resolve()
         if not Path(row.folder).is_absolute() or root not in place.parents or not place.is_dir():
             continue
         if place not in history.path.resolve().parents:
-            found.setdefault(place, []).append(row)
-    return found
+            by_folder.setdefault(place, []).append(row)
+    return by_folder
 
 
 def prune(history: History, root: Path, today: date, limits: Limits) -> tuple[int, int]:
     """Remove evidence below `root` that is due; how many runs', and bytes. What lies elsewhere is left alone, and so
     is a folder in which evidence lies that is kept, be it another run's or in a folder within."""
-    found = _below(history, root.resolve())
+    rows_below = _below(history, root.resolve())
     rows: list[tuple[Row, int]] = []
-    for folder, sharing in found.items():
+    for folder, sharing in rows_below.items():
         # Its bytes count once: with the one that keeps it longest.
         last = max(sharing, key=lambda row: (_red(row), row.began))
         rows += [(row, size(folder) if row is last else 0) for row in sharing]
     gone = {row.id for row in due(rows, today, limits)}
-    kept = [folder for folder, sharing in found.items() if any(row.id not in gone for row in sharing)]
+    kept = [folder for folder, sharing in rows_below.items() if any(row.id not in gone for row in sharing)]
     count, freed = 0, 0
     # The inner ones first, so that bytes are counted once here too.
-    for folder in sorted(found, key=lambda folder: -len(folder.parts)):
+    for folder in sorted(rows_below, key=lambda folder: -len(folder.parts)):
         if any(folder == one or folder in one.parents for one in kept):
             continue
         taken = size(folder)
         shutil.rmtree(folder)
         with history.writing() as db:
-            db.executemany("UPDATE run SET folder = '' WHERE id = ?", [(row.id,) for row in found[folder]])
-        count, freed = count + len(found[folder]), freed + taken
+            db.executemany("UPDATE run SET folder = '' WHERE id = ?", [(row.id,) for row in rows_below[folder]])
+        count, freed = count + len(rows_below[folder]), freed + taken
     return count, freed

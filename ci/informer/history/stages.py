@@ -45,7 +45,7 @@ def component_of(step: str) -> str:
 
 def _reached(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, datetime]]]:
     """Which stages were reached, and when: of the cluster (host "") and of each host."""
-    found: dict[str, list[tuple[str, datetime]]] = {"": []}
+    reached: dict[str, list[tuple[str, datetime]]] = {"": []}
     for event in events:
         name, message = str(event.get("name")), str(event.get("message"))
         try:
@@ -53,13 +53,13 @@ def _reached(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, d
         except ValueError:
             continue
         for wanted, end, stage in _CLUSTER:
-            if name == wanted and message.endswith(end) and stage not in dict(found[""]):
-                found[""].append((stage, at))
+            if name == wanted and message.endswith(end) and stage not in dict(reached[""]):
+                reached[""].append((stage, at))
         if name == "host_install_progress_updated" and (match := _REACHED.match(message)):
-            stages = found.setdefault(match["host"], [])
+            stages = reached.setdefault(match["host"], [])
             if match["stage"] not in dict(stages):
                 stages.append((match["stage"], at))
-    return found
+    return reached
 
 
 def steps(file: Path, began: str) -> list[Step]:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history.model import Attempt, Run, Step
+from ci.informer.history.model import Attempt, Label, Run, Step
 from ci.informer.history.schema import connect
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
@@ -33,7 +33,7 @@ class Row:
     outcome: Outcome
     reason: str
     folder: str
-    label: str
+    label: Label
     advice: str
     component: str
     cluster: str | None
@@ -211,4 +211,4 @@ class History:
 
 
 def _row(found: sqlite3.Row) -> Row:
-    return Row(**{**dict(found), "outcome": Outcome(found["outcome"])})
+    return Row(**{**dict(found), "outcome": Outcome(found["outcome"]), "label": Label(found["label"])})

@@ -71,11 +71,11 @@ def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]
     return [
         (
             name,
-            made,
+            begun,
             [
                 (one["key"].split("/")[1], bool(one["done"]))
                 for one in history.db.execute("SELECT key, done FROM unit WHERE plan = ? ORDER BY position", (name,))
             ],
         )
-        for name, made, _, _ in reversed(open_plans(history))
+        for name, begun, _, _ in reversed(open_plans(history))
     ]

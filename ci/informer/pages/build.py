@@ -12,11 +12,11 @@ from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import History, Row
+from ci.informer.judging.review import record, regressions
+from ci.informer.judging.verdict import judge
 from ci.informer.pages import views
 from ci.informer.pages.frame import STYLE, page, write
 from ci.informer.pages.views import Details
-from ci.informer.review import record, regressions
-from ci.informer.verdict import judge
 
 #: Payloads with a verdict on the first page: the last ones.
 VERDICTS = 3
@@ -26,17 +26,17 @@ MARK = "style.css"
 
 def _details(history: History) -> Iterator[tuple[int, Details]]:
     """Details of all runs that have any, by the run's number, each table read once."""
-    found: dict[int, Details] = {}
+    by_run: dict[int, Details] = {}
     for one in history.db.execute("SELECT * FROM step ORDER BY run, position"):
         step = Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
-        found.setdefault(one["run"], Details()).steps.append(step)
+        by_run.setdefault(one["run"], Details()).steps.append(step)
     names = {one["id"]: one["name"] for one in history.db.execute("SELECT id, name FROM test")}
     for one in history.db.execute("SELECT * FROM attempt ORDER BY run, position"):
         attempt = Attempt(names[one["test"]], Outcome(one["outcome"]), one["seconds"], one["message"])
-        found.setdefault(one["run"], Details()).attempts.append(attempt)
+        by_run.setdefault(one["run"], Details()).attempts.append(attempt)
     for one in history.db.execute("SELECT * FROM symptom ORDER BY run, name"):
-        found.setdefault(one["run"], Details()).symptoms.append((one["name"], one["kind"], one["line"]))
-    yield from found.items()
+        by_run.setdefault(one["run"], Details()).symptoms.append((one["name"], one["kind"], one["line"]))
+    yield from by_run.items()
 
 
 def index(history: History, blocking: Sequence[str], live: bool = False) -> str:

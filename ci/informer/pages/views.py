@@ -11,10 +11,10 @@ from ci.informer.arithmetic import changepoint, durations
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import Row
+from ci.informer.judging.verdict import JobVerdict, Verdict, command
 from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
-from ci.informer.verdict import JobVerdict, Verdict, command
 
-#: Since, seen, closed, sample, base, p, as ci.informer.review tells them.
+#: Since, seen, closed, sample, base, p, as ci.informer.judging.review tells them.
 Regression = tuple[str, str, str, str, str, float]
 #: Columns of the grid, and runs that a job's page lists; these have pages of their own.
 COLUMNS, LISTED = 60, 400

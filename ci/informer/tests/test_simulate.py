@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.informer.arithmetic.proportions import Counts
-from ci.informer.simulate import Planted, Runner, World, Year, plant, simulate
-from ci.informer.watching import Watch
+from ci.informer.judging.simulate import Planted, Runner, World, Year, plant, simulate
+from ci.informer.judging.watching import Watch
 
 FIRST = date(2026, 1, 1)
 NIGHTS = st.lists(st.integers(1, 30).flatmap(lambda n: st.builds(Counts, st.just(n), st.integers(0, n))), max_size=40)

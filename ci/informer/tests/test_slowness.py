@@ -11,9 +11,9 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history import artifacts, stages
 from ci.informer.history.model import Run, Step
 from ci.informer.history.store import History
-from ci.informer.slowness import judged
+from ci.informer.judging.slowness import judged
+from ci.informer.judging.verdict import Decision, judge
 from ci.informer.text import verdict_lines
-from ci.informer.verdict import Decision, judge
 
 #: Seconds of one node's steps as a container, on a machine that has little else to do.
 USUAL = {

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.informer import clusters, triage
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.clusters import normalised
 from ci.informer.errors import InformerError
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
+from ci.informer.judging import clusters
+from ci.informer.judging.clusters import normalised
 from ci.informer.triage import diagnose
 
 SYMPTOMS = triage.read()

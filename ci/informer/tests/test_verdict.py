@@ -5,7 +5,6 @@ from datetime import date, timedelta
 
 import pytest
 
-from ci.informer import simulate
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.cli import main
@@ -13,10 +12,11 @@ from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
-from ci.informer.review import job_state, record, regressed_tests, regressions
-from ci.informer.simulate import World, kept, plant
+from ci.informer.judging import simulate
+from ci.informer.judging.review import job_state, record, regressed_tests, regressions
+from ci.informer.judging.simulate import World, kept, plant
+from ci.informer.judging.verdict import Decision, judge
 from ci.informer.tests.kit import FIRST, filled
-from ci.informer.verdict import Decision, judge
 
 GOOD = ["PPPPP"] * 45
 

@@ -157,11 +157,13 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
     "lab.topology": set(),
     "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
+    "lab.bmcs.resources": {"lab.bmcs"},
+    "lab.bmcs.front": {"lab.bmcs", "lab.bmcs.resources"},  # puts them together
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.bmcs", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
-        "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.inputs", "lab.machines",
+        "lab.machines.container", "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
@@ -213,20 +215,20 @@ ALLOWED: dict[str, set[str]] = {
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host",
-        "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
+        "lab.inputs", "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
     "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
-    "lab.ztp": {"lab", "lab.derive", "lab.release", "lab.topology"},
+    "lab.inputs": {"lab", "lab.derive", "lab.release", "lab.topology"},
     "lab.deploy": {
         "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
-        "lab.ztp",
+        "lab.inputs",
     },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
-        "lab.release", "lab.subject", "lab.supervisor", "lab.topology", "lab.ztp",
+        "lab.release", "lab.subject", "lab.supervisor", "lab.topology", "lab.inputs",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),
@@ -268,22 +270,24 @@ ALLOWED: dict[str, set[str]] = {
     "scenarios": {"lab.*", "drivers"},
     "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.informer": {
-        "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
+        "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
+        "ci.informer.judging", "lab", "lab.topology",
     },
     "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
     "ci.informer.commands": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios",
+        "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios", "lab.topology",
     },
     "ci.informer.engine": {
         "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
-        "scenarios",
+        "scenarios", "lab.topology",
     },
     "ci.informer.errors": set(),
-    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},
+    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence", "lab.topology",},
     "ci.informer.arithmetic": set(),
+    "ci.informer.judging": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history"},
     "ci.informer.pages": {
-        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
+        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},

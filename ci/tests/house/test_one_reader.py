@@ -15,7 +15,7 @@ READERS = {
 READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "scan", "Loader", "Parser", "Composer")
 # Programs that are given no other's text: they read what their own code, or the installers that they compare, write.
 OWN = {
-    "scenarios/cluster.py",
+    "scenarios/testing/cluster.py",
     "ci/bench/oracle/compare.py",
     "ci/bench/oracle/inputs/texts.py",
     "ci/bench/oracle/networks.py",

@@ -110,7 +110,7 @@ class Picture:
             message = _message("cluster", pageview.cluster_view(self._service.engine, item))
             before = self._made.get(name)
             parts[name] = before if before == message else message
-        self._hosts = {name: known for name, known in self._hosts.items() if name in parts}
+        self._hosts = {name: row for name, row in self._hosts.items() if name in parts}
         return parts
 
     def _host(self, host: Host, cluster: Cluster | None) -> bytes:

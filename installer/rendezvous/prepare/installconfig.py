@@ -139,15 +139,15 @@ def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], s
 def _fencing(cluster: Cluster, hosts: Sequence[Host], roles: Sequence[Role]) -> list[JsonMap]:
     """The credentials with which two masters fence each other; none for any other topology."""
     masters = [host for host, role in zip(hosts, roles, strict=True) if role is Role.MASTER]
-    given = [(host, found) for host in masters if (found := host.fencing_credentials.value)]
-    if cluster.control_plane_count != 2 or Role.ARBITER in roles or not len(masters) == len(given) == 2:
+    fenced = [(host, credentials) for host in masters if (credentials := host.fencing_credentials.value)]
+    if cluster.control_plane_count != 2 or Role.ARBITER in roles or not len(masters) == len(fenced) == 2:
         return []
     names = {"address": "address", "username": "username", "password": "password"}
     names |= {"certificate_verification": "certificateVerification", "mac_address": "macAddress"}
     entries = []
-    for host, found in given:
-        who = {} if found.get("mac_address") else {"hostName": host.requested_hostname}
-        entries.append(who | {names[key]: value for key, value in found.items() if key in names and value})
+    for host, credentials in fenced:
+        who = {} if credentials.get("mac_address") else {"hostName": host.requested_hostname}
+        entries.append(who | {names[key]: value for key, value in credentials.items() if key in names and value})
     return entries
 
 

@@ -69,7 +69,9 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     images, disk_speed = _preparation(view, verdicts)
     disk = view.inventory and disks.installation(host, view.inventory)
     disk_text = f"{disk.path} {disk.model} serial {disk.serial or 'unknown'} ({disk.id})" if disk else "unknown"
-    open_checks = [name for name, got in (("disk speed", disk_speed), ("images", images)) if got is Result.PENDING]
+    open_checks = [
+        name for name, result in (("disk speed", disk_speed), ("images", images)) if result is Result.PENDING
+    ]
     return HostFacts(
         connected=view.connected,
         media_connected=host.media_status is not MediaStatus.DISCONNECTED,
@@ -92,7 +94,9 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
             "images": _message(verdicts, V.CONTAINER_IMAGES_AVAILABLE),
             "prepare_timeout": f"{settings.prepare_host:.0f}",
             "stage_timeout": f"{limit:.0f}",
-            "stage_info": f"; the last that was heard: {said}" if (said := host.progress.progress_info) else "",
+            "stage_info": f"; the last that was heard: {stage_info}"
+            if (stage_info := host.progress.progress_info)
+            else "",
             "open_checks": ", ".join(open_checks),
             "wrong_boot": "Expected the host to boot from disk, but it booted the installation image - "
             f"please reboot and fix boot order to boot from disk {disk_text}",

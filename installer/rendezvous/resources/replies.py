@@ -162,14 +162,14 @@ def _set_speed(engine: Engine, host: Host, path: str, speed: DiskSpeed) -> Host:
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
     answer, _ = outputs.read(output, T.DISK_SPEED, outputs.DiskSpeed)
-    path, found = answer.path, answer.io_sync_duration
+    path, duration = answer.path, answer.io_sync_duration
     needed = engine.view(host).needs().disk_speed_ms
     # No threshold, as for the check itself, where it is 0.
-    if needed and found > needed:
+    if needed and duration > needed:
         engine.store.add_event(
-            events.make("disk_speed_slower_than_supported", host=host, disk=path, found=found, needed=needed)
+            events.make("disk_speed_slower_than_supported", host=host, disk=path, found=duration, needed=needed)
         )
-    return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=0, speed_ms=found))
+    return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=0, speed_ms=duration))
 
 
 def _images(engine: Engine, host: Host, output: str) -> Host:

@@ -124,10 +124,10 @@ MOST_REFUSED = 64
 
 def refused(engine: Engine, name: str, address: str, reason: str) -> None:
     """Keep that a registration was refused, as an event of that name, once for each asker and reason."""
-    key, known = (name, address, reason), engine.scratch.refused
-    if key in known or len(known) >= MOST_REFUSED:
+    key, noted = (name, address, reason), engine.scratch.refused
+    if key in noted or len(noted) >= MOST_REFUSED:
         return
-    known.add(key)
+    noted.add(key)
     # What it names itself may not be there; a service on a live host has one infra-env.
     infra_envs = list(engine.store.infra_envs())
     only = infra_envs[0] if len(infra_envs) == 1 else None

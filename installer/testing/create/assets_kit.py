@@ -11,6 +11,7 @@ from installer.credentials.certificates import authority
 
 
 def pem(content: bytes) -> str:
+    """A certificate's text around any bytes."""
     body = base64.encodebytes(content).decode().strip()
     return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----"
 

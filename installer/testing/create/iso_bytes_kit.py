@@ -63,8 +63,10 @@ KARGS = "a=1 b"
 
 def live(*, info: dict[str, Any] | None = None, kargs: dict[str, Any] | None = None, text: str = "") -> bytearray:
     """An image with an area of 4096 bytes, a place for kernel arguments, and what coreos/ says of both."""
-    made = image({"K.CFG;1": (text or "head" + (KARGS + "\n").ljust(20, "#")).encode(), "IGN.IMG;1": bytes(4096)})
-    folder = len(made) // SECTOR
+    image_bytes = image(
+        {"K.CFG;1": (text or "head" + (KARGS + "\n").ljust(20, "#")).encode(), "IGN.IMG;1": bytes(4096)}
+    )
+    folder = len(image_bytes) // SECTOR
     entries = content = b""
     for name, value in (("igninfo.json", info), ("kargs.json", kargs)):
         if value is not None:
@@ -73,13 +75,13 @@ def live(*, info: dict[str, Any] | None = None, kargs: dict[str, Any] | None = N
             place = folder + 1 + len(content) // SECTOR
             entries += record(b"X%d;1" % len(content), place, len(data), 0, system_use=long_name)
             content += data + bytes(-len(data) % SECTOR)
-    made += entries.ljust(SECTOR, b"\0") + content
+    image_bytes += entries.ljust(SECTOR, b"\0") + content
     end = ROOT  # of the root directory's records
-    while made[end]:
-        end += made[end]
+    while image_bytes[end]:
+        end += image_bytes[end]
     entry = record(b"COREOS", folder, SECTOR, 2)
-    made[end : end + len(entry)] = entry
-    return made
+    image_bytes[end : end + len(entry)] = entry
+    return image_bytes
 
 
 def whole(overlay: Overlay) -> bytes:

@@ -22,6 +22,7 @@ SMALL = b'{"ignition":{"version":"3.2.0"}}'
 
 
 def config_of(size: int) -> bytes:
+    """An Ignition config of about `size` bytes that does not compress."""
     noise = base64.b64encode(random.Random(size).randbytes(size)).decode()
     return json.dumps({"ignition": {"version": "3.2.0"}, "noise": noise}).encode()
 
@@ -48,16 +49,19 @@ LAYOUTS = {
 
 
 def place(iso: Iso, path: str) -> Extent:
+    """Where a file lies in an ISO that has it."""
     found = iso.find(path)
     assert found is not None
     return found
 
 
 def kargs_text(size: int, entry: dict[str, str]) -> str:
+    """What fills a kargs area of `size` bytes at first."""
     return (KARGS + entry.get("end", "\n")).ljust(size, entry.get("pad", "#"))
 
 
 def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Path:
+    """A live ISO of the layout `name` (LAYOUTS); sizes in bytes."""
     info, kargs, header, joliet = LAYOUTS[name]
     root = tmp / "root"
     for folder in ("images/pxeboot", "coreos", "EFI/redhat", "isolinux"):
@@ -104,9 +108,9 @@ def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Pat
     if header:
         data = bytearray(iso.read_bytes())
         with iso.open("rb") as file:
-            found = Overlay(file).iso(iso)
+            overlay = Overlay(file).iso(iso)
             names = ("images/ignition.img", "isolinux/default.krg", "EFI/redhat/grub.cfg", "isolinux/isolinux.cfg")
-            area, default, one, two = (place(found, name) for name in names)
+            area, default, one, two = (place(overlay, name) for name in names)
         struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", area.offset, area.length)
         if kargs is not None:
             places = (default.offset, one.offset + len(head), two.offset + 11, 0, 0, 0, 0)

@@ -7,6 +7,7 @@ from installer.image.iso.iso9660 import Iso
 
 
 def kernel_line(path: Path) -> list[str]:
+    """The kernel arguments in an ISO's kargs area."""
     with path.open("rb") as file:
         iso = Iso(file, path)
         area = kargs_area(iso)

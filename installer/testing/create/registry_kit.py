@@ -51,10 +51,12 @@ class Registry:
 
     @property
     def repository(self) -> str:
+        """The repository of the payload, as this registry has it."""
         return f"127.0.0.1:{self.port}/node0/payload"
 
     @property
     def sources(self) -> tuple[DigestSource, ...]:
+        """Mirrors that send whoever wants the payload to this registry alone."""
         return (DigestSource(SOURCE, (self.repository,), never_contact_source=True),)
 
     def push(self, layers: Sequence[Layer], tag: str, compression: str = "gzip", architecture: str = "amd64") -> str:

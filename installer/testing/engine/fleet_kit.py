@@ -104,28 +104,33 @@ class Fleet:
 
     @property
     def cluster(self) -> Cluster:
+        """The cluster as it is stored now."""
         found: Cluster = self.world.store.cluster(self.cluster_id)
         return found
 
     def status(self) -> ClusterStatus:
+        """The status of the cluster now."""
         return self.cluster.status
 
     def host(self, machine: Machine) -> Host:
+        """A machine's host as it is stored now."""
         found: Host = self.world.store.host(self.infra_env_id, machine.id)
         return found
 
     def statuses(self) -> list[str]:
+        """The statuses of all hosts, in the machines' order."""
         return [self.host(machine).status.value for machine in self.machines]
 
     def register(self, machine: Machine) -> None:
+        """A machine's agent registers it."""
         hosts.register(self.world.engine, self.infra_env_id, machine.id, "")
 
     def poll(self, machine: Machine) -> list[str]:
         """One poll of one machine, each step answered at once; the types of the steps."""
         now = int(self.world.clock().timestamp()) + machine.clock_offset
-        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", timestamp=now)
+        steps = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", timestamp=now)
         kinds = []
-        for step in found["instructions"]:
+        for step in steps["instructions"]:
             kinds.append(step["step_type"])
             output = machine.answer(step["step_type"], step["args"])
             if output is not None:
@@ -144,6 +149,7 @@ class Fleet:
             self.tick()
 
     def tick(self) -> None:
+        """The monitor looks at the cluster once."""
         with self.world.store.change():
             self.world.engine.reconcile(self.cluster_id)
 
@@ -170,15 +176,16 @@ class Fleet:
     def judgements(self) -> Any:
         """Everything that the service thinks of the hosts and the cluster."""
         hosts = self.world.store.hosts(infra_env_id=self.infra_env_id)
-        found = [host.validations_info.value for host in hosts]
+        validations = [host.validations_info.value for host in hosts]
         return (
             [host.status.value for host in hosts],
             self.cluster.status,
             self.cluster.validations_info.value,
-            found,
+            validations,
         )
 
     def stages(self, machine: Machine) -> list[str]:
+        """The stages that a machine goes through in its role."""
         host = self.host(machine)
         role = host.suggested_role if host.role is Role.AUTO else host.role
         return [stage.value for stage in stages_of(role, host.bootstrap, self.cluster.is_sno)]
@@ -192,4 +199,5 @@ class Fleet:
         return True
 
     def known(self) -> bool:
+        """Whether all hosts are known."""
         return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)

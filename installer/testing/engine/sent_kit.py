@@ -15,30 +15,37 @@ Json = dict[str, Any]
 
 
 def register_cluster(engine: Engine, body: Json) -> Cluster:
+    """Register a cluster with the body of a request."""
     return clusters.register(engine, decoded(body, requests.ClusterParams))
 
 
 def update_cluster(engine: Engine, cluster_id: str, body: Json) -> Cluster:
+    """Change a cluster by the body of a request."""
     return clusters.update(engine, cluster_id, decoded(body, requests.ClusterUpdate))
 
 
 def ignore(engine: Engine, cluster_id: str, body: Json) -> Cluster:
+    """Ignore validations by the body of a request."""
     return clusters.ignore(engine, cluster_id, decoded(body, requests.IgnoredValidations))
 
 
 def put_manifest(engine: Engine, cluster_id: str, body: Json) -> Manifest:
+    """Put a manifest by the body of a request."""
     return manifests.put(engine, cluster_id, decoded(body, requests.ManifestParams))
 
 
 def register_infra_env(engine: Engine, body: Json) -> InfraEnv:
+    """Register an infra-env with the body of a request."""
     return infra_envs.register(engine, decoded(body, hostrequests.InfraEnvParams))
 
 
 def update_infra_env(engine: Engine, infra_env_id: str, body: Json) -> InfraEnv:
+    """Change an infra-env by the body of a request."""
     return infra_envs.update(engine, infra_env_id, decoded(body, hostrequests.InfraEnvUpdate))
 
 
 def update_host(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> Host:
+    """Change a host by the body of a request."""
     return hostchanges.update(engine, infra_env_id, host_id, decoded(body, hostrequests.HostUpdate))
 
 

@@ -28,6 +28,7 @@ LONE = Host(id="lone", infra_env_id="e")
 
 
 def filled(path: Path) -> Store:
+    """A store with a cluster, its infra-env and host, and a host of no cluster."""
     store = Store(path)
     with store.change():
         store.put_cluster(CLUSTER)
@@ -42,6 +43,7 @@ def filled(path: Path) -> Store:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
+    """The same for one test."""
     made = filled(tmp_path / "assisted.db")
     yield made
     made.close()

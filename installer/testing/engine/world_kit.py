@@ -43,6 +43,8 @@ class Clock(SteadyClock):
 
 
 class World:
+    """A service's engine with a clock of its own, and what hosts do to it."""
+
     def __init__(self, directory: Path, **env: str) -> None:
         self.clock = Clock()
         config = settings.load(
@@ -59,6 +61,7 @@ class World:
         self.store = store
 
     def cluster(self, **changes: Any) -> tuple[str, str]:
+        """Register a cluster and its infra-env; their ids."""
         cluster = sent_kit.register_cluster(self.engine, {**CLUSTER, **changes})
         body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
         return cluster.id, sent_kit.register_infra_env(self.engine, body).id
@@ -105,6 +108,7 @@ class World:
         self.reply(infra_env_id, StepType.DOMAINS, {"resolutions": answers}, host_id=host_id)
 
     def known(self, **changes: Any) -> tuple[str, str]:
+        """A cluster with one host that is known; the ids of cluster and infra-env."""
         cluster_id, infra_env_id = self.cluster()
         hosts.register(self.engine, infra_env_id, HOST_ID, "")
         self.poll(infra_env_id)
@@ -113,11 +117,13 @@ class World:
         return cluster_id, infra_env_id
 
     def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:
+        """What the host is asked to do when its agent polls: the steps' types."""
         now = int(self.clock().timestamp())
         found = hosts.next_steps(self.engine, infra_env_id, host_id, "", timestamp=now)
         return [item["step_type"] for item in found["instructions"]]
 
     def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
+        """A host as it is stored now."""
         return self.store.host(infra_env_id, host_id)
 
     def prepared(self, cluster_id: str, files: dict[str, bytes] | None, reason: str = "") -> bool:
@@ -126,6 +132,7 @@ class World:
         return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason=reason)
 
     def installing(self) -> tuple[str, str]:
+        """The same, whose installation has begun."""
         cluster_id, infra_env_id = self.known()
         clusters.install(self.engine, cluster_id)
         self.prepared(cluster_id, {"bootstrap.ign": b"{}"})

@@ -44,22 +44,22 @@ def differences(ours: dict[str, str], theirs: dict[str, str]) -> list[str]:
     """What differs between two sets of keyfiles, one line each."""
     left = {name: parse(text) for name, text in ours.items()}
     right = {name: parse(text) for name, text in theirs.items()}
-    found = [f"{name}: only {'ours' if name in left else 'upstream'}" for name in sorted(set(left) ^ set(right))]
+    lines = [f"{name}: only {'ours' if name in left else 'upstream'}" for name in sorted(set(left) ^ set(right))]
     mine, wanted = pull_rules(left), pull_rules(right)
     if mine != wanted:
-        found.append(f"routing rules: {mine} instead of {wanted}")
+        lines.append(f"routing rules: {mine} instead of {wanted}")
     for name in sorted(set(left) & set(right)):
         for section in sorted(set(left[name]) | set(right[name])):
             a, b = left[name].get(section), right[name].get(section)
             if a is None or b is None:
-                found.append(f"{name} [{section}]: only {'upstream' if a is None else 'ours'}")
+                lines.append(f"{name} [{section}]: only {'upstream' if a is None else 'ours'}")
                 continue
             odd = [key for key in sorted(set(a) | set(b)) if a.get(key) != b.get(key)]
-            found += [f"{name} [{section}] {key}: {a.get(key)!r} instead of {b.get(key)!r}" for key in odd]
+            lines += [f"{name} [{section}] {key}: {a.get(key)!r} instead of {b.get(key)!r}" for key in odd]
     for name in sorted(set(ours) & set(theirs)):
-        if ours[name].rstrip("\n") != theirs[name].rstrip("\n") and not found:
-            found.append(f"{name}: same keys, other text")
-    return found
+        if ours[name].rstrip("\n") != theirs[name].rstrip("\n") and not lines:
+            lines.append(f"{name}: same keys, other text")
+    return lines
 
 
 def generated(text: str) -> tuple[dict[str, str], list[str]]:

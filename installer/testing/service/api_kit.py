@@ -61,6 +61,7 @@ def no_brakes() -> Iterator[None]:
 
 
 def filled(path: str, fleet: Fleet | None = None) -> str:
+    """A route's path with the ids of a fleet, or of nothing that there is."""
     known = {
         "cluster_id": fleet.cluster_id if fleet else UUID,
         "infra_env_id": fleet.infra_env_id if fleet else UUID,
@@ -74,4 +75,5 @@ JSON = {"Content-Type": "application/json"}
 
 
 def header(scheme: Scheme, **claims: Any) -> dict[str, str]:
+    """The header that authenticates by this scheme."""
     return {HEADERS[scheme]: KEYS.token(scheme.value, **claims)}

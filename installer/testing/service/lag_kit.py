@@ -29,17 +29,17 @@ LONGEST = 'event_loop_cpu_seconds{quantile="1"}'
 
 def in_turns(work: Callable[[], Any]) -> Lag:
     """Run a coroutine in a loop that measures itself."""
-    found = Lag()
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector(found))) as runner:
+    lag = Lag()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector(lag))) as runner:
 
         async def start() -> None:
             # What setting up the loop took is not the work's.
             await asyncio.sleep(0)
-            found.wall, found.cpu = Sizes(), Sizes()
+            lag.wall, lag.cpu = Sizes(), Sizes()
             await work()
 
         runner.run(start())
-    return found
+    return lag
 
 
 def quickest(measure: Callable[[int], float]) -> float:
@@ -47,9 +47,9 @@ def quickest(measure: Callable[[int], float]) -> float:
 
     A processor that others use too takes longer for the same work now and then; what breaks the rule is long each time.
     """
-    found = []
+    lags = []
     for number in range(3):
-        found.append(measure(number))
-        if found[-1] < LIMIT:
+        lags.append(measure(number))
+        if lags[-1] < LIMIT:
             break
-    return min(found)
+    return min(lags)

@@ -58,10 +58,12 @@ class Keys:
     public_base64: str
 
     def token(self, scheme: str, **claims: Any) -> str:
+        """A token of this scheme, signed with the private key."""
         return jwt.encode({"auth_scheme": scheme, **claims}, self.private, algorithm="ES256")
 
 
 def make_keys() -> Keys:
+    """A fresh pair of keys."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return Keys(_pem(key), base64.b64encode(public).decode())
@@ -102,6 +104,7 @@ def make_tls(directory: Path) -> None:
 
 
 def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -149,6 +152,7 @@ class Running:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start it, and wait until it is ready."""
         with (self.directory / "service.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "installer.rendezvous"], env=self.env, cwd=self.directory, stderr=log
@@ -173,6 +177,7 @@ class Running:
         self.process.wait()
 
     def client(self, scheme: str = "userAuth") -> Any:
+        """A client of this scheme, the same one each time."""
         from installer.assisted.auth import Scheme
         from installer.assisted.client import AssistedClient
         from installer.assisted.endpoint import endpoint
@@ -194,6 +199,7 @@ class Running:
 
 @contextmanager
 def running(directory: Path, **env: str) -> Iterator[Running]:
+    """A service for the length of the block; `env` is added to its environment."""
     service = Running(directory, **env)
     service.start()
     try:

@@ -60,9 +60,11 @@ class Standalone:
 
     @property
     def ca(self) -> Path:
+        """The certificate of its CA."""
         return self.dir / "tls/ca.crt"
 
     def token(self, who: str) -> str:
+        """The token that it wrote for `who`."""
         return (self.dir / f"auth/{who}-token").read_text().strip()
 
     def start(self) -> float:
@@ -98,6 +100,7 @@ class Standalone:
         self.process.wait()
 
     def stop(self) -> None:
+        """End it in good order."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             self.process.wait(30)
@@ -149,9 +152,9 @@ def standalone(folder: Path) -> Iterator[Standalone]:
         (directory / "mirror").mkdir(parents=True)
         (directory / "mirror/registries.conf").write_text(registries_conf(server.sources))
         (directory / "mirror/ca-bundle.crt").write_text(server.ca_pem)
-        made = Standalone(directory, release, server.pull_secret)
-        made.start()
+        service = Standalone(directory, release, server.pull_secret)
+        service.start()
         try:
-            yield made
+            yield service
         finally:
-            made.stop()
+            service.stop()

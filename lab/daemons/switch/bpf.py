@@ -113,8 +113,8 @@ def load(program: bytes) -> int:
     try:
         return _bpf(_LOAD, fields.ljust(64, b"\0"))
     except OSError as error:
-        said = log.value.decode(errors="replace").strip().splitlines()[-3:]
-        raise OSError(error.errno, f"{error.strerror} {' '.join(said)}") from error
+        last_lines = log.value.decode(errors="replace").strip().splitlines()[-3:]
+        raise OSError(error.errno, f"{error.strerror} {' '.join(last_lines)}") from error
 
 
 def attach(interface: str, program: bytes, folder: Path) -> None:

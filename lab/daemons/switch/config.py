@@ -28,7 +28,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def groups(layout: Layout) -> tuple[Group, ...]:
     """All groups of a lab."""
-    found: list[Group] = []
+    bundles: list[Group] = []
     for node in layout.topology.nodes:
         for link in layout.topology.links(node):
             if not by_switch(link):
@@ -38,7 +38,7 @@ def groups(layout: Layout) -> tuple[Group, ...]:
             for members in (ports,) if one else tuple((name,) for name in ports):
                 legs = tuple(
                     Leg(
-                        name=f"sw{len(found)}n{layout.bridge(network)}",
+                        name=f"sw{len(bundles)}n{layout.bridge(network)}",
                         bridge=layout.bridge(network),
                         vlan=0 if network is link.network else network.vlan,
                         mtu=network.mtu,
@@ -46,5 +46,5 @@ def groups(layout: Layout) -> tuple[Group, ...]:
                     for network in link.networks
                 )
                 lacp = link.bond is not None and link.bond.mode == "802.3ad"
-                found.append(Group(members, legs, lacp))
-    return tuple(found)
+                bundles.append(Group(members, legs, lacp))
+    return tuple(bundles)

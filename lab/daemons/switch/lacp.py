@@ -81,15 +81,15 @@ class Aggregator:
 
     def hear(self, index: int, data: bytes, now: float) -> bool:
         """A port has received this; whether it has something to answer."""
-        found = unpack(data)
-        if found is None:
+        heard = unpack(data)
+        if heard is None:
             return False
         port = self.ports[index]
         before = (port.partner, port.meant)
-        port.partner, port.heard = found[0], now
-        port.meant = port.actor.known_as(found[1])
+        port.partner, port.heard = heard[0], now
+        port.meant = port.actor.known_as(heard[1])
         # Who does not know yet what this port says is told at once (clause 6.4.9, update_NTT).
-        answer = found[1].state != port.actor.state or (port.partner, port.meant) != before
+        answer = heard[1].state != port.actor.state or (port.partner, port.meant) != before
         return self.look(now) or answer
 
     def lost(self, index: int, now: float) -> None:

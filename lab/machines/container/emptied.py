@@ -24,7 +24,7 @@ _DEEPEST = 128
 def populated(top: Path) -> dict[str, bool]:
     """Whether there is a process in a group or below it, by systemd's names of the groups below `top`: those that one
     can name, which end at a path's length."""
-    found: dict[str, bool] = {}
+    by_group: dict[str, bool] = {}
     # By depth: whether a group that has been looked at and lies so deep has one, below the one that comes next.
     below: dict[int, bool] = {}
 
@@ -39,10 +39,10 @@ def populated(top: Path) -> dict[str, bool]:
             return
         below[depth] = below.get(depth, False) or full
         if depth < _DEEPEST and len(path := f"/{'/'.join(names)}") < _PATH_BYTES:
-            found[path] = full
+            by_group[path] = full
 
     deep.visit(top, after=look)
-    return found
+    return by_group
 
 
 class Watch:

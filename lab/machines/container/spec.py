@@ -31,6 +31,8 @@ import msgspec
 BootFrom = Literal["hd", "usb", "cdrom", "network"]
 FILE = "machine.json"
 
+FirmwareKind = Literal["uefi", "bios"]
+
 
 class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A network card: its name in the machine, its MAC address, the bridge of the lab's that its cable ends in ("": the
@@ -72,7 +74,7 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     serial: str = ""
     memory_mib: int
     vcpus: int
-    firmware: Literal["uefi", "bios"] = "uefi"
+    firmware: FirmwareKind = "uefi"
     nics: tuple[Nic, ...] = ()
     disks: tuple[DiskSpec, ...] = ()
     cdrom: str | None = None

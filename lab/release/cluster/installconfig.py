@@ -232,11 +232,11 @@ def _mirrors(reader: _Reader) -> tuple[Mirror, ...]:
 
 
 def _fencing(reader: _Reader) -> tuple[FencingCredential, ...]:
-    found = []
+    credentials = []
     for index, entry in enumerate(reader.get("controlPlane.fencing.credentials", list, [])):
         item = _Reader(f"{reader.source}: controlPlane.fencing.credentials[{index}]", entry)
         verification = item.get("certificateVerification", str, "Enabled")
-        found.append(
+        credentials.append(
             FencingCredential(
                 host_name=item.get("hostName", str),
                 address=item.get("address", str),
@@ -245,7 +245,7 @@ def _fencing(reader: _Reader) -> tuple[FencingCredential, ...]:
                 verify=verification != "Disabled",
             )
         )
-    return tuple(found)
+    return tuple(credentials)
 
 
 def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:

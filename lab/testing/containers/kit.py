@@ -145,8 +145,10 @@ class World:
         if disk is None:
             with image.open("wb") as file:
                 file.truncate(1 << 30)
-        made = spec(folder, name, image, index=index, memory_mib=memory_mib, first_user=first_user, firmware=firmware)
-        made.save(folder)
+        machine = spec(
+            folder, name, image, index=index, memory_mib=memory_mib, first_user=first_user, firmware=firmware
+        )
+        machine.save(folder)
         return self.machines.machine(name)
 
     def console(self, machine: Machine) -> FileConsole:

@@ -17,11 +17,11 @@ import yaml
 
 from lab import topology
 from lab.commands import cli
-from lab.configs import Access, write_configs
 from lab.errors import UnknownLabError
 from lab.host import preflight
 from lab.host.records import all_labs
 from lab.host.records import read as read_record
+from lab.inputs.configs import Access, write_configs
 from lab.subject import Mirror, Subject
 from lab.testing.live import small
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import configs, topology
+from lab import topology
 from lab.daemons import dns, iscsi, services
+from lab.inputs import configs
 from lab.layout import ISCSI_PORT, Layout
 from lab.testing.topologies import SAN, TWO_PATHS
 

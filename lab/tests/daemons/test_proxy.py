@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from lab import configs, topology
+from lab import topology
 from lab.daemons import dns, services
 from lab.daemons.pki import Authority
+from lab.inputs import configs
 from lab.layout import REGISTRY_PORT, Layout
 from lab.topology import Topology
 

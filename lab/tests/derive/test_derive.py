@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import topology
-from lab.configs import Access, BmcAccess, agent_config, install_config, through_proxy, write_configs
 from lab.deploy import adapt_agent_config, adapt_install_config, fenced_by_lab, read
 from lab.derive import derive
 from lab.errors import TopologyError
+from lab.inputs.configs import Access, BmcAccess, agent_config, install_config, through_proxy, write_configs
 from lab.topology import NodeSpec, Topology
 
 ACCESS = Access(

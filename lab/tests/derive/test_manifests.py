@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import yaml
 
-from lab import ztp
-from lab.configs import Access
 from lab.deploy import shape_of
 from lab.errors import TopologyError
+from lab.inputs import ztp
+from lab.inputs.configs import Access
 
 ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA\n", "ssh-ed25519 LAB", (("r.x/y", "lab:5000/y"),))
 

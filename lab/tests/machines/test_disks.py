@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from lab import topology
-from lab.configs import agent_config
 from lab.errors import TopologyError
 from lab.host import budget
+from lab.inputs.configs import agent_config
 from lab.layout import Layout
 from lab.machines import disks, domain
 from lab.machines.lvm import write_volume_group

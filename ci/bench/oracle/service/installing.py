@@ -94,19 +94,19 @@ class _Case:
         wait_until(self._is_ready, DEADLINE_S, f"{name} is ready", poll=1.0)
         install = f"/clusters/{self._played.cluster_id}/actions/install"
         self._api.ask("POST", install)
-        found: dict[str, dict[str, Any]] = {}
+        requests: dict[str, dict[str, Any]] = {}
 
         def are_told() -> bool:
             if self._is_ready():  # preparing has failed (programs.theirs)
                 self._api.ask("POST", install)
             for one in self._hosts:
-                self._steps(one, found)
-            return sum(name.endswith(f" {StepType.INSTALL}") for name in found) == len(self._hosts)
+                self._steps(one, requests)
+            return sum(name.endswith(f" {StepType.INSTALL}") for name in requests) == len(self._hosts)
 
         wait_until(are_told, DEADLINE_S, f"{name}: an install step for each host", poll=1.0)
         # Which of hosts that are alike begins is the order of a database's rows there.
-        roles = [step.pop("role") for name, step in found.items() if name.endswith(f" {StepType.INSTALL}")]
-        return {**found, f"of all {StepType.INSTALL}": {"roles": sorted(roles)}}
+        roles = [step.pop("role") for name, step in requests.items() if name.endswith(f" {StepType.INSTALL}")]
+        return {**requests, f"of all {StepType.INSTALL}": {"roles": sorted(roles)}}
 
     def _steps(self, one: Host, found: dict[str, dict[str, Any]]) -> None:
         target = f"{self._path(one)}/instructions"

@@ -36,14 +36,14 @@ def compare(
 ) -> Compared:
     """Both views of one scenario."""
     (left, their_view), (right, our_view) = theirs, ours
-    found = Compared(left.world.renamed())
-    add = found.pairs.append
+    comparison = Compared(left.world.renamed())
+    add = comparison.pairs.append
     for (what, their_code), (_, our_code) in zip(left.codes, right.codes, strict=False):
         add((f"code {what}", their_code, our_code))
     add(("cluster-status", their_view.get("status"), our_view.get("status")))
     for name, their_result, our_result in _validations(their_view, our_view):
         add((f"cluster-validation {name}", their_result, our_result))
-    found.words += _words("cluster", their_view, our_view)
+    comparison.words += _words("cluster", their_view, our_view)
     for name in _CLUSTER:
         add((f"cluster-field {name}", _plain(their_view.get(name)), _plain(our_view.get(name))))
     their_hosts, our_hosts = _hosts(their_view), _hosts(our_view)
@@ -55,12 +55,12 @@ def compare(
         add((f"host-status {host.number}", one.get("status"), other.get("status")))
         for name, their_result, our_result in _validations(one, other):
             add((f"host-validation {name} of {host.number}", their_result, our_result))
-        found.words += _words("host", one, other)
+        comparison.words += _words("host", one, other)
         for name in _HOST:
             add((f"host-field {name} of {host.number}", one.get(name) or None, other.get(name) or None))
         for name, their_disk, our_disk in _disks(one, other):
             add((f"disk {name} of {host.number}", their_disk, our_disk))
-    return found
+    return comparison
 
 
 def _hosts(view: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -148,7 +148,7 @@ TOPOLOGIES: dict[str, Callable[[], tuple[dict[str, Any], list[Host]]]] = {
 def worlds(count: int, seed: int, changes: dict[str, Callable[[World, random.Random], bool]]) -> list[World]:
     """``count`` scenarios: each topology untouched first, then each change alone, then up to three together."""
     rng = random.Random(seed)
-    made = []
+    sequence = []
     kinds, alone = list(TOPOLOGIES), list(changes)
     for number in range(count):
         if number < len(kinds):
@@ -160,5 +160,5 @@ def worlds(count: int, seed: int, changes: dict[str, Callable[[World, random.Ran
         cluster, hosts = TOPOLOGIES[kind]()
         world = World(f"{number:03d} {kind}", cluster, hosts)
         world.done += [name for name in wanted if changes[name](world, rng)]
-        made.append(world)
-    return made
+        sequence.append(world)
+    return sequence

@@ -8,11 +8,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from ci.informer import clusters, triage
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
+from ci.informer.judging import clusters
 from ci.informer.pages import views
 from ci.informer.pages.build import build
 from ci.informer.pages.views import job_file

@@ -146,17 +146,17 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
 
 async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
     """The field ``upfile`` of a request as it comes in. Raises BadRequest."""
-    found = False
+    is_there = False
     try:
         async for part in await request.multipart():
-            if not isinstance(part, BodyPartReader) or part.name != "upfile" or found:
+            if not isinstance(part, BodyPartReader) or part.name != "upfile" or is_there:
                 raise BadRequest("body must have one field, upfile")
-            found = True
+            is_there = True
             while chunk := await part.read_chunk(CHUNK):
                 yield chunk
     except (BadHttpMessage, ValueError) as error:
         raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
-    if not found:
+    if not is_there:
         raise BadRequest("the field upfile is missing")
 
 

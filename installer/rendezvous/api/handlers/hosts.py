@@ -63,8 +63,8 @@ async def list_all(service: Service, request: web.Request) -> Response:
     answer = unchanged(request, etag)
     if answer is not None:
         return answer
-    found = service.engine.store.hosts(infra_env_id=infra_env_id)
-    return await send(request, listed(await encoded(found, service.views.host)), tags(etag))
+    registered = service.engine.store.hosts(infra_env_id=infra_env_id)
+    return await send(request, listed(await encoded(registered, service.views.host)), tags(etag))
 
 
 async def get(service: Service, request: web.Request) -> Response:

@@ -174,12 +174,12 @@ class Broker:
         except OSError:
             return False
         try:
-            found = os.stat(node)
+            status = os.stat(node)
         finally:
             os.close(node)
-        number = (os.major(found.st_rdev), os.minor(found.st_rdev))
+        number = (os.major(status.st_rdev), os.minor(status.st_rdev))
         device = self._hardware.own_devices().get(number)
-        if not stat.S_ISBLK(found.st_mode) or device is None or not caller.may(_CAP_SYS_ADMIN):
+        if not stat.S_ISBLK(status.st_mode) or device is None or not caller.may(_CAP_SYS_ADMIN):
             return False
         drive = next((one for one in self._hardware.drives() if one.number == number), None)
         if (drive is not None) != (kind == "iso9660"):
@@ -190,7 +190,7 @@ class Broker:
                 self._mount_medium(caller, device, drive, flags=flags, target=target)
             else:
                 pairs = options.passed_on(kind, caller.string(data_at) if data_at else "")
-                self._mount_there(caller, kind, {device: found.st_rdev}, pairs=pairs, flags=flags, target=target)
+                self._mount_there(caller, kind, {device: status.st_rdev}, pairs=pairs, flags=flags, target=target)
         except NotAllowed:
             raise Refusal(errno.EINVAL) from None
         finally:
@@ -236,10 +236,10 @@ class Broker:
         with contextlib.ExitStack() as held:
             named = caller.open(image[3], os.O_PATH)
             held.callback(os.close, named)
-            found = os.fstat(named)
-            number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
+            status = os.fstat(named)
+            number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
             kinds = handover.kinds(handover.mountinfo(caller.pid))
-            if not stat.S_ISREG(found.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
+            if not stat.S_ISREG(status.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
                 raise Refusal(errno.ENOTBLK)
             if self._images >= _MOST_IMAGES:
                 raise Refusal(errno.EBUSY)
@@ -301,10 +301,10 @@ class Broker:
             attached.mount_there(there, target, kind, nodes, pairs=pairs, attributes=attributes, users=users)
 
     def _partitions(self, caller: Caller, arguments: list[int]) -> bool:
-        found = os.stat(f"/proc/{caller.pid}/fd/{arguments[0] & 0xFFFFFFFF}")
+        status = os.stat(f"/proc/{caller.pid}/fd/{arguments[0] & 0xFFFFFFFF}")
         caller.still_there()
-        number = (os.major(found.st_rdev), os.minor(found.st_rdev))
-        if not stat.S_ISBLK(found.st_mode) or number not in self._hardware.own_devices():
+        number = (os.major(status.st_rdev), os.minor(status.st_rdev))
+        if not stat.S_ISBLK(status.st_mode) or number not in self._hardware.own_devices():
             return False
         if not caller.may(_CAP_SYS_ADMIN):
             return False

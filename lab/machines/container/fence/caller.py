@@ -41,23 +41,23 @@ class Caller:
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             try:
                 memory.seek(address)
-                found = memory.read(count)
+                data = memory.read(count)
             except (OSError, OverflowError, ValueError):
                 raise Refusal(errno.EFAULT) from None
-        if not found or (all_of_it and len(found) < count):
+        if not data or (all_of_it and len(data) < count):
             raise Refusal(errno.EFAULT)
-        return found
+        return data
 
     def string(self, address: int) -> str:
         """A word, or a path, that ends with a zero. Raises Refusal."""
         if address == 0:
             return ""
-        found = b""
-        while b"\0" not in found and len(found) < _PATH_BYTES:
+        data = b""
+        while b"\0" not in data and len(data) < _PATH_BYTES:
             # Up to the end of a page: the next one need not be there.
-            there = address + len(found)
-            found += self.memory(there, 4096 - there % 4096)
-        return os.fsdecode(found.split(b"\0", 1)[0])
+            there = address + len(data)
+            data += self.memory(there, 4096 - there % 4096)
+        return os.fsdecode(data.split(b"\0", 1)[0])
 
     def still_there(self) -> None:
         """After a process's files were opened by its id: it is still the one that asked. Raises Refusal."""
@@ -86,9 +86,9 @@ class Caller:
         """`path` as the caller sees it."""
         own = _OWN_FD.fullmatch(path)
         if own is not None:
-            found = os.open(f"/proc/{self.pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
+            descriptor = os.open(f"/proc/{self.pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
             self.still_there()
-            return found
+            return descriptor
         start = "root" if path.startswith("/") else "cwd"
         root = os.open(f"/proc/{self.pid}/{start}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -57,15 +57,15 @@ def _plain(text: str) -> str:
 
 def mounts(text: str) -> list[Mounted]:
     """What a mountinfo lists, in its order, which tells nothing (by numbers from Linux 6.8 on)."""
-    found = []
+    mounted = []
     for line in _lines(text):
         own, _, rest = line.partition(" - ")
         number, parent, _, _, target, flags = own.split(" ")[:6]
         kind, _, options = rest.split(" ")[:3]
         pairs = (option.partition("=") for option in options.split(","))
         named = {_plain(name): _plain(value) for name, _, value in pairs}
-        found.append(Mounted(int(number), int(parent), _plain(target), kind, "ro" in flags.split(","), named))
-    return found
+        mounted.append(Mounted(int(number), int(parent), _plain(target), kind, "ro" in flags.split(","), named))
+    return mounted
 
 
 def kinds(text: str) -> dict[str, str]:

@@ -111,13 +111,13 @@ def _listen(line: socket.socket, answer: Callable[[bytes, list[int], socket.sock
 
 def value(fence: Fence, read: Callable[[], object], kind: type[T], *, descriptors: Iterable[int], seconds: float) -> T:
     """What `read` returns, of type `kind`, as JSON carries it. Raises CannotRead."""
-    found: list[T] = []
+    values: list[T] = []
 
     def answer(message: bytes, descriptors: list[int], line: socket.socket) -> bool:
         for descriptor in descriptors:
             os.close(descriptor)
         try:
-            found.append(msgspec.json.decode(message, type=kind))
+            values.append(msgspec.json.decode(message, type=kind))
         except msgspec.DecodeError as error:
             raise CannotRead(f"its reader says nonsense: {error}") from None
         return True
@@ -126,7 +126,7 @@ def value(fence: Fence, read: Callable[[], object], kind: type[T], *, descriptor
         line.send(msgspec.json.encode(read()))
 
     ask(fence, tell, descriptors=descriptors, answer=answer, memory_mib=64, file_mib=0, seconds=seconds)
-    return found[0]
+    return values[0]
 
 
 def _be_reader(

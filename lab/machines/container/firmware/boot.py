@@ -73,29 +73,29 @@ class _Asked:
         self.close()
         self.descriptors = descriptors
         try:
-            said = msgspec.json.decode(message, type=Message)
+            answered = msgspec.json.decode(message, type=Message)
         except msgspec.DecodeError as error:
             raise CannotRead(f"its reader says nonsense: {error}") from None
-        match said:
+        match answered:
             case Say(text):
                 self._screen.line(text[: self._text])
                 self._text = max(self._text - len(text), 0)
             case Mount():
                 try:
-                    tree = self._mount(said)
+                    tree = self._mount(answered)
                 except OSError as error:
                     line.send((error.strerror or "no").encode())
                 else:
                     socket.send_fds(line, [MOUNTED], [tree])
                     os.close(tree)
             case Lease():
-                self._lease(said, line)
+                self._lease(answered, line)
             case Fetch():
-                self._fetch(said, line)
-            case Chosen() if said.indexes > len(descriptors):
+                self._fetch(answered, line)
+            case Chosen() if answered.indexes > len(descriptors):
                 raise CannotRead("its reader says nonsense: no index")
             case Chosen() | Nothing():
-                self.said = said
+                self.said = answered
                 return True
         return False
 
@@ -169,19 +169,19 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
             reason = f"error: {error}."
             Screen(console).line(reason)
             raise BootStopped(reason) from error
-        said = asked.said
-        if not isinstance(said, Chosen):
-            reason = said.reason if said else ""
-            raise BootStopped(reason) if said and said.stopped else NotBootable(reason)
-        images = asked.descriptors[: len(asked.descriptors) - said.indexes]
+        message = asked.said
+        if not isinstance(message, Chosen):
+            reason = message.reason if message else ""
+            raise BootStopped(reason) if message and message.stopped else NotBootable(reason)
+        images = asked.descriptors[: len(asked.descriptors) - message.indexes]
         asked.descriptors = asked.descriptors[len(images) :]
         whole = {spec.stick: devices.get(spec.stick), DRIVE: Path(f"/proc/self/fd/{medium}")}
         indexes = iter(asked.descriptors)
-        drives = [_drive(one, whole.get(one.name), next(indexes) if one.index else -1) for one in said.media]
-    init = next((word[5:] for word in said.arguments if word.startswith("init=")), INIT)
+        drives = [_drive(one, whole.get(one.name), next(indexes) if one.index else -1) for one in message.media]
+    init = next((word[5:] for word in message.arguments if word.startswith("init=")), INIT)
     return Boot(
-        arguments=list(said.arguments),
-        init=[init, *said.arguments],
+        arguments=list(message.arguments),
+        init=[init, *message.arguments],
         environment=dict(ENVIRONMENT),
         early=Early(stage=STAGE, images=tuple(images), drives=tuple(drives)),
     )

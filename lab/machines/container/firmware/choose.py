@@ -117,8 +117,8 @@ def _held(medium: Medium, name: str, indexes: list[int]) -> Held:
 def _stick(spec: MachineSpec, blocks: Mapping[str, int]) -> Medium:
     """What a firmware starts of a stick: an ISO that is a disk with a partition table too. Raises NoEntry."""
     with os.fdopen(blocks[spec.stick], "rb", closefd=False) as device:
-        found = read_table(device)
-    if found is None or not found.boot_code:
+        partitions = read_table(device)
+    if partitions is None or not partitions.boot_code:
         raise NoEntry("not a bootable disk")
     try:
         return Medium(os.fdopen(blocks[spec.stick], "rb"))
@@ -144,8 +144,8 @@ def _disk(
     reasons = []
     for target in spec.bootable:
         try:
-            found = disk.table(blocks[target], spec.firmware)
-            return disk.entry(disk.slices(target, blocks, found), disk.mounter(line), screen, room)
+            partitions = disk.table(blocks[target], spec.firmware)
+            return disk.entry(disk.slices(target, blocks, partitions), disk.mounter(line), screen, room)
         except (NoEntry, OSError) as error:
             reasons.append(str(error))
     raise NoEntry("; ".join(dict.fromkeys(reasons)) or "not a bootable disk")

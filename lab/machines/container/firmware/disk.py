@@ -20,6 +20,7 @@ from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.loaders.grub import Grub
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import syscalls
+from lab.machines.container.spec import FirmwareKind
 
 CONFIGS = ("grub/grub.cfg", "grub2/grub.cfg", "boot/grub/grub.cfg", "boot/grub2/grub.cfg")
 LOADER = "EFI/BOOT/BOOTX64.EFI"
@@ -41,22 +42,22 @@ class Slice:
     kind: Literal["ext4", "xfs"] | None
 
 
-def table(device: int, firmware: str) -> Table:
+def table(device: int, firmware: FirmwareKind) -> Table:
     """The table of a disk that ``firmware`` would start. Raises NoEntry with the firmware's words."""
     with os.fdopen(device, "rb", closefd=False) as disk:
-        found = read_table(disk)
-        if found is None:
+        partitions = read_table(disk)
+        if partitions is None:
             raise NoEntry("not a bootable disk")
         if firmware == "bios":
-            if not found.boot_code or (found.kind == "gpt" and found.of_kind(BIOS_BOOT) is None):
+            if not partitions.boot_code or (partitions.kind == "gpt" and partitions.of_kind(BIOS_BOOT) is None):
                 raise NoEntry("not a bootable disk")
-            return found
-        system = found.of_kind(ESP) or found.of_kind("0xef")
+            return partitions
+        system = partitions.of_kind(ESP) or partitions.of_kind("0xef")
         if system is None:
             raise NoEntry("not a bootable disk: it has no EFI system partition")
         if not fat.has(disk, system.start, LOADER):
             raise NoEntry(f"not a bootable disk: no {LOADER} on its EFI system partition")
-    return found
+    return partitions
 
 
 def slices(target: str, blocks: Mapping[str, int], found: Table) -> list[Slice]:
@@ -80,9 +81,9 @@ def mounter(line: socket.socket) -> Mounter:
 
     def mount(partition: str, kind: Literal["ext4", "xfs"]) -> int:
         line.send(msgspec.json.encode(Mount(partition, kind)))
-        said, descriptors, _, _ = socket.recv_fds(line, 1 << 12, 1)
-        if said != MOUNTED:
-            raise OSError(said.decode(errors="replace"))
+        message, descriptors, _, _ = socket.recv_fds(line, 1 << 12, 1)
+        if message != MOUNTED:
+            raise OSError(message.decode(errors="replace"))
         return descriptors[0]
 
     return mount

@@ -11,9 +11,10 @@ from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
 from lab.machines.container.firmware.loaders import grub, isolinux
 from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.spec import FirmwareKind
 
 
-def entry(medium: Medium, firmware: str, screen: Screen, room: Room) -> Entry:
+def entry(medium: Medium, firmware: FirmwareKind, screen: Screen, room: Room) -> Entry:
     """What the medium's boot loader starts under ``firmware`` ("uefi" or "bios"). Raises NoEntry, BootStopped."""
     platform = UEFI if firmware == "uefi" else BIOS
     if platform not in medium.platforms:
@@ -24,8 +25,8 @@ def entry(medium: Medium, firmware: str, screen: Screen, room: Room) -> Entry:
         raise BootStopped(f"error: no configuration of a boot loader on the medium: {', '.join(configs)}")
 
     def read(name: str) -> bytes | None:
-        found = medium.find(name)
-        return medium.read(name) if found is not None and found.length <= room.left else None
+        config = medium.find(name)
+        return medium.read(name) if config is not None and config.length <= room.left else None
 
     chosen = grub.Grub(read, screen.line).boot(path) if firmware == "uefi" else isolinux.boot(read, path)
     for name in (chosen.kernel, *chosen.initrds):

@@ -92,15 +92,15 @@ def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room:
     if not lease.file:
         raise NoEntry("No valid offer received: it names nothing to boot")
     screen.line(f"  Station IP address is {IPv4Interface(lease.address).ip}\n  NBP filename is {lease.file}")
-    found = Ipxe(network.text, screen.line, _settings(nic, spec, lease)).boot(lease.file)
-    os.close(network.fetch(found.kernel, room.left))
+    script = Ipxe(network.text, screen.line, _settings(nic, spec, lease)).boot(lease.file)
+    os.close(network.fetch(script.kernel, room.left))
     images = []
-    for url in found.initrds:
+    for url in script.initrds:
         images.append(network.fetch(url, room.left))
         room.take(url, os.lseek(images[-1], 0, os.SEEK_END))
         os.lseek(images[-1], 0, os.SEEK_SET)
         screen.line(f"{url}... ok")
-    return Entry(found.kernel, found.arguments, found.initrds), images
+    return Entry(script.kernel, script.arguments, script.initrds), images
 
 
 def _settings(nic: Nic, spec: MachineSpec, lease: Lease) -> dict[str, str]:
@@ -128,5 +128,5 @@ def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room
     except NotIso as error:
         raise NoEntry(f"{lease.file} is no ISO, and nothing else is started here") from error
     with medium:
-        found = live.entry(medium, spec.firmware, screen, room)
-        return found, live.initrds(medium, found, room)
+        chosen = live.entry(medium, spec.firmware, screen, room)
+        return chosen, live.initrds(medium, chosen, room)

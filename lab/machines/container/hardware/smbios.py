@@ -37,16 +37,16 @@ def tables(spec: MachineSpec) -> tuple[bytes, bytes]:
     from uuid import UUID
 
     system = struct.pack("<4B16sBBB", 1, 2, 0, 3, UUID(spec.uuid).bytes_le, 6, 0, 0)
-    found = _structure(1, 1, system, VENDOR, PRODUCT, spec.serial or spec.uuid)
+    structures = _structure(1, 1, system, VENDOR, PRODUCT, spec.serial or spec.uuid)
     left, number = spec.memory_mib, 0
     while left > 0:
         size = min(left, _MIB_PER_MODULE)
         # Form factor DIMM (9), type RAM (7); what is not known is 0 or, for widths, 64 bits.
         module = struct.pack("<HHHHHBBBBBHHBBBBBI", 0, 0xFFFE, 64, 64, size, 9, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0)
-        found += _structure(17, 0x11 + number, module, f"DIMM {number}")
+        structures += _structure(17, 0x11 + number, module, f"DIMM {number}")
         left, number = left - size, number + 1
-    found += _structure(127, 0xFE, b"")
-    entry = _ENTRY.pack(b"_SM3_", 0, _ENTRY.size, 3, 0, 0, 1, 0, len(found), 0)
+    structures += _structure(127, 0xFE, b"")
+    entry = _ENTRY.pack(b"_SM3_", 0, _ENTRY.size, 3, 0, 0, 1, 0, len(structures), 0)
     checked = bytearray(entry)
     checked[5] = -sum(entry) & 0xFF
-    return bytes(checked), found
+    return bytes(checked), structures

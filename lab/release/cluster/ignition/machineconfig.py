@@ -62,16 +62,16 @@ def machine_config(
 
 def kernel_arguments(config: Object) -> list[str]:
     """A MachineConfig's kernel arguments, a word each. Raises ConfigError for what no boot loader could pass on."""
-    given = config["spec"].get("kernelArguments") or []
+    arguments = config["spec"].get("kernelArguments") or []
     source = f"MachineConfig {config['metadata']['name']}"
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+    if not isinstance(arguments, list) or not all(isinstance(text, str) for text in arguments):
         raise ConfigError(source, "spec.kernelArguments", "must be a list of strings")
-    for index, text in enumerate(given):
+    for index, text in enumerate(arguments):
         # As coreos-installer, which writes the arguments of the installation between the same quotes.
         if any(sign in text for sign in "\"'$\\`") or not text.isprintable():
             rule = f"{text!r}: quotes, '$' and backslashes are not supported"
             raise ConfigError(source, f"spec.kernelArguments[{index}]", rule)
-    return [word for text in given for word in text.split()]
+    return [word for text in arguments for word in text.split()]
 
 
 def registry_files(config: InstallConfig) -> list[Config]:

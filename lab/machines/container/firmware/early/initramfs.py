@@ -144,8 +144,8 @@ class Initramfs:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            said = (error.stdout or b"").decode(errors="replace")
-            return Finished(124, f"{said}\n{words[0]} did not end within {PROGRAM_SECONDS:.0f} s\n")
+            output = (error.stdout or b"").decode(errors="replace")
+            return Finished(124, f"{output}\n{words[0]} did not end within {PROGRAM_SECONDS:.0f} s\n")
         except OSError as error:
             return Finished(127, f"{words[0]}: {error.strerror}\n")
         return Finished(done.returncode, done.stdout.decode(errors="replace"))

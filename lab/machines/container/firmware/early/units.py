@@ -86,7 +86,7 @@ def parse(texts: Iterable[str]) -> dict[tuple[str, str], tuple[str, ...]]:
 def load(root: Path, name: str) -> Unit | None:
     """A unit of the tree at ``root``, or None when it has none of this name or it is masked."""
     directories = [root / directory for directory in SEARCH]
-    found = next((d / name for d in directories if (d / name).is_symlink() or (d / name).exists()), None)
+    file = next((d / name for d in directories if (d / name).is_symlink() or (d / name).exists()), None)
     linked = tuple(
         dict.fromkeys(
             os.path.basename(link)
@@ -95,14 +95,14 @@ def load(root: Path, name: str) -> Unit | None:
             for link in sorted(glob.glob(f"{glob.escape(str(directory / name))}.{kind}/*"))
         )
     )
-    if found is None:
+    if file is None:
         return Unit(name, {}, linked) if linked else None
-    if found.is_symlink() and os.readlink(found) == "/dev/null":
+    if file.is_symlink() and os.readlink(file) == "/dev/null":
         return None
     drop_ins = sorted(
         (path for directory in directories for path in (directory / f"{name}.d").glob("*.conf")), key=lambda p: p.name
     )
-    texts = [path.read_text() for path in (_inside(root, found), *drop_ins) if path.is_file()]
+    texts = [path.read_text() for path in (_inside(root, file), *drop_ins) if path.is_file()]
     return Unit(name, parse(texts), linked)
 
 
@@ -117,17 +117,17 @@ def _inside(root: Path, path: Path) -> Path:
 def needed(root: Path, target: str, without: Iterable[str] = ()) -> dict[str, Unit]:
     """All units that a target brings along, itself among them; those of ``without`` bring nothing."""
     left = set(without)
-    found: dict[str, Unit] = {}
+    units: dict[str, Unit] = {}
     waiting = [target]
     while waiting:
         name = waiting.pop()
-        if name in found or name in left:
+        if name in units or name in left:
             continue
         unit = load(root, name)
         if unit is not None:
-            found[name] = unit
+            units[name] = unit
             waiting += reversed(unit.needs)
-    return found
+    return units
 
 
 def ordered(units: Mapping[str, Unit]) -> list[Unit]:
@@ -210,7 +210,7 @@ class Command:
 
 def commands(unit: Unit, key: str, environment: Mapping[str, str]) -> list[Command]:
     """The commands of ExecStart= and the like, variables put in (systemd.service(5), "Command lines")."""
-    made = []
+    lines = []
     for line in unit.all("Service", key):
         prefix = re.match(r"[-@:+!]*", line)
         signs = prefix[0] if prefix else ""
@@ -224,8 +224,8 @@ def commands(unit: Unit, key: str, environment: Mapping[str, str]) -> list[Comma
             else:
                 expanded.append(re.sub(r"\$\{(\w+)\}", lambda found: environment.get(found[1], ""), word))
         if expanded:
-            made.append(Command(tuple(expanded), "-" in signs))
-    return made
+            lines.append(Command(tuple(expanded), "-" in signs))
+    return lines
 
 
 def environment(unit: Unit, root: Path) -> dict[str, str]:
@@ -234,9 +234,9 @@ def environment(unit: Unit, root: Path) -> dict[str, str]:
     Raises:
         BadUnits: a file that must be there is not.
     """
-    made: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in unit.all("Service", "Environment"):
-        made |= dict(word.split("=", 1) for word in shlex.split(line) if "=" in word)
+        variables |= dict(word.split("=", 1) for word in shlex.split(line) if "=" in word)
     for value in unit.all("Service", "EnvironmentFile"):
         path = root / value.removeprefix("-").lstrip("/")
         if not path.is_file():
@@ -246,5 +246,5 @@ def environment(unit: Unit, root: Path) -> dict[str, str]:
         for line in path.read_text().splitlines():
             key, equals, text = line.strip().partition("=")
             if equals and not key.startswith(("#", ";")):
-                made[key] = " ".join(shlex.split(text)) if text else ""
-    return made
+                variables[key] = " ".join(shlex.split(text)) if text else ""
+    return variables

@@ -124,8 +124,8 @@ def _inode(node: _Node, block: int) -> bytes:
         chunks = b"".join(_CHUNK.pack(0, 1, first + chunk * step) for chunk in range(count))
     # Bit 0: the long form.
     format_ = 1 | layout << 1
-    made = _INODE.pack(format_, 0, mode, 0, size, content, node.number, 0, 0, 0, 0, links) + chunks
-    return made.ljust(-(-len(made) // SLOT) * SLOT, b"\0")
+    inode = _INODE.pack(format_, 0, mode, 0, size, content, node.number, 0, 0, 0, 0, links) + chunks
+    return inode.ljust(-(-len(inode) // SLOT) * SLOT, b"\0")
 
 
 def _directory(node: _Node) -> bytes:

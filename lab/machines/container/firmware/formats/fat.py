@@ -86,11 +86,11 @@ def has(disk: BinaryIO, start: int, path: str) -> bool:
         volume = _Volume(disk, start)
         place = volume.root
         for name in directories:
-            found = volume.find(place, name)
-            if found is None or not found[0]:
+            entry = volume.find(place, name)
+            if entry is None or not entry[0]:
                 return False
-            place = found[1]
-        found = volume.find(place, file)
+            place = entry[1]
+        entry = volume.find(place, file)
     except (ValueError, struct.error):
         return False
-    return found is not None and not found[0]
+    return entry is not None and not entry[0]

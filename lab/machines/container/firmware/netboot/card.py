@@ -85,14 +85,14 @@ def _ip(*words: str) -> str:
 def _configured(nic: Nic, machine: str, client: Client) -> Lease:
     _ip("link", "set", nic.name, "up")
     # A pair of veth has its carrier, or has it not, at once.
-    [found] = json.loads(_ip("-json", "link", "show", nic.name))
-    if "NO-CARRIER" in found["flags"]:
+    [link] = json.loads(_ip("-json", "link", "show", nic.name))
+    if "NO-CARRIER" in link["flags"]:
         raise NoLease("no cable is plugged in")
-    given = lease(nic.name, nic.mac, machine, client)
-    _ip("address", "replace", given.address, "dev", nic.name)
-    if given.router:
-        _ip("route", "replace", "default", "via", given.router, "dev", nic.name)
-    return given
+    address = lease(nic.name, nic.mac, machine, client)
+    _ip("address", "replace", address.address, "dev", nic.name)
+    if address.router:
+        _ip("route", "replace", "default", "via", address.router, "dev", nic.name)
+    return address
 
 
 def _down(nic: Nic) -> None:

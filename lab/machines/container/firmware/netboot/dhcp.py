@@ -105,7 +105,7 @@ def _options(raw: bytes) -> Iterator[tuple[int, bytes]]:
 
 def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[float, ...] = _TRIES) -> Lease:
     """Ask by a card of this network namespace that is up; `machine` is the machine's UUID. Raises NoLease, OSError."""
-    said = [
+    words = [
         (_WANTED, bytes([_MASK, _ROUTER, _DNS, _VENDOR, _FILE, 66])),
         (_SIZE, struct.pack("!H", 1500)),
         (_VENDOR, f"{client.vendor}:Arch:{client.architecture:05d}:UNDI:003001".encode()),
@@ -114,7 +114,7 @@ def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[flo
         (_MACHINE, b"\0" + uuid.UUID(machine).bytes_le),
     ]
     if client.ipxe:
-        said += [(_USER, b"iPXE"), (_IPXE, _IPXE_SAYS)]
+        words += [(_USER, b"iPXE"), (_IPXE, _IPXE_SAYS)]
     transaction = secrets.randbits(32)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,10 +122,10 @@ def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[flo
         line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, card.encode() + b"\0")
         line.bind(("", _CLIENT_PORT))
         offer = _ask(
-            line, encode([(_TYPE, bytes([_DISCOVER])), *said], mac, transaction), transaction, _OFFER, tries=tries
+            line, encode([(_TYPE, bytes([_DISCOVER])), *words], mac, transaction), transaction, _OFFER, tries=tries
         )
         server = offer.options.get(_SERVER, b"")
-        chosen = [(_TYPE, bytes([_WANT])), (_SERVER, server), (_ADDRESS, offer.yours), *said]
+        chosen = [(_TYPE, bytes([_WANT])), (_SERVER, server), (_ADDRESS, offer.yours), *words]
         answer = _ask(line, encode(chosen, mac, transaction), transaction, _ACK, tries=tries)
     return _lease(answer)
 
@@ -140,11 +140,11 @@ def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, *, tr
         while (left := deadline - time.monotonic()) > 0:
             line.settimeout(left)
             try:
-                found = decode(line.recv(1 << 16))
+                reply = decode(line.recv(1 << 16))
             except TimeoutError:
                 break
-            if found is not None and found.transaction == transaction and found.kind == kind:
-                return found
+            if reply is not None and reply.transaction == transaction and reply.kind == kind:
+                return reply
     raise NoLease("Server response timeout")
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from lab.waiting import wait_until
-from scenarios.cluster import Installation
+from scenarios.testing.cluster import Installation
 
 #: Within which all is to be as before once everybody has power again.
 BACK_SECONDS = 900

@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 
 from lab.deploy import Deployment
-from lab.hostnetwork import NIC, nmstate
+from lab.inputs.hostnetwork import NIC, nmstate
 from lab.layout import bracketed
 from lab.release.cluster.private import write_private
 from lab.subject import Subject
 from lab.waiting import wait_until
-from scenarios.cluster import Installation
-from scenarios.page import SERVICE_PORT
+from scenarios.testing.cluster import Installation
+from scenarios.testing.page import SERVICE_PORT
 
 READY_SECONDS = 120
 IMAGE_SECONDS = 600

@@ -8,15 +8,15 @@ from datetime import date, timedelta
 from enum import Enum
 from fnmatch import fnmatch
 
-from ci.informer import slowness
 from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, percentage_of, required_passes
 from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
-from ci.informer.clusters import first_seen
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History, Row
-from ci.informer.review import (
+from ci.informer.judging import slowness
+from ci.informer.judging.clusters import first_seen
+from ci.informer.judging.review import (
     KIND_DAYS,
     TestChange,
     counts_of,
@@ -27,8 +27,8 @@ from ci.informer.review import (
     watched,
     within,
 )
-from ci.informer.slowness import Slower
-from ci.informer.watching import Finding
+from ci.informer.judging.slowness import Slower
+from ci.informer.judging.watching import Finding
 
 
 class Decision(Enum):
@@ -153,11 +153,11 @@ def _decided(jobs: Sequence[JobVerdict]) -> tuple[Decision, str]:
     if not blocking:
         return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
     for decision in (Decision.REJECTED, Decision.UNDECIDED):
-        if found := [one for one in blocking if one.decision is decision]:
-            named = sorted({component for one in found for component in one.components})
+        if deciding := [one for one in blocking if one.decision is decision]:
+            named = sorted({component for one in deciding for component in one.components})
             whose = f"; {'components' if len(named) > 1 else 'component'} {', '.join(named)}" if named else ""
-            jobs_of_it = ", ".join(one.job for one in found)
-            return decision, f"{len(found)} of {len(blocking)} blocking jobs: {jobs_of_it}{whose}"
+            jobs_of_it = ", ".join(one.job for one in deciding)
+            return decision, f"{len(deciding)} of {len(blocking)} blocking jobs: {jobs_of_it}{whose}"
     return Decision.ACCEPTED, f"all {len(blocking)} blocking jobs"
 
 
@@ -166,17 +166,17 @@ def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdi
     whatever they have earned. Raises InformerError where nothing has run on it."""
     rows = history.runs(payload=payload)
     if not rows:
-        known = ", ".join(history.payloads()[-3:]) or "none"
-        raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {known})")
+        payloads = ", ".join(history.payloads()[-3:]) or "none"
+        raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {payloads})")
     bad = [one for one in rejected(history) if one != payload]
     names = sorted({row.job for row in rows})
     for job in names:
         record(history, history.runs(job=job))
-    found = [_judged(history, job, payload, bad, blocking=blocking) for job in names]
+    verdicts = [_judged(history, job, payload, bad, blocking=blocking) for job in names]
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
-    found.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
-    decision, why = _decided(found)
+    verdicts.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
+    decision, why = _decided(verdicts)
     if decision is not Decision.UNDECIDED:
         history.judge(payload, good=decision is Decision.ACCEPTED)
-    return Verdict(payload, decision, why, found, regressed_tests(history, rows[-1].day))
+    return Verdict(payload, decision, why, verdicts, regressed_tests(history, rows[-1].day))

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from lab.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import TopologyError
+from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.topology import Topology

@@ -8,7 +8,7 @@ import pytest
 
 from installer.rendezvous.store.database import Store
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 READERS = ("api", "page", "steps", "validations", "prepare", "discovery", "states", "client", "eventloop")
 WRITES = frozenset(
     name

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from lab import hostnetwork
+from lab.inputs import hostnetwork
 from lab.layout import boot_url, proxy_url
 from lab.release.cluster.private import write_private
 from lab.topology import FROM_NETWORK, NodeSpec, Topology

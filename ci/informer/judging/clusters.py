@@ -88,25 +88,25 @@ def assign(history: History) -> int:
         "SELECT id, began, reason FROM run WHERE outcome IN (?, ?) AND cluster IS NULL ORDER BY began, id",
         (Outcome.FAILED.value, Outcome.VOID.value),
     ).fetchall()
-    known = _Known(history)
+    clusters = _Known(history)
     with history.writing() as db:
         for row in rows:
             text, day = normalised(row["reason"]) or "(no message)", date.fromisoformat(row["began"][:10])
-            name = known.nearest(text, day)
+            name = clusters.nearest(text, day)
             if name is None:
                 name = id_of(text)
                 db.execute("INSERT INTO cluster VALUES (?, ?, ?, ?)", (name, text, day.isoformat(), day.isoformat()))
-                known.texts[name], known.last[name] = text, day
-            elif day > known.last[name]:
+                clusters.texts[name], clusters.last[name] = text, day
+            elif day > clusters.last[name]:
                 db.execute("UPDATE cluster SET last_seen = ? WHERE id = ?", (day.isoformat(), name))
-                known.last[name] = day
+                clusters.last[name] = day
             db.execute("UPDATE run SET cluster = ? WHERE id = ?", (name, row["id"]))
     return len(rows)
 
 
 def listed(history: History, since: date) -> list[Cluster]:
     """The clusters seen since a day, those with most runs first."""
-    found = history.db.execute(
+    rows = history.db.execute(
         """SELECT cluster.*, count(run.id) AS runs, count(DISTINCT run.job) AS jobs FROM cluster
         JOIN run ON run.cluster = cluster.id AND run.began >= ? GROUP BY cluster.id ORDER BY runs DESC, cluster.id""",
         (since.isoformat(),),
@@ -120,7 +120,7 @@ def listed(history: History, since: date) -> list[Cluster]:
             one["runs"],
             one["jobs"],
         )
-        for one in found
+        for one in rows
     ]
 
 

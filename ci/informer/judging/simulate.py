@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.history.model import Run, Step
-from ci.informer.watching import Levels, Watch
+from ci.informer.judging.watching import Levels, Watch
 
 FIRST = date(2026, 1, 1)
 WITHIN = 3
@@ -133,7 +133,7 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
     """One job's year."""
     runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year(world)
     year.big = int(planted is not None and planted.points > SMALL)
-    known = False
+    was_found = False
     for night in range(-BEFORE, world.nights):
         finding = watch.night(
             FIRST + timedelta(days=night),
@@ -146,8 +146,8 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
             continue
         if planted is None or not planted.active(night):
             year.false_alarms += not finding.again
-        elif not known:
-            known, in_time = True, night < planted.night + WITHIN
+        elif not was_found:
+            was_found, in_time = True, night < planted.night + WITHIN
             year.found += in_time and bool(year.big)
             year.small_found += in_time and not year.big
     year.asked = watch.asked

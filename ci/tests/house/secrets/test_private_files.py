@@ -8,7 +8,7 @@ import pytest
 
 from lab.release.cluster.private import write_private
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 WRITER = "lab/release/cluster/private.py"
 #: Run where there is nothing else of ours: on a live host as a program, before a container machine's systemd.
 ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early/stage.py"}

@@ -1,9 +1,12 @@
-"""Ways to boot."""
+"""What a topology chooses from."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+Addressing = Literal["static", "dhcp"]
+Platform = Literal["none", "baremetal", "external"]
+MachineKind = Literal["vm", "container"]
 #: How machines come to their live system (docs/topology.md, "Ways to boot").
 BootWay = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
 #: The ways on which the firmware itself asks the network for what it boots.

@@ -9,8 +9,8 @@ from urllib.parse import urlparse
 import requests
 
 from lab.bmcs.profile import Drive
+from lab.bmcs.resources.tasks import Tasks
 from lab.bmcs.state import State, payload
-from lab.bmcs.tasks import Tasks
 from lab.bmcs.web import Request, Response, document, done, refusal
 
 _DRIVE = "/VirtualMedia/Cd"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlparse
 
-from lab.bmcs.media import Media
+from lab.bmcs.resources.media import Media
 from lab.bmcs.state import State, payload
 from lab.bmcs.web import Request, Response, document, done, refusal
 

@@ -15,7 +15,7 @@ from ci.informer.arithmetic.promotion import Kind, Record, promoted
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.arithmetic.regression import Assessment, assess, base_window, sample_window
 from ci.informer.history.store import History, Row
-from ci.informer.watching import Levels, Watch
+from ci.informer.judging.watching import Levels, Watch
 
 #: Days that a job's kind rests on.
 KIND_DAYS = 30
@@ -66,7 +66,7 @@ class TestChange:
 
 def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
     """Runs and failures of each test in runs from a day on and before another one; a pass in a run outweighs."""
-    found = history.db.execute(
+    rows = history.db.execute(
         """SELECT test.name, count(*) AS runs, sum(1 - good) AS failures FROM (
             SELECT attempt.test, attempt.run, max(attempt.outcome = 'passed') AS good FROM attempt
             JOIN run ON run.id = attempt.run
@@ -76,7 +76,7 @@ def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
         ) JOIN test ON test.id = test GROUP BY test""",
         (begin.isoformat(), end.isoformat()),
     )
-    return {one["name"]: Counts(one["runs"], one["failures"]) for one in found}
+    return {one["name"]: Counts(one["runs"], one["failures"]) for one in rows}
 
 
 def regressed_tests(history: History, day: date) -> list[TestChange]:
@@ -139,18 +139,18 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
         for day, night in groupby(rows, key=lambda row: row.day):
             if not (counts := counts_of(night)).runs:
                 continue
-            before, found = watch.finding, watch.night(day, counts)
-            if found is not None and found.again:
+            before, finding = watch.finding, watch.night(day, counts)
+            if finding is not None and finding.again:
                 db.execute(
                     "UPDATE regression SET closed = NULL WHERE id = (SELECT max(id) FROM regression WHERE job = ?)",
                     (number,),
                 )
-            elif found is not None:
+            elif finding is not None:
                 db.execute(
                     """INSERT INTO regression (job, since, seen, sample, base, p) VALUES (?, ?, ?, ?, ?, ?)
                     ON CONFLICT (job, since) DO UPDATE SET seen = excluded.seen, closed = NULL,
                         sample = excluded.sample, base = excluded.base, p = excluded.p""",
-                    (number, str(found.since), str(found.seen), str(found.sample), str(found.base), found.p),
+                    (number, str(finding.since), str(finding.seen), str(finding.sample), str(finding.base), finding.p),
                 )
             if before is not None and watch.finding is None:
                 db.execute(

@@ -57,10 +57,10 @@ class Protocol:
             return Response(_metadata(), content_type="application/xml;charset=utf-8")
         if not f"{path}/".startswith(f"{_ACCOUNTS}/"):
             return None
-        found = self._accounts().get(path.removeprefix(_ACCOUNTS))
-        if found is None:
+        account = self._accounts().get(path.removeprefix(_ACCOUNTS))
+        if account is None:
             raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
-        return document({"@odata.id": path, **found})
+        return document({"@odata.id": path, **account})
 
     def finish(self, request: Request, response: Response, path: str) -> Response:
         """Put in the headers that every answer has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from lab.bmcs.protocol import is_open
+from lab.bmcs.resources.protocol import is_open
 from lab.bmcs.state import ROOT, State, payload
 from lab.bmcs.web import Request, Response, document, done, refusal
 
@@ -33,9 +33,9 @@ class Access:
 
     def _known(self, request: Request) -> bool:
         ways, now = self.state.profile.logins, self.state.clock()
-        given = request.authorization
-        if "basic" in ways and given is not None and given.type == "basic":
-            return self.state.account(given.username or "", given.password or "")
+        header = request.authorization
+        if "basic" in ways and header is not None and header.type == "basic":
+            return self.state.account(header.username or "", header.password or "")
         token = request.headers.get("X-Auth-Token", "")
         for identity, (own, user, used) in list(self._sessions.items()):
             if now - used > self.state.profile.session_seconds:

@@ -1,0 +1,29 @@
+"""Where units are: a host that is there, and a unit that is at one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ci.informer.engine.unit import Unit
+from lab.host.budget import Amount
+
+
+@dataclass
+class Flight:
+    """A unit that is at a host."""
+
+    unit: Unit
+    name: str
+    address: str
+    turn: int
+    missing: float | None = None  # since when the host is gone (monotonic)
+
+
+@dataclass
+class Place:
+    """A host that is there."""
+
+    name: str
+    has: Mapping[str, float]
+    others: Amount = field(default_factory=Amount)  # what units of other collectors take

@@ -1,0 +1,1 @@
+"""What the vendors' BMCs answer, resource by resource."""
