@@ -21,7 +21,7 @@ _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
 _TAKEN = "/run/fault-memory"
 # The file first: whatever was started meanwhile with mounts of its own keeps the file system.
-_GIVE_BACK = f"rm -f {_TAKEN}/file; umount -l {_TAKEN}"
+_GIVE_BACK = f"rm -f {_TAKEN}/file && umount -l {_TAKEN}"
 _RUNS_SECONDS = 60.0
 
 

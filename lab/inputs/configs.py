@@ -137,9 +137,9 @@ def _proxy(topology: Topology) -> dict[str, str]:
 
 def root_device_hints(node: NodeSpec) -> dict[str, Any]:
     """Hints for the node's installation disk: its name where it is the only disk, else its serial number; but one with
-    several paths has none of its own."""
+    several paths has none of its own, and a deviceName in /dev/mapper is refused: paths alone are not eligible."""
     if node.all_disks[node.root_index].multipath:
-        return {"deviceName": node.root_device}
+        return {}
     return {"serialNumber": node.serial(node.root_index)} if node.disks else {"deviceName": node.root_device}
 
 

@@ -69,7 +69,7 @@ def test_by_two_portals_it_is_one_disk_with_two_paths(tmp_path: Path) -> None:
     served = iscsi.config(layout)
     assert served is not None
     assert (served.portals, served.targets[0].initiators) == (("10.9.1.1", "10.9.2.1"), ("10.9.1.80", "10.9.2.80"))
-    assert configs.root_device_hints(node) == {"deviceName": "/dev/mapper/mpatha"}
+    assert configs.root_device_hints(node) == {}
     assert node.root_device == "/dev/mapper/mpatha"
 
 
