@@ -24,8 +24,8 @@ CLASSES: dict[str, tuple[str, ...]] = {
     # both refuse
     "crashes": (r"openshift-install crashes: ",),
     "vsphere-at-once": (
-        r"error of node0 only: platform\.vsphere\.failureDomains\.topology\."
-        r"(computeCluster|folder|networks|resourcePool|tagIDs|template): ",
+        r"error of node0 only: platform\.vsphere\.failureDomains\.(name: Required|topology\."
+        r"(computeCluster|folder|networks|resourcePool|tagIDs|template): )",
     ),
     "vsphere-gate": (
         r"error of openshift-install only: <nil>: Forbidden: .*VSphereHostVMGroupZonal",
