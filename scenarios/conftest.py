@@ -29,8 +29,8 @@ from scenarios.catalogue.fromfile import file_topology, of_topology
 from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
-from scenarios.testing.aloud import Aloud
 from scenarios.testing.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
+from scenarios.testing.livelog import LiveLog
 from scenarios.testing.results import Results
 from scenarios.testing.service import Discovered, install_discovered, service_alone
 from scenarios.testing.shared import Shared
@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     file_topology(config)
     for name in ("lab.host.budget", "lab.supervisor.watch"):
-        logging.getLogger(name).addHandler(Aloud(config))
+        logging.getLogger(name).addHandler(LiveLog(config))
     if not hasattr(config, "workerinput"):
         if any(config.getoption(f"--{name}") for name in OPTIONS) and not config.option.collectonly:
             # Once for all workers, and what does not fit is told before anything starts.

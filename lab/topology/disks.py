@@ -77,9 +77,9 @@ class Disk(Checked, frozen=True, kw_only=True):
 def kernel_names(disks: tuple[Disk, ...]) -> list[str]:
     """The kernel's names, without /dev/, as it detects disks in this order; iSCSI's come when all others are there."""
     counts = {"vd": 0, "sd": 0, "nvme": 0}
-    found = []
-    for disk in disks:
+    names = [""] * len(disks)
+    for index, disk in sorted(enumerate(disks), key=lambda item: item[1].bus == "iscsi"):
         kind = {"virtio": "vd", "nvme": "nvme"}.get(disk.bus, "sd")
         number, counts[kind] = counts[kind], counts[kind] + 1
-        found.append(f"nvme{number}n1" if kind == "nvme" else f"{kind}{_LETTERS[number % MOST]}")
-    return found
+        names[index] = f"nvme{number}n1" if kind == "nvme" else f"{kind}{_LETTERS[number % MOST]}"
+    return names

@@ -4,6 +4,7 @@ CONTRIBUTING.md, "Style"; docs/architecture.md, "Rooms within rooms".
 """
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,53 @@ def paths() -> list[Path]:
     return [path.relative_to(ROOT) for path in modules(ROOT, ROOMS).values()]
 
 
+@dataclass
+class Drawn:
+    """A room as it is drawn: the words of its lines, those of rooms within it too, and those rooms by name."""
+
+    words: set[str] = field(default_factory=set)
+    rooms: dict[str, "Drawn"] = field(default_factory=dict)
+
+    def has(self, parts: tuple[str, ...]) -> bool:
+        """Whether the folder at this path is drawn: by a line of its own, or named in the line of the room around it.
+        In a tree of lines, each folder of the first level has its own."""
+        if not parts:
+            return True
+        first, *rest = parts
+        if first in self.rooms:
+            return self.rooms[first].has(tuple(rest))
+        return set(parts) <= self.words
+
+
+def drawn(page: str) -> dict[str, Drawn]:
+    """The page's picture: rooms of the top level by name."""
+    tops: dict[str, Drawn] = {}
+    above: list[Drawn] = []
+    for line in page.split("## Rooms within rooms", 1)[1].split("```")[1].splitlines():
+        if top := re.match(r"(\w+)/", line):
+            above = [tops.setdefault(top[1], Drawn())]
+        elif branch := re.match(r"((?:[│ ] {2})*)[├└]─ ([\w.]+(?:, [\w.]+)*)", line):
+            depth = len(branch[1]) // 3 + 1
+            room = Drawn()
+            above = [*above[:depth], room]
+            above[-2].rooms.update(dict.fromkeys(branch[2].split(", "), room))
+        for room in above:
+            room.words.update(re.findall(r"[\w-]+", line))
+    return tops
+
+
 def unnamed(folders: set[Path], page: str) -> set[str]:
-    """Folders that the page's picture of rooms does not name; those of tests are laid out as what they test."""
-    picture = page.split("## Rooms within rooms", 1)[1].split("```")[1]
-    named = set(re.findall(r"[\w-]+", picture))
-    return {str(one) for one in folders if "tests" not in one.parts and one.name not in named}
+    """Folders that the page's picture of rooms does not show where they are; those of tests are laid out as what they
+    test."""
+    tops = drawn(page)
+    missing = set()
+    for folder in folders:
+        top, *rest = folder.parts
+        room = tops.get(top, Drawn())
+        alone = rest and room.rooms and rest[0] not in room.rooms
+        if "tests" not in folder.parts and (top not in tops or alone or not room.has(tuple(rest))):
+            missing.add(str(folder))
+    return missing
 
 
 def test_modules_are_of_a_length_that_one_reads(paths):
@@ -42,6 +85,9 @@ def test_the_picture_names_all_rooms(paths):
 
 
 def test_a_room_that_is_not_in_the_picture_is_seen():
-    page = "a cellar\n## Rooms within rooms\n```\nlab/  lab.py\n├─ host  this machine\n```\nthe attic"
-    folders = {Path("lab"), Path("lab/host"), Path("lab/cellar"), Path("lab/attic"), Path("lab/tests/x")}
-    assert unnamed(folders, page) == {"lab/cellar", "lab/attic"}
+    tree = "lab/  lab.py\n├─ host  this machine;  seam: b\n│  └─ deep\n"
+    page = f"a cellar\n## Rooms within rooms\n```\n{tree}```\nthe attic"
+    drawn_ones = ("host", "host/seam", "host/deep", "tests/x")
+    others = ("cellar", "attic", "seam", "deep", "host/attic", "host/seam/below")
+    folders = {Path("lab"), *(Path("lab") / room for room in (*drawn_ones, *others))}
+    assert unnamed(folders, page) == {f"lab/{room}" for room in others}

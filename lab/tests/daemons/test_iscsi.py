@@ -16,6 +16,7 @@ from lab.daemons import dns, iscsi, services
 from lab.inputs import configs
 from lab.layout import ISCSI_PORT, Layout
 from lab.testing.topologies import SAN, TWO_PATHS
+from lab.topology.disks import kernel_names
 
 NAME = "iqn.2026-01.example.node0:master-0"
 TGTD = shutil.which("tgtd", path="/usr/sbin:/usr/bin")
@@ -117,3 +118,9 @@ def test_who_reaches_a_portal_finds_the_disk_and_killing_the_service_kills_tgtd(
     assert "ACL information: 10.9.0.80" in words
     assert "Portal: 10.9.0.1:3260" in words
     assert words.endswith("ended by -9")
+
+
+def test_an_iscsi_disk_comes_behind_all_others_whatever_its_place() -> None:
+    san = topology.Disk(bus="iscsi", portals=("storage",))
+    disks = (san, topology.Disk(bus="sata"), topology.Disk(bus="virtio"), topology.Disk(bus="usb"))
+    assert kernel_names(disks) == ["sdc", "sda", "vda", "sdb"]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 
 
-class Aloud(logging.Handler):
+class LiveLog(logging.Handler):
     """Print at once what a lab waits for and what of it fails, past pytest's capture and from xdist's workers."""
 
     def __init__(self, config: pytest.Config) -> None:
