@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
+from ci.bench.measure import timed
 from lab.host import budget
 from lab.host.paths import labs_dir
 from lab.host.preflight import container_problems
@@ -80,22 +81,25 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a stage ended; a `code` of None: it was not run. `flakes` are its tests that passed at their second try."""
+    """How a stage ended; a `code` of None: it was not run. `flakes` are its tests that passed at their second try,
+    `work` the seconds that all processors of the machine worked meanwhile."""
 
     name: str
     code: int | None
     seconds: float = 0.0
     flakes: Sequence[str] = ()
+    work: float = 0.0
 
     @property
     def line(self) -> str:
         """A row of the summary."""
         if self.code is None:
-            return f"{'not run':<8} {'':>8}  {self.name}"
+            return f"{'not run':<8} {'':>10}  {'':>9}  {self.name}"
         word = {0: "passed", _LATE: "late"}.get(self.code, "failed")
         minutes, seconds = divmod(round(self.seconds), 60)
         flaky = f" ({len(self.flakes)} at the second try)" if self.flakes else ""
-        return f"{word:<8} {minutes:>3} min {seconds:02} s  {self.name}{flaky}"
+        cores = f"{self.work / self.seconds:.1f} cores" if self.work and self.seconds else ""
+        return f"{word:<8} {minutes:>3} min {seconds:02} s  {cores:>9}  {self.name}{flaky}"
 
 
 def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[list[str], list[str]]:
@@ -209,9 +213,16 @@ def failed_tests(cache: Path) -> list[str]:
 
 def run(stage: Stage) -> Outcome:
     """Run a stage, and once more those of its tests that failed, when they are few."""
-    begin = time.monotonic()
+    with timed() as clock:
+        code, flakes = _tried(stage)
+    return Outcome(stage.name, code, clock.seconds, flakes, clock.work)
+
+
+def _tried(stage: Stage) -> tuple[int, Sequence[str]]:
+    """The exit code of a stage, and which of its tests passed at their second try."""
     if not stage.retried:
-        return Outcome(stage.name, _run(stage, stage.argv), time.monotonic() - begin)
+        return _run(stage, stage.argv), ()
+    begin = time.monotonic()
     shutil.rmtree(stage.cache, ignore_errors=True)
     argv = [*stage.argv, "-o", f"cache_dir={stage.cache.relative_to(ROOT)}"]
     code, flakes = _run(stage, argv), []
@@ -222,7 +233,7 @@ def run(stage: Stage) -> Outcome:
         elsewhere = [f"{word}-second-try" for word in argv if word.startswith("--artifacts=")]
         code = _run(left, [*argv, "--last-failed", *elsewhere])
         flakes = tests if code == 0 else []
-    return Outcome(stage.name, code, time.monotonic() - begin, flakes)
+    return code, flakes
 
 
 def say(line: str) -> None:

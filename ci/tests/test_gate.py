@@ -123,10 +123,10 @@ def test_all_pass_and_the_summary_has_each_with_its_time(capfd):
     assert passed([_python("pass", "one"), _python("pass", "two")])
     said = _said(capfd)
     summary = said[said.index("summary") + 1 :]
-    assert [re.sub(r"\d+", "N", line) for line in summary] == [
-        "passed     N min N s  one",
-        "passed     N min N s  two",
-        "passed     N min N s  all",
+    assert [re.sub(r"\d+", "N", re.sub(r" {2,}(\d\.\d cores  )?", "  ", line)) for line in summary] == [
+        "passed  N min N s  one",
+        "passed  N min N s  two",
+        "passed  N min N s  all",
     ]
 
 
@@ -225,6 +225,13 @@ def test_evidence_of_the_first_try_is_kept(tmp_path, monkeypatch):
     run(Stage("labs", ["x", "--artifacts=artifacts/c"], 60.0, retried=1))
     folders = [[word for word in argv if word.startswith("--artifacts")][-1] for argv in commands]
     assert folders == ["--artifacts=artifacts/c", "--artifacts=artifacts/c-second-try"]
+
+
+def test_the_summary_tells_how_many_processors_a_stage_kept_busy():
+    spin = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+    outcome = run(_python(spin, "spin"))
+    assert outcome.work >= 0.9
+    assert re.search(r" [1-9]\d*\.\d cores  spin$", outcome.line)
 
 
 def test_no_stage_begins_once_all_of_the_time_is_gone(monkeypatch):
