@@ -1,0 +1,87 @@
+"""How long a user waits, in real installs, from a fault to the first line that names it; and whom lines named wrongly.
+
+Read from the evidence of runs of scenarios/test_faults.py: `phases.json` has when the fault began, `wait-for`'s log
+each line with its second.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ci.bench.measure import table
+from scenarios.catalogue.faulty import ROWS, Row
+from scenarios.catalogue.ids import topology_of
+
+_LINE = re.compile(r'^time="(?P<time>[^"]+)" level=(?P<level>\w+) msg="?(?P<message>.*?)"?$', re.MULTILINE)
+#: What a user sees as a complaint; what is told in passing (info) may use a cause's words for something else.
+_COMPLAINTS = ("warning", "error", "fatal")
+
+
+@dataclass(frozen=True)
+class Naming:
+    """One run of a row that is to be told.
+
+    `seconds` from the fault's begin to the first complaint that names its cause and its host, None where none does;
+    `accused` are hosts that the first error line names and the row does not.
+    """
+
+    row: str
+    seconds: float | None
+    accused: tuple[str, ...]
+
+
+def naming(row: Row, began: datetime, log: str) -> Naming:
+    """Of a run whose fault began then, by the text of `.openshift_install.log`."""
+    assert row.told is not None
+    cause, first, seconds = re.compile(row.told.cause), None, None
+    for match in _LINE.finditer(log):
+        since = (datetime.fromisoformat(match["time"]) - began).total_seconds()
+        # Both are whole seconds.
+        if since < -1 or match["level"] not in _COMPLAINTS:
+            continue
+        message = match["message"]
+        if seconds is None and cause.search(message) and row.told.host in message:
+            seconds = max(since, 0.0)
+        if first is None and match["level"] != "warning" and message != "Bootstrap failed to complete":
+            first = message
+    hosts = (node.name for node in topology_of(row.scenario).nodes)
+    accused = [host for host in hosts if host != row.told.host and re.search(rf"\b{re.escape(host)}\b", first or "")]
+    return Naming(row.name, seconds, tuple(accused))
+
+
+def read(folders: Iterable[Path]) -> list[Naming]:
+    """Of all evidence below the folders (`--artifacts` of pytest), each row's latest run. Runs without a fault, and of
+    rows that complete, are passed over."""
+    rows = {row.id: row for row in ROWS if row.told is not None}
+    latest: dict[str, tuple[datetime, Naming]] = {}
+    for phases in sorted(path for folder in folders for path in folder.rglob("phases.json")):
+        row, log = rows.get(phases.parent.name), phases.parent / "installer/openshift_install.log"
+        if row is None or not log.exists():
+            continue
+        for phase in json.loads(phases.read_text()):
+            if phase["name"] != f"fault {row.name}":
+                continue
+            began = datetime.fromisoformat(phase["began"])
+            if row.id not in latest or latest[row.id][0] < began:
+                latest[row.id] = (began, naming(row, began, log.read_text()))
+    return [one for _, one in latest.values()]
+
+
+def run(folders: Sequence[Path]) -> None:
+    """Print a row each, the median and the worst."""
+    namings = sorted(read(folders), key=lambda one: (one.seconds is None, one.seconds))
+    rows = [(one.row, "never" if one.seconds is None else f"{one.seconds:.0f} s") for one in namings]
+    table("from the fault to the first complaint that names it", rows)
+    for one in namings:
+        if one.accused:
+            print(f"{one.row}: its first error names {', '.join(one.accused)} too")
+    times = [one.seconds for one in namings if one.seconds is not None]
+    if times:
+        print(f"\n{len(times)} of {len(namings)} named: P50 {statistics.median(times):.0f} s, max {max(times):.0f} s")
+    print(f"named wrongly: {sum(bool(one.accused) for one in namings)}")
