@@ -19,8 +19,9 @@ from scenarios.catalogue.faulty import ROWS, Row
 from scenarios.catalogue.ids import topology_of
 
 _LINE = re.compile(r'^time="(?P<time>[^"]+)" level=(?P<level>\w+) msg="?(?P<message>.*?)"?$', re.MULTILINE)
-#: What a user sees as a complaint; what is told in passing (info) may use a cause's words for something else.
+#: What a user sees as a complaint; what else is told in passing (info) may use a cause's words for something else.
 _COMPLAINTS = ("warning", "error", "fatal")
+_COMPLAINT = "Cannot access Rendezvous Host"
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ def naming(row: Row, began: datetime, log: str) -> Naming:
     for match in _LINE.finditer(log):
         since = (datetime.fromisoformat(match["time"]) - began).total_seconds()
         # Both are whole seconds.
-        if since < -1 or match["level"] not in _COMPLAINTS:
-            continue
         message = match["message"]
+        if since < -1 or (match["level"] not in _COMPLAINTS and not message.startswith(_COMPLAINT)):
+            continue
         if seconds is None and cause.search(message) and row.told.host in message:
             seconds = max(since, 0.0)
-        if first is None and match["level"] != "warning" and message != "Bootstrap failed to complete":
+        if first is None and match["level"] in ("error", "fatal") and message != "Bootstrap failed to complete":
             first = message
     hosts = (node.name for node in topology_of(row.scenario).nodes)
     accused = [host for host in hosts if host != row.told.host and re.search(rf"\b{re.escape(host)}\b", first or "")]

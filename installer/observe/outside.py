@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from installer.errors import InstallerError, PullSecretRejected, RegistryCertificateError, RegistryUnreachable
@@ -21,6 +22,8 @@ from installer.release.proxy import ImageProxy, OpenImage
 PING_SECONDS = 2
 # How sshd's banner marks what install-status.sh on the live host complains of, and how much of it is said.
 BANNER = "install-status: "
+# How its line begins that each boot has for a while.
+STARTING = "Not running:"
 LONGEST_BANNER = 1000
 # A registry that has not answered after this long does not answer hosts either.
 REGISTRY_SECONDS = 20.0
@@ -54,9 +57,9 @@ def pings(address: str) -> bool | None:
     return None if done.returncode == 2 else done.returncode == 0
 
 
-def banner(address: str, ssh_port: int, timeout: float) -> str:
-    """What a live host says of itself to whoever connects to its sshd, without logging in; empty where it says
-    nothing, or there is no ssh here."""
+def banner(address: str, ssh_port: int, timeout: float, skipped: Callable[[str], bool] = lambda line: False) -> str:
+    """What a live host says of itself to whoever connects to its sshd, without logging in, but for lines that are to be
+    skipped; empty where it says nothing, or there is no ssh here."""
     if shutil.which("ssh") is None:
         return ""
     options = ["BatchMode=yes", "PreferredAuthentications=none", "StrictHostKeyChecking=no", "LogLevel=INFO"]
@@ -69,9 +72,14 @@ def banner(address: str, ssh_port: int, timeout: float) -> str:
     except (subprocess.TimeoutExpired, OSError):
         return ""
     lines = done.stderr.decode(errors="replace").splitlines()
-    said = "; ".join(line.removeprefix(BANNER) for line in lines if line.startswith(BANNER))
+    said = "; ".join(line.removeprefix(BANNER) for line in lines if line.startswith(BANNER) and not skipped(line))
     # Anybody may answer at that address.
     return "".join(letter for letter in said if letter.isprintable())[:LONGEST_BANNER]
+
+
+def complaint(address: str, ssh_port: int, timeout: float) -> str:
+    """As `banner`, without that services do not run yet: what will not go away by itself, however early it is said."""
+    return banner(address, ssh_port, timeout, lambda line: line.startswith(f"{BANNER}{STARTING}"))
 
 
 def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:

@@ -42,6 +42,8 @@ class Bootstrap:
         # Ids of the infra-env and the cluster, once there is exactly one cluster.
         self.ids: tuple[str, str] | None = None
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
+        # What the rendezvous host complained of at the last look, without a service.
+        self.complaint = ""
         # Why the service has no cluster or no infra-env.
         self.unregistered: tuple[str, ...] = ()
         self.ready_since: float | None = None
@@ -222,6 +224,9 @@ class Bootstrap:
                 return
             self.noticed = now
             log.info("Waiting for cluster install to initialize")
+            # What is complained of in passing, while the network comes up, is not there at the next look.
+            before, self.complaint = self.complaint, self._complaint()
+            self.report.once("complaint", self.complaint if before else "", logging.WARNING)
             if now - self.started >= self.settings.unreachable_after:
                 log.info(f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {self._outside()}")
                 for index, problem in enumerate(self._image_problems()):
@@ -247,6 +252,12 @@ class Bootstrap:
     def _outside(self) -> str:
         settings = self.settings
         return outside.host(self.inputs.rendezvous_ip, settings.rest_port, settings.ssh_port, settings.connect_timeout)
+
+    def _complaint(self) -> str:
+        """What the rendezvous host complains of before its service is up; empty where it does not, or is not up."""
+        address, settings = self.inputs.rendezvous_ip, self.settings
+        said = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
+        return f"Rendezvous Host {address} says: {said}" if said else ""
 
     def _silent_api(self) -> str:
         settings = self.settings

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from installer.observe import outside
 from installer.testing.waitfor_kit import (
     BOOTSTRAP_CM,
     DONE,
@@ -148,6 +149,15 @@ def test_nobody_answers(run):
         "Cannot access Rendezvous Host 127.0.0.1: 127.0.0.1 accepts connections" in line for line in run.lines("INFO")
     )
     assert "waited for the rendezvous service on 127.0.0.1 to come up" in run.lines("ERROR")[-1]
+
+
+@pytest.mark.parametrize(("looks", "told"), [(["x", "", "x", ""], False), (["", "x", "y", "y"], True)])
+def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeypatch, looks, told):
+    said = iter([*looks, *[""] * 1000])
+    monkeypatch.setattr(outside, "complaint", lambda *_: next(said))
+    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=1) == 5
+    expected = ["Rendezvous Host 127.0.0.1 says: y"] if told else []
+    assert [line for line in run.lines("WARNING") if " says: " in line] == expected
 
 
 def test_cancelled(run):

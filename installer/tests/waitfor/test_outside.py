@@ -65,11 +65,13 @@ def test_what_a_host_says_of_itself_is_read_without_logging_in(tmp_path: Path, c
         assert sshd.stderr is not None
         assert b"listening" in sshd.stderr.readline()
         line = outside.host("127.0.0.1", closed, port, 3)
+        complaint = outside.complaint("127.0.0.1", port, 3)
     finally:
         sshd.terminate()
         sshd.communicate(timeout=10)
     said = "Not running: agent.service(failed).\\033[2J; Images cannot be pulled"
     assert line.endswith(f"the host is up, its service is not. It says: {said}")
+    assert complaint == "Images cannot be pulled", "services that do not run yet are no complaint"
 
 
 def test_a_host_that_is_up_and_has_neither(closed: int) -> None:
