@@ -56,7 +56,8 @@ def _decoded(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     if not isinstance(document, dict):
-        raise TopologyError(str(path), "must be a mapping")
+        kind = "nothing" if document is None else type(document).__name__
+        raise TopologyError(str(path), f"must be a mapping, is {kind}")
     return document
 
 

@@ -79,8 +79,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         [(one.address(), one) for one in (*api, *ingress)],
         elsewhere=any(role == "master" and asks(host, rendezvous) for host, role in hosts),
     )
-    problems.settle()
-    return Cluster(
+    found = Cluster(
         name=top.get("metadata", "name").text(),
         base_domain=top.get("baseDomain").text().rstrip("."),
         platform=platform,
@@ -96,6 +95,8 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
         load_balancer=balancer,
     )
+    problems.settle()
+    return found
 
 
 def _names(listed: list[tuple[Field, Host]]) -> None:
@@ -174,9 +175,13 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     subnets: list[Subnet] = []
     for one in fields:
         try:
-            subnets.append(ipaddress.ip_network(one.text()))
+            subnet = ipaddress.ip_network(one.text())
         except ValueError as error:
             one.wrong(str(error))
+            continue
+        if not subnet.prefixlen:
+            one.wrong(f"{subnet} is all addresses there are, no network")
+        subnets.append(subnet)
     return tuple(subnets)
 
 

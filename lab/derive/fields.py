@@ -138,7 +138,8 @@ class Field:
             return ""
         digits = re.sub(r"[:.-]", "", text.lower())
         if not _MAC.fullmatch(digits):
-            self.wrong(f"{text!r} is not a MAC address of six hex pairs joined by colons")
+            number = "a number to YAML: put it in quotes" if isinstance(self.value, int) else "not a MAC address"
+            self.wrong(f"{text!r} is {number}, six hex pairs joined by colons")
             return ""
         if int(digits[:2], 16) & 1:
             self.wrong(f"{text!r} is a multicast address; a network card has one with an even first pair")

@@ -7,6 +7,7 @@ import re
 from lab.derive.cluster import AGENT, INSTALL, Cluster
 
 _NODE = re.compile(r"nodes\[(\d+)\](?:\.(\w+))?")
+_NETWORK = re.compile(r"networks\[\d+\](?:\.\w+)?")
 _VIP = re.compile(r"(api|ingress)_vips?(\[\d+\])?")
 #: Fields of a node, and what they are made of.
 _OF_HOSTS = {"name": "hostname", "mac": "interfaces", "disks": "rootDeviceHints", "disk_gib": "rootDeviceHints"}
@@ -24,6 +25,7 @@ def told(cluster: Cluster, line: str) -> tuple[str, str]:
     """A line of a TopologyError as a file and a line."""
     path, _, rule = line.partition(": ")
     rule = _NODE.sub(lambda match: _host(cluster, int(match[1])) or match[0], rule)
+    rule = _NETWORK.sub("another network", rule)
     if match := _NODE.match(path):
         host, _ = cluster.hosts[int(match[1])]
         if host.place is None:

@@ -342,6 +342,22 @@ WRONG = {
         install(), agent(CARDS.replace("node-@", "node_1")),
         ["agent-config.yaml: hosts[0].hostname: 'node_1' is not a DNS label"],
     ),
+    "what stands in places of little interest": (
+        install(machines="[{cidr: 0.0.0.0/0}]").replace("{name: ocp}", "{name: [ocp]}"),
+        agent(CARDS.replace("00:ef:44:20:e6:a@", "001122334455"), more="additionalNTPSources: 5\n"),
+        [
+            "agent-config.yaml: hosts[0].interfaces[0].macAddress: '155826477' is a number to YAML: put it in quotes, "
+            "six hex pairs joined by colons",
+            "install-config.yaml: networking.machineNetwork[0].cidr: 0.0.0.0/0 is all addresses there are, no network",
+            "install-config.yaml: metadata.name: must be text, is list",
+            "agent-config.yaml: additionalNTPSources: must be a list, is int",
+        ],
+    ),
+    "a tag of two networks": (
+        install(),
+        agent(host(ETHERNETS, TWO + vlan("eno1", 9, MINE) + vlan("eno2", 9, static("172.16.0.@")) + tail("eno1.9"))),
+        ["agent-config.yaml: hosts[0].networkConfig: VLAN 9 is used more than once, by another network too"],
+    ),
     "virtual functions": (
         install(), agent(host(["eno1"], STATIC.replace("dns-resolver", ethernet("'sriov:eno1:0'")+ "dns-resolver", 1))),
         ["agent-config.yaml: hosts[0].networkConfig.interfaces[1].name: sriov:eno1:0: cards of labs have no virtual "
