@@ -128,7 +128,8 @@ def load(root: Path, payload: str) -> list[Run]:
     """The runs below a directory of artefacts. Raises InformerError where there are none, or phases.json is broken."""
     reports = report.runs(root) if root.is_dir() else []
     if not reports:
-        raise InformerError(f"{root}: phases.json: neither here nor one folder below")
+        junit = "; a JUnit file is loaded by its own path, with --job" if any(root.glob("*.xml")) else ""
+        raise InformerError(f"{root}: phases.json: neither here nor one folder below{junit}")
     for one in reports:
         try:
             json.loads((one.folder / "phases.json").read_text())
