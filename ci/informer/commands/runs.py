@@ -116,6 +116,8 @@ def _resume(arguments: argparse.Namespace) -> int:
     with History(history_path(arguments)) as history:
         plans = work.open_plans(history)
         if arguments.list:
+            if not plans:
+                print("no plan is open: all have been run to their end")
             for one, begun, units, done in plans:
                 print(f"{one}  made {begun}, {done} of {units} runs done")
             return ACCEPTED
