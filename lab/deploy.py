@@ -23,7 +23,7 @@ import yaml
 from lab import boots
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.manifests import derive_from_manifests
-from lab.errors import InstallFailedError, TopologyError
+from lab.errors import ConfigsError, InstallFailedError, TopologyError
 from lab.inputs import ztp
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.lab import Lab
@@ -56,13 +56,35 @@ def _decoded(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     if not isinstance(document, dict):
-        raise TopologyError(str(path), "must be a mapping")
+        kind = "nothing" if document is None else type(document).__name__
+        raise TopologyError(str(path), f"must be a mapping, is {kind}")
     return document
 
 
 def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """install-config.yaml and agent-config.yaml of a directory, decoded. Raises TopologyError."""
-    return _decoded(directory / INSTALL), _decoded(directory / AGENT)
+    """install-config.yaml and agent-config.yaml of a directory, decoded. Raises ConfigsError for all that cannot.
+
+    agent-config.yaml may be as it was before its first release: no apiVersion, and its fields under `spec`.
+    """
+    found: list[dict[str, Any]] = []
+    wrong: list[tuple[str, str]] = []
+    for name in (INSTALL, AGENT):
+        try:
+            found.append(_decoded(directory / name))
+        except TopologyError as error:
+            wrong.append((error.source, error.message))
+    if wrong:
+        raise ConfigsError(wrong)
+    install, agent = found
+    return install, _released(agent)
+
+
+def _released(agent: dict[str, Any]) -> dict[str, Any]:
+    """agent-config.yaml in the form that it has since its first release."""
+    spec = agent.get("spec")
+    if "apiVersion" in agent or not isinstance(spec, dict):
+        return agent
+    return {"apiVersion": "v1alpha1", **{key: value for key, value in agent.items() if key != "spec"}, **spec}
 
 
 def shape_of(

@@ -7,22 +7,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+from lab.derive import switches
 from lab.derive.fields import Field, Interface, addresses
 from lab.topology import BondMode
 
-#: Kinds of interfaces that need nothing of the lab, and those over which another one lies.
-_INSIDE = ("loopback", "dummy", "veth", "vrf", "ovs-interface")
-_BRIDGES = ("linux-bridge", "ovs-bridge")
+#: Kinds of interfaces that need nothing of the lab.
+_INSIDE = ("loopback", "dummy", "veth", "vrf")
 # nmstate also takes a mode by its number (docs.kernel.org/networking/bonding.html).
 _NUMBERS = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
+#: What labs carry.
+_LEAST_MTU, _MOST_MTU, _MOST_VLAN = 1280, 9216, 4094
 
 
 @dataclass(frozen=True)
 class Card:
-    """A network card: the name that the files give it, and its MAC address (empty: any)."""
+    """A network card: the name that the files give it, and its MAC address (empty: any); `place` is where they do."""
 
     name: str
     mac: str = ""
+    place: Field | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,16 @@ class Face:
 
 @dataclass(frozen=True)
 class Attachment:
-    """All of a host. `bonds` are modes and cards by name; `routers` the next hops of default routes."""
+    """All of a host. `bonds` are modes and cards by name; `routers` the next hops of default routes, `hops` those of
+    others; `places` are where its addresses stand."""
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
     faces: tuple[Face, ...] = ()
     routers: tuple[str, ...] = ()
+    hops: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
+    places: tuple[tuple[str, Field], ...] = field(default=(), compare=False)
 
     @property
     def addresses(self) -> tuple[Interface, ...]:
@@ -60,43 +66,70 @@ class _Document:
         self.cards = {card.name: card for card in cards}
         self.by_mac = {card.mac: card.name for card in cards if card.mac}
         self.kinds: dict[str, Field] = {}
+        #: OVS bridges, which often have the name of their own interface.
+        self.switches: dict[str, Field] = {}
+        #: The name in `cards` of a card that the document calls otherwise.
+        self.known: dict[str, str] = {}
         self.bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = {}
+        self.places: list[tuple[str, Field]] = []
         for interface in document.get("interfaces").items():
             self._take(interface)
+        self.bonds = {
+            name: (mode, tuple(self.known.get(port, port) for port in ports))
+            for name, (mode, ports) in self.bonds.items()
+        }
 
     def _take(self, interface: Field) -> None:
         name, kind = interface.get("name").text(), interface.get("type").text() or "ethernet"
-        if interface.get("state").text() in ("absent", "down") or kind in _INSIDE[:-1]:
+        if interface.get("state").text() in ("absent", "down", "ignore") or kind in _INSIDE:
             return
-        mac = interface.get("mac-address").mac() if kind == "ethernet" else ""
         if kind == "ethernet":
-            name = self.by_mac.get(mac, name)
-            if name not in self.cards:
-                self.cards[name] = Card(name, mac)
+            self._card(name, interface)
         elif kind == "bond":
-            self._bond(name, interface)
-        elif kind not in ("vlan", *_BRIDGES, "ovs-interface"):
+            self._bond(name, interface.get("link-aggregation"))
+        elif kind == "ovs-bridge":
+            self.switches[name] = interface
+            for port, mode, ports in switches.bonds(interface):
+                self.bonds[port] = (mode, ports)
+            return
+        elif kind not in ("vlan", "linux-bridge", "ovs-interface"):
             interface.get("type").wrong(
                 f"{name} is of type {kind}: labs have cards, bonds, VLANs and bridges over them"
             )
             return
+        mtu = interface.get("mtu").number(0)
+        if mtu and not _LEAST_MTU <= mtu <= _MOST_MTU:
+            interface.get("mtu").wrong(f"{mtu} is not within {_LEAST_MTU} to {_MOST_MTU}, which is what labs carry")
+        if kind == "vlan" and not 1 <= interface.get("vlan", "id").number(0) <= _MOST_VLAN:
+            interface.get("vlan", "id").wrong(f"{interface.get('vlan', 'id').value} is not within 1 to {_MOST_VLAN}")
         self.kinds[name] = interface
 
-    def _bond(self, name: str, interface: Field) -> None:
-        aggregation = interface.get("link-aggregation")
+    def _card(self, name: str, interface: Field) -> None:
+        if name.startswith("sriov:"):
+            interface.get("name").wrong(f"{name}: cards of labs have no virtual functions; use the card itself")
+        place = interface.get("mac-address")
+        mac = place.mac()
+        card = self.by_mac.get(mac, name)
+        self.known[name] = card
+        if card not in self.cards:
+            self.cards[card] = Card(card, mac, place)
+
+    def _bond(self, name: str, aggregation: Field) -> None:
         mode = aggregation.get("mode").text() or "balance-rr"
         mode = _NUMBERS[int(mode)] if mode.isdecimal() and int(mode) < len(_NUMBERS) else mode
         if mode not in get_args(BondMode):
             aggregation.get("mode").wrong(f"{mode!r} is not one of {', '.join(get_args(BondMode))}")
             return
         ports = aggregation.get("port") if aggregation.has("port") else aggregation.get("slaves")
+        if not ports:
+            ports.wrong(f"{name} is a bond of no cards: list them")
         self.bonds[name] = (mode, ports.texts())  # type: ignore[assignment]
 
     def base(self, name: str, seen: frozenset[str] = frozenset()) -> tuple[str, int]:
         """The card or bond below an interface, and the tag of a VLAN on the way; the name is empty without one."""
         interface = self.kinds.get(name)
         if interface is None or name in seen:
-            return (name, 0) if name in self.cards else ("", 0)
+            return (name, 0) if name in self.cards or name in self.bonds else ("", 0)
         kind = interface.get("type").text() or "ethernet"
         if kind == "vlan":
             below, outer = self.base(interface.get("vlan", "base-iface").text(), seen | {name})
@@ -104,21 +137,30 @@ class _Document:
             if outer:
                 interface.get("vlan").wrong("a VLAN over a VLAN: labs carry one tag")
             return below, tag
-        if kind in _BRIDGES:
-            for port in interface.get("bridge", "port").items():
-                found = self.base(port.get("name").text(), seen | {name})
-                if found[0]:
-                    return found
-            return "", 0
+        if kind == "linux-bridge":
+            return self._below(interface, seen | {name})
         if kind == "ovs-interface":
-            bridges = [one for one, value in self.kinds.items() if value.get("type").text() == "ovs-bridge"]
-            holding = [
-                b
-                for b in bridges
-                if name in [p.get("name").text() for p in self.kinds[b].get("bridge", "port").items()]
-            ]
-            return self.base(holding[0], seen | {name}) if holding else ("", 0)
-        return name, 0
+            switch, tag = switches.holding(name, self.switches)
+            below, outer = self._below(switch, seen | {name}) if switch is not None else ("", 0)
+            return below, tag or outer
+        return self.known.get(name, name), 0
+
+    def _below(self, bridge: Field, seen: frozenset[str]) -> tuple[str, int]:
+        """The card or bond by which a bridge reaches others."""
+        for port in switches.ports(bridge):
+            name = port.get("name").text()
+            found = self.base(name, seen) if name not in seen else ("", 0)
+            if found[0]:
+                return found
+        return "", 0
+
+    def mtu(self, name: str, seen: frozenset[str] = frozenset()) -> int:
+        """An interface's MTU, which a VLAN has of what it lies over unless it says its own; 0 where nobody says one."""
+        interface = self.kinds.get(name)
+        if interface is None or name in seen:
+            return 0
+        below = interface.get("vlan", "base-iface").text()
+        return interface.get("mtu").number(0) or (self.mtu(below, seen | {name}) if below else 0)
 
     def faces(self) -> Iterator[Face]:
         """Interfaces with an address or a way to get one; also those of VLANs without."""
@@ -132,16 +174,19 @@ class _Document:
                 and (family.get("dhcp").flag() or family.get("autoconf").flag())
             )
             if base and (static or dynamic):
-                yield Face(base, tag, static, dynamic, interface.get("mtu").number(0))
+                bond = next((bond for bond, (_, ports) in self.bonds.items() if base in ports), "")
+                if bond:
+                    interface.get("ipv4").wrong(f"{name} has addresses and is a port of {bond}, which has to have them")
+                yield Face(base, tag, static, dynamic, self.mtu(name))
 
-    @staticmethod
-    def _static(interface: Field) -> Iterator[Interface]:
+    def _static(self, interface: Field) -> Iterator[Interface]:
         for version in (4, 6):
             family = interface.get(f"ipv{version}")
             if family.get("enabled").flag() is False or family.get("dhcp").flag():
                 continue
             for entry in family.get("address").items():
-                text, length = entry.get("ip").address(), entry.get("prefix-length").number(24 if version == 4 else 64)
+                place = entry.get("ip")
+                text, length = place.address(), entry.get("prefix-length").number(24 if version == 4 else 64)
                 if not text:
                     continue
                 try:
@@ -149,29 +194,41 @@ class _Document:
                 except ValueError:
                     entry.get("prefix-length").wrong(f"{length} is no length of a prefix of {text}")
                     continue
-                if not address.is_link_local:
-                    yield address
+                if not address.network.prefixlen:
+                    entry.get("prefix-length").wrong(f"{text}/0 is all addresses there are, no network")
+                    continue
+                if address.is_link_local:
+                    continue
+                if address.version != version:
+                    place.wrong(f"{text} is not an IPv{version} address")
+                    continue
+                self.places.append((str(address.ip), place))
+                yield address
 
 
 def read(document: Field, cards: list[Card]) -> Attachment:
     """A host's attachment; `cards` are those that the files list beside the document, which may name more."""
     if not document:
         return Attachment(tuple(cards))
-    parsed = _Document(document, cards)
-    routers = []
-    for route in document.get("routes", "config").items():
+    parsed = _Document(document.as_nmstate(), cards)
+    routers: list[Field] = []
+    hops: list[Field] = []
+    for route in parsed.document.get("routes", "config").items():
         destination, hop = route.get("destination").text(), route.get("next-hop-address")
-        if destination in ("0.0.0.0/0", "::/0") and route.get("state").text() != "absent":
-            routers.append(hop)
+        if route.get("state").text() != "absent":
+            (routers if destination in ("0.0.0.0/0", "::/0") else hops).append(hop)
     members = {name for _, ports in parsed.bonds.values() for name in ports}
-    for name in members - set(parsed.cards):
+    for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
+    faces = tuple(_merged(parsed.faces()))
     return Attachment(
         cards=tuple(parsed.cards.values()),
         bonds=parsed.bonds,
-        faces=tuple(_merged(parsed.faces())),
+        faces=faces,
         routers=addresses(routers),
-        dns=addresses(document.get("dns-resolver", "config", "server").items()),
+        hops=addresses(hops),
+        dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
+        places=tuple(parsed.places),
     )
 
 

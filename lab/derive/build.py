@@ -4,109 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from lab.derive.attachment import Attachment, Face
-from lab.derive.cluster import AGENT, INSTALL, Cluster, Host, Subnet
-from lab.errors import TopologyError
+from lab import topology
+from lab.derive.attachment import Card, Face
+from lab.derive.cluster import INSTALL, Cluster, Host, asks
+from lab.derive.fields import Subnet
+from lab.derive.networks import Plan, Segment
+from lab.derive.told import told
+from lab.errors import ConfigsError, TopologyError
 from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
 
-SOURCES = f"{INSTALL} and {AGENT}"
+_BY_BUS = re.compile(r"enp([1-9]|[12][0-9]|30)s0")
 #: Hosts without an address of their own get one from here on.
 FIRST_FREE = 20
-
-
-@dataclass
-class Segment:
-    """A network in the making: what lies in it."""
-
-    subnets: list[Subnet] = field(default_factory=list)
-    vlan: int = 0
-    mtu: int = 0
-    dynamic: set[int] = field(default_factory=set)
-    routers: list[str] = field(default_factory=list)
-    servers: list[str] = field(default_factory=list)
-
-    def holds(self, text: str) -> bool:
-        """Whether the address is in it."""
-        return any(ipaddress.ip_address(text) in subnet for subnet in self.subnets)
-
-
-class _Plan:
-    """The networks of a cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.segments: list[Segment] = []
-        # A server that is one of the machines, or a virtual IP, is not the lab's.
-        self.machines = {str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses}
-        self.machines |= {*cluster.api_vips, *cluster.ingress_vips, cluster.rendezvous}
-        self.home = self._segment(cluster.subnets, 0)
-        for host, _ in cluster.hosts:
-            for face in host.attachment.faces:
-                if face.addresses:
-                    segment = self._segment([address.network for address in face.addresses], face.vlan)
-                    segment.mtu = max(segment.mtu, face.mtu)
-        for host, _ in cluster.hosts:
-            self._take(host.attachment)
-        for text in cluster.ntp:
-            self._serve(self.home, text)
-
-    def _segment(self, subnets: Iterable[Subnet], vlan: int) -> Segment:
-        """The network with any of these, which then has all of them."""
-        wanted = list(subnets)
-        segment = next((one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted)), None)
-        if segment is None:
-            segment = Segment(vlan=vlan)
-            self.segments.append(segment)
-        segment.vlan = segment.vlan or vlan
-        for subnet in wanted:
-            if not any(_same(subnet, one) for one in segment.subnets):
-                segment.subnets.append(subnet)
-        return segment
-
-    def of(self, face: Face) -> Segment:
-        """The network of a face: that of its addresses, else the one with its tag, else the machines'."""
-        for address in face.addresses:
-            return self._segment([address.network], face.vlan)
-        if face.vlan:
-            tagged = next((one for one in self.segments if one.vlan == face.vlan), None)
-            if tagged is not None:
-                return tagged
-            if not self.home.vlan:
-                self.home.vlan = face.vlan
-                return self.home
-        return self.home
-
-    def _take(self, attachment: Attachment) -> None:
-        faces = attachment.faces
-        if not faces:
-            self.home.dynamic |= {subnet.version for subnet in self.home.subnets}
-        for face in faces:
-            segment = self.of(face)
-            segment.mtu = max(segment.mtu, face.mtu)
-            segment.dynamic |= face.dynamic
-        for text in attachment.routers:
-            segment = next((one for one in self.segments if one.holds(text)), self.home)
-            if text not in segment.routers and text not in self.machines:
-                segment.routers.append(text)
-        for text in attachment.dns:
-            self._serve(next((one for one in self.segments if one.holds(text)), self.home), text)
-
-    def _serve(self, segment: Segment, text: str) -> None:
-        """The lab answers there. What it has no address of that family for is nobody's: another server is listed."""
-        version = ipaddress.ip_address(text).version
-        known = text in segment.servers or text in self.machines
-        if not known and any(subnet.version == version for subnet in segment.subnets):
-            segment.servers.append(text)
-
-
-def _same(one: Subnet, other: Subnet) -> bool:
-    """Whether two lie in each other: hosts may be given a part of their network as their prefix."""
-    return one.version == other.version and one.overlaps(other)
 
 
 @dataclass
@@ -130,7 +46,7 @@ def build(
     cluster: Cluster, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
 ) -> Topology:
     """The lab. Raises TopologyError."""
-    plan = _Plan(cluster)
+    plan = Plan(cluster)
     static = [str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses]
     servers = [text for segment in plan.segments for text in (*segment.routers, *segment.servers)]
     pool = _Addresses({*static, *cluster.api_vips, *cluster.ingress_vips, *servers})
@@ -138,15 +54,15 @@ def build(
     single = _is_single(cluster, plan)
     macs = {card.mac for host, _ in cluster.hosts for card in host.attachment.cards}
     fresh = (mac for mac in (f"52:54:00:6e:31:{i:02x}" for i in range(256)) if mac not in macs)
-    used = {_label(host.name) for host, _ in cluster.hosts}
+    used = {host.name for host, _ in cluster.hosts}
     rendezvous, nodes = cluster.rendezvous, []
     names = {segment_id: f"net{index}" for index, segment_id in enumerate(own)}
     names[id(plan.home)] = "machine"
     for host, role in cluster.hosts:
-        name = _label(host.name) or next(n for n in (f"{role}-{i}" for i in itertools.count()) if n not in used)
+        name = host.name or next(n for n in (f"{role}-{i}" for i in itertools.count()) if n not in used)
         used.add(name)
         given = ""
-        if role == "master" and rendezvous and rendezvous not in pool.taken and not host.attachment.addresses:
+        if role == "master" and rendezvous and rendezvous not in pool.taken and asks(host, rendezvous):
             given, rendezvous = rendezvous, ""
             pool.taken.add(given)
         memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else WORKER_MIB if role == "worker" else MASTER_MIB)
@@ -160,7 +76,8 @@ def build(
         )
         nodes.append(common)
     fields: dict[str, Any] = {
-        "name": cluster.name,
+        # A lab's own name has no dots.
+        "name": cluster.name.replace(".", "-")[:63].strip("-") or "lab",
         "cluster_name": cluster.name,
         "base_domain": cluster.base_domain,
         "platform": cluster.platform,
@@ -176,7 +93,7 @@ def build(
         mine = own[id(segment)].get(segment.subnets[0].version, "")
         fields |= {
             "machine_network": str(segment.subnets[0]),
-            "addressing": "dhcp" if segment.dynamic else "static",
+            "addressing": "dhcp" if segment.subnets[0].version in segment.dynamic else "static",
             "address": mine,
             "aliases": [text for text in (*segment.routers, *segment.servers) if text != mine],
         }
@@ -184,21 +101,18 @@ def build(
         fields["networks"] = [_network(s, names[id(s)], own[id(s)]) for s in plan.segments]
         fields["machine_network"] = str(plan.home.subnets[0])
     try:
-        return msgspec.convert(fields, Topology)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise TopologyError(SOURCES, " ".join(str(error).split())) from error
+        return topology.read(fields)
+    except TopologyError as error:
+        raise ConfigsError(list(dict.fromkeys(told(cluster, line) for line in error.lines))) from error
 
 
-def _label(name: str) -> str:
-    return name.split(".")[0]
-
-
-def _is_single(cluster: Cluster, plan: _Plan) -> bool:
+def _is_single(cluster: Cluster, plan: Plan) -> bool:
     """Whether one network with one plain card for each machine is all there is: the short form says it."""
     plain = all(
         len(host.attachment.cards) <= 1
         and not host.attachment.bonds
         and len(host.attachment.addresses) <= 1
+        and all(card.mac or not card.name for card in host.attachment.cards)
         and not any(face.vlan or face.mtu for face in host.attachment.faces)
         for host, _ in cluster.hosts
     )
@@ -210,7 +124,7 @@ def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
     """The lab's own address of each family: the gateway's, else a server's, else one that is free."""
     own: dict[int, str] = {}
     machines = pool.taken
-    for subnet in segment.subnets:
+    for subnet in segment.own_subnets:
         named = [text for text in (*segment.routers, *segment.servers) if ipaddress.ip_address(text) in subnet]
         first = next((str(host) for host in itertools.islice(subnet.hosts(), 1 << 16) if str(host) not in machines), "")
         own.setdefault(subnet.version, named[0] if named else first)
@@ -220,14 +134,12 @@ def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
 
 def _network(segment: Segment, name: str, own: dict[int, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": name}
-    for subnet in segment.subnets:
+    for subnet in segment.own_subnets:
         six = subnet.version == 6
         suffix = "6" if six else ""
-        if f"ipv{subnet.version}" in fields:
-            continue
         routers = [text for text in segment.routers if ipaddress.ip_address(text) in subnet]
-        # Where hosts know no router and nobody tells them one there is none.
-        quiet = not routers and subnet.version not in segment.dynamic
+        # Where hosts know no router and nobody tells them one there is none; their default route is by the machines'.
+        quiet = not routers and (segment.made or subnet.version not in segment.dynamic)
         fields |= {f"ipv{subnet.version}": str(subnet), f"address{suffix}": own[subnet.version]}
         fields |= {f"gateway{suffix}": "none"} if quiet else {}
         if subnet.version in segment.dynamic:
@@ -245,14 +157,14 @@ def _disks(host: Host) -> dict[str, Any]:
     return {"disks": [msgspec.to_builtins(disk) for disk in host.disks]} if host.disks else {}
 
 
-def _one_card(host: Host, plan: _Plan, pool: _Addresses, fresh: Iterator[str], *, given: str) -> dict[str, Any]:
+def _one_card(host: Host, plan: Plan, pool: _Addresses, fresh: Iterator[str], *, given: str) -> dict[str, Any]:
     cards, held = host.attachment.cards, host.attachment.addresses
     ip = str(held[0].ip) if held else given or pool.free(plan.home.subnets[0])
     return {"mac": (cards[0].mac if cards else "") or next(fresh), "ip": ip}
 
 
 def _attached(
-    host: Host, plan: _Plan, pool: _Addresses, fresh: Iterator[str], *, given: str, names: dict[int, str]
+    host: Host, plan: Plan, pool: _Addresses, fresh: Iterator[str], *, given: str, names: dict[int, str]
 ) -> dict[str, Any]:
     """A machine's cards and bonds, each with its networks and addresses."""
     attachment = host.attachment
@@ -264,20 +176,22 @@ def _attached(
     if not faces:
         first = next((name for name in attachment.bonds), cards[0].name if cards else "")
         faces[first] = [Face(first, dynamic=frozenset(s.version for s in plan.home.subnets))]
-    kernel = {card.name: f"enp{index}s0" for index, card in enumerate(cards, 1)}
+    buses = _buses(cards)
+    kernel = {card.name: f"enp{bus}s0" for card, bus in zip(cards, buses, strict=True)}
 
     def placed(base: str) -> dict[str, Any]:
         """Networks and addresses of a card or bond."""
         plain, trunk, held = "", [], []
         for face in faces.get(base, []):
-            segment = plan.of(face)
+            segment = plan.of(host, face)
             if face.vlan:
                 trunk.append(names[id(segment)])
             else:
                 plain = names[id(segment)]
-            held += [str(address.ip) for address in face.addresses]
+            # What the lab's network has no room for is the host's own.
+            held += [text for address in face.addresses if segment.holds(text := str(address.ip))]
             for version in sorted(face.dynamic):
-                subnet = next((s for s in segment.subnets if s.version == version), None)
+                subnet = next((s for s in segment.own_subnets if s.version == version), None)
                 if subnet is not None:
                     fits = segment is plan.home and given and ipaddress.ip_address(given) in subnet
                     held.append(given if fits else pool.free(subnet))
@@ -286,10 +200,10 @@ def _attached(
         return fields | ({"addresses": list(dict.fromkeys(held))} if held else {})
 
     nics = []
-    for card in cards:
-        one: dict[str, Any] = {"mac": card.mac or next(fresh)}
+    for index, (card, bus) in enumerate(zip(cards, buses, strict=True), 1):
+        one: dict[str, Any] = {"mac": card.mac or next(fresh)} | ({"pci": bus} if bus != index else {})
         # A card that is found by its name has to have it.
-        if not card.mac and card.name:
+        if not card.mac and card.name != kernel[card.name]:
             one["name"] = kernel[card.name] = card.name
         nics.append(one if card.name in bonded else one | placed(card.name))
     if not cards:
@@ -299,5 +213,15 @@ def _attached(
         for name, (mode, ports) in attachment.bonds.items()
     ]
     fields: dict[str, Any] = {"nics": nics} | ({"bonds": bonds} if bonds else {})
-    addresses = [t for one in (*nics, *bonds) for t in one.get("addresses", []) if plan.home.holds(t)]
+    all_addresses = [text for one in (*nics, *bonds) for text in one.get("addresses", [])]
+    addresses = [text for text in all_addresses if plan.home.holds(text)] or [
+        text for text in all_addresses if any(ipaddress.ip_address(text) in subnet for subnet in plan.machine_subnets)
+    ]
     return fields | ({"ip": addresses[0]} if addresses else {})
+
+
+def _buses(cards: list[Card]) -> list[int]:
+    """The PCI buses of cards, by which a kernel names them: one that is found by such a name has the bus for it."""
+    known = {card.name: int(match[1]) for card in cards if not card.mac and (match := _BY_BUS.fullmatch(card.name))}
+    free = (bus for bus in itertools.count(1) if bus not in known.values())
+    return [known[card.name] if card.name in known else next(free) for card in cards]

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from lab.derive import attachment, hints
+from lab.derive import attachment, contradictions, hints
 from lab.derive.attachment import Attachment, Card
-from lab.derive.fields import Field, Problems, addresses
-from lab.topology import Disk, Platform, Role
+from lab.derive.fields import Field, Problems, Subnet, addresses
+from lab.topology import Disk, Platform, Role, words
 
 INSTALL = "install-config.yaml"
 AGENT = "agent-config.yaml"
@@ -22,17 +22,18 @@ DEFAULT_REPLICAS = 3
 MAX_NODES = 128
 ROLES: tuple[Role, ...] = ("master", "arbiter", "worker")
 PLATFORMS: tuple[Platform, ...] = ("none", "baremetal", "external")
-Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
 class Host:
-    """One host of the files, or one that they only count; `role` is empty where they do not say."""
+    """One host of the files, or one that they only count; `role` is empty where they do not say. `place` is where it
+    stands."""
 
     name: str = ""
     role: str = ""
     attachment: Attachment = field(default_factory=Attachment)
     disks: tuple[Disk, ...] = ()
+    place: Field | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,40 +66,65 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     hosts = _placed(listed, counts, source, problems)
     if not hosts and not problems.found:
         top.get("controlPlane", "replicas").wrong("a cluster has at least one node")
-    names = [_label(host.name) for host, _ in hosts if host.name]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            problems.add(source, f"hosts[{index}]", f"name {name} is used more than once; labs go by its first label")
+    _names(listed)
+    rendezvous = other.get("rendezvousIP").address()
     api, ingress = _vips(top, "apiVIP", platform), _vips(top, "ingressVIP", platform)
-    problems.settle()
-    return Cluster(
+    balancer = _own_balancer(top, platform, len(hosts))
+    if not balancer:
+        contradictions.outside([*api, *ingress], subnets)
+    contradictions.check(
+        [(entry, host.role, host.attachment) for entry, host in listed],
+        subnets,
+        other.get("rendezvousIP"),
+        [(one.address(), one) for one in (*api, *ingress)],
+        elsewhere=any(role == "master" and asks(host, rendezvous) for host, role in hosts),
+    )
+    found = Cluster(
         name=top.get("metadata", "name").text(),
         base_domain=top.get("baseDomain").text().rstrip("."),
         platform=platform,
         subnets=subnets,
-        api_vips=api,
-        ingress_vips=ingress,
-        rendezvous=other.get("rendezvousIP").text(),
-        ntp=tuple(text for text in other.get("additionalNTPSources").texts() if _is_address(text)),
+        api_vips=addresses(api),
+        ingress_vips=addresses(ingress),
+        rendezvous=rendezvous,
+        # Names are those of servers elsewhere.
+        ntp=tuple(str(one) for text in other.get("additionalNTPSources").texts() if (one := words.address(text))),
         minimal=other.get("minimalISO").value is True,
         hosts=hosts,
         # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
-        load_balancer=_own_balancer(top, platform, len(hosts)),
+        load_balancer=balancer,
     )
+    problems.settle()
+    return found
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _names(listed: list[tuple[Field, Host]]) -> None:
+    """Note hostnames that are none, or that two hosts have."""
+    seen: dict[str, Field] = {}
+    for entry, host in listed:
+        place = entry.get("hostname" if entry.has("hostname") else "name")
+        if not host.name:
+            continue
+        for _, rule in words.label(place.path, host.name):
+            place.wrong(rule)
+        if host.name in seen:
+            rule = f"name {host.name} is used more than once, by {seen[host.name].path} too; labs go by its first label"
+            entry.wrong(rule)
+        seen.setdefault(host.name, entry)
+
+
+def asks(host: Host, address: str) -> bool:
+    """Whether a host asks somebody for an address like this one, and so may get it."""
+    faces = host.attachment.faces
+    version = 6 if ":" in address else 4
+    own = any(one.version == version for face in faces if version not in face.dynamic for one in face.addresses)
+    return not faces or (not own and any(version in face.dynamic for face in faces))
 
 
 def _label(name: str) -> str:
-    """The host's name in the lab: the first label of its hostname; empty without one."""
-    return name.split(".")[0]
+    """The host's name in the lab: the first label of its hostname, in lower case as kubelet has it; empty without."""
+    return name.split(".")[0].lower()
 
 
 def _replicas(pool: Field, default: int) -> int:
@@ -115,9 +141,8 @@ def _replicas(pool: Field, default: int) -> int:
 def _counts(top: Field) -> dict[Role, int]:
     """How many machines of each role the files ask for."""
     pools = top.get("compute").items()
-    workers = [_replicas(pool, DEFAULT_REPLICAS) for pool in pools]
-    if not top.has("compute"):
-        workers = [DEFAULT_REPLICAS]
+    # No pool at all is one of workers to the installer.
+    workers = [_replicas(pool, DEFAULT_REPLICAS) for pool in pools] or [DEFAULT_REPLICAS]
     counts: dict[Role, int] = {
         "master": _replicas(top.get("controlPlane"), DEFAULT_REPLICAS),
         "arbiter": _replicas(top.get("arbiter"), 0),
@@ -150,9 +175,13 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     subnets: list[Subnet] = []
     for one in fields:
         try:
-            subnets.append(ipaddress.ip_network(one.text()))
+            subnet = ipaddress.ip_network(one.text())
         except ValueError as error:
             one.wrong(str(error))
+            continue
+        if not subnet.prefixlen:
+            one.wrong(f"{subnet} is all addresses there are, no network")
+        subnets.append(subnet)
     return tuple(subnets)
 
 
@@ -163,51 +192,66 @@ def _own_balancer(top: Field, platform: Platform, nodes: int) -> bool:
     return nodes > 1
 
 
-def _vips(top: Field, name: str, platform: Platform) -> tuple[str, ...]:
+def _vips(top: Field, name: str, platform: Platform) -> list[Field]:
+    """Where the virtual IPs of a service stand."""
     if platform != "baremetal":
-        return ()
+        return []
     settings = top.get("platform", platform)
     several = settings.get(f"{name}s")
-    found = addresses(several.items()) or addresses([settings.get(name)])
-    if not found:
+    found = several.items() or [settings.get(name)]
+    if not any(one.address() for one in found):
         several.wrong("platform baremetal needs an address")
-    return found
+    return [one for one in found if one.address()]
 
 
 def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
     hosts = []
     for entry in agent.get("hosts").items():
-        cards = [
-            Card(card.get("name").text(), card.get("macAddress").mac()) for card in entry.get("interfaces").items()
-        ]
+        cards = [_card(card.get("name").text(), card.get("macAddress")) for card in entry.get("interfaces").items()]
         if not cards and not entry.get("networkConfig", "interfaces"):
             entry.get("interfaces").wrong("a host is known by its MAC addresses: list at least one")
         host = Host(
-            name=entry.get("hostname").text(),
+            name=_label(entry.get("hostname").text()),
             role=entry.get("role").text(),
             attachment=attachment.read(entry.get("networkConfig"), cards),
             disks=hints.disks(entry.get("rootDeviceHints")),
+            place=entry,
         )
         hosts.append((entry, host))
     return hosts
+
+
+def _card(name: str, mac: Field) -> Card:
+    return Card(name, mac.mac(), mac)
 
 
 def _baremetal_hosts(top: Field) -> list[tuple[Field, Host]]:
     """Hosts of platform.baremetal, used when agent-config.yaml lists none."""
     hosts = []
     for entry in top.get("platform").get("baremetal", "hosts").items() if _has_baremetal(top) else []:
-        mac = entry.get("bootMACAddress").mac()
         document = entry.get("networkConfig")
-        names = [one.get("name").text() for one in document.get("interfaces").items() if one.get("mac-address").text()]
-        first = [Card(names[0] if names else "boot", mac)] if mac and not names else []
         host = Host(
-            name=entry.get("name").text(),
+            name=_label(entry.get("name").text()),
             role=entry.get("role").text(),
-            attachment=attachment.read(document, first),
+            attachment=attachment.read(document, _boot_card(entry, document)),
             disks=hints.disks(entry.get("rootDeviceHints")),
+            place=entry,
         )
         hosts.append((entry, host))
     return hosts
+
+
+def _boot_card(entry: Field, document: Field) -> list[Card]:
+    """The card that a host of platform.baremetal is known by: one of its document's, the first where that has no MAC
+    addresses, or one that only the host knows."""
+    place = entry.get("bootMACAddress")
+    mac = place.mac()
+    if not mac:
+        return []
+    cards = [one for one in document.get("interfaces").items() if one.get("type").text() in ("", "ethernet")]
+    named = {one.get("mac-address").mac(): one.get("name").text() for one in cards if one.get("mac-address")}
+    first = "" if named or not cards else cards[0].get("name").text()
+    return [Card(named.get(mac) or first or "boot", mac, place)]
 
 
 def _has_baremetal(top: Field) -> bool:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.errors import ConfigsError
 
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MAC = re.compile(r"[0-9a-f]{12}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+#: How else nmstate reads a truth (nmstate.md §3).
+_TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "y": True} | {
+    "0": False, "false": False, "no": False, "off": False, "n": False,
+}  # fmt: skip
 
 
 @dataclass
@@ -34,12 +40,20 @@ class Problems:
 
 @dataclass(frozen=True)
 class Field:
-    """A value and its place: the file and the path in it. What it should be is asked for; what it is not is noted."""
+    """A value and its place: the file and the path in it. What it should be is asked for; what it is not is noted.
+
+    With `nmstate`, numbers and truths may stand in quotes, as in a network document.
+    """
 
     value: Any
     source: str
     path: str
     problems: Problems
+    nmstate: bool = False
+
+    def as_nmstate(self) -> Field:
+        """The same as a part of a network document."""
+        return replace(self, nmstate=True)
 
     def wrong(self, rule: str) -> None:
         """Note that it breaks a rule."""
@@ -67,7 +81,7 @@ class Field:
         here = self
         for name in names:
             path = f"{here.path}.{name}" if here.path else name
-            here = Field(here.map().get(name), here.source, path, here.problems)
+            here = Field(here.map().get(name), here.source, path, here.problems, here.nmstate)
         return here
 
     def items(self) -> list[Field]:
@@ -77,7 +91,10 @@ class Field:
         if not isinstance(self.value, list):
             self.wrong(f"must be a list, is {type(self.value).__name__}")
             return []
-        return [Field(one, self.source, f"{self.path}[{i}]", self.problems) for i, one in enumerate(self.value)]
+        return [
+            Field(one, self.source, f"{self.path}[{i}]", self.problems, self.nmstate)
+            for i, one in enumerate(self.value)
+        ]
 
     def text(self) -> str:
         """Its text; empty when it is missing."""
@@ -94,17 +111,22 @@ class Field:
         """Whether it is true; None when it is missing or neither."""
         if self.value is None or isinstance(self.value, bool):
             return self.value
+        if self.nmstate and (said := _TRUTHS.get(str(self.value).lower())) is not None:
+            return said
         self.wrong(f"must be true or false, is {self.value!r}")
         return None
 
     def number(self, default: int, least: int = 0) -> int:
         """Its whole number, or the default."""
-        if self.value is None:
+        value = self.value
+        if value is None:
             return default
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < least:
+        if self.nmstate and isinstance(value, str) and _WHOLE.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             self.wrong(f"must be a number of at least {least}, is {self.value!r}")
             return default
-        return self.value
+        return value
 
     def mac(self) -> str:
         """Its MAC address as six lower-case pairs joined by colons; empty when it is missing or none.
@@ -116,7 +138,8 @@ class Field:
             return ""
         digits = re.sub(r"[:.-]", "", text.lower())
         if not _MAC.fullmatch(digits):
-            self.wrong(f"{text!r} is not a MAC address of six hex pairs joined by colons")
+            number = "a number to YAML: put it in quotes" if isinstance(self.value, int) else "not a MAC address"
+            self.wrong(f"{text!r} is {number}, six hex pairs joined by colons")
             return ""
         if int(digits[:2], 16) & 1:
             self.wrong(f"{text!r} is a multicast address; a network card has one with an even first pair")
@@ -125,7 +148,8 @@ class Field:
 
     def address(self) -> str:
         """Its IP address as it is usually written; empty when it is missing or none."""
-        text = self.text()
+        # The zone of a link-local address is the host's own name for a card.
+        text = self.text().partition("%")[0]
         if not text:
             return ""
         try:

@@ -10,7 +10,22 @@ from lab.topology import DISK_GIB, Bus, Disk
 _NAME = re.compile(r"/dev/(?:(?P<kind>vd|sd|xvd|hd)(?P<letter>[a-z])|nvme(?P<number>\d{1,2})n1)")
 _BY_ID = re.compile(r"/dev/disk/by-id/(?P<kind>wwn|ata|scsi|virtio|nvme|usb)-(?P<value>[\w.-]+)")
 _WWN = re.compile(r"(0x)?[0-9a-f]{16}")
+# How udev names a SCSI disk after its WWN (scsi_id: 3 is NAA).
+_NAA = re.compile(r"3([0-9a-f]{16})")
+_SERIAL = re.compile(r"[A-Za-z0-9_.-]{1,20}")
 _SERIAL_BUS: dict[str, Bus] = {"ata": "sata", "scsi": "scsi", "virtio": "virtio", "nvme": "nvme", "usb": "usb"}
+#: Buses whose disks are called /dev/sdX, and where they can tell what hints ask for.
+_SD: tuple[Bus, ...] = ("scsi", "sata")
+#: Hints that only disks of some buses can satisfy.
+_TELLING: dict[str, tuple[Bus, ...]] = {
+    "wwn": _SD,
+    "model": _SD,
+    "vendor": ("sata",),
+    "rotational": _SD,
+    "hctl": ("scsi",),
+}
+# How long a model's name may be (lab.topology.disks).
+_MODEL = {"sata": 40, "scsi": 16}
 #: A disk that comes before the one that a name means.
 _OTHER_GIB = 10
 _NEITHER = ("wwnVendorExtension", "wwnWithExtension")
@@ -21,65 +36,91 @@ def disks(hints: Field) -> tuple[Disk, ...]:
     if not hints:
         return ()
     found: dict[str, object] = {"root": True, "size_gib": max(DISK_GIB, hints.get("minSizeGigabytes").number(0) + 1)}
-    before = _by_name(hints.get("deviceName"), found)
-    serial, wwn, model = hints.get("serialNumber").text(), hints.get("wwn").text().lower(), hints.get("model").text()
-    if serial:
-        found["serial"] = serial
-        if len(serial) > 20 or not re.fullmatch(r"[A-Za-z0-9_.-]+", serial):
+    named, before = _by_name(hints.get("deviceName"), found)
+    bus = _bus(hints, named)
+    if serial := hints.get("serialNumber").text():
+        if _SERIAL.fullmatch(serial):
+            found["serial"] = serial
+        else:
             hints.get("serialNumber").wrong(f"{serial!r}: disks of labs have up to 20 letters, digits, dots and dashes")
-            del found["serial"]
-    if wwn:
+    if wwn := hints.get("wwn").text().lower():
         if _WWN.fullmatch(wwn):
             found["wwn"] = f"0x{wwn.removeprefix('0x')}"
-            found.setdefault("bus", "scsi")
         else:
             hints.get("wwn").wrong(f"{wwn!r}: disks of labs have one of 16 hex digits")
     for name in _NEITHER:
         if hints.get(name):
             hints.get(name).wrong("disks of labs have no vendor extension; use wwn")
-    if model:
-        found["model"] = model
-        found.setdefault("bus", "sata")
-    rotational = hints.get("rotational").flag()
-    if rotational is not None and found.get("bus", "sata") in ("sata", "scsi"):
-        found |= {"rotational": rotational, "bus": found.get("bus", "sata")}
-    elif rotational:
-        hints.get("rotational").wrong(f"a {found['bus']} disk does not rotate; name one under /dev/sd")
+    if model := hints.get("model").text():
+        if len(model) > _MODEL["sata"] or not model.isprintable():
+            hints.get("model").wrong(f"{model!r}: disks of labs have up to {_MODEL['sata']} printable characters")
+        else:
+            found["model"] = model
+    if (rotational := hints.get("rotational").flag()) is not None:
+        found["rotational"] = rotational
     if (vendor := hints.get("vendor").text()) and vendor.upper() != "ATA":
         hints.get("vendor").wrong(f"{vendor!r}: the vendor of a lab's SATA disks is ATA, others cannot be had")
-    elif vendor:
-        found.setdefault("bus", "sata")
     if (place := hints.get("hctl").text()) and place != "0:0:0:0":
         hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0, no other place can be had")
-    elif place:
-        found.setdefault("bus", "scsi")
-    if set(found) == {"root", "size_gib"} and not before and found["size_gib"] == DISK_GIB:
+    usual = set(found) == {"root", "size_gib"} and bus == "virtio" and not before and found["size_gib"] == DISK_GIB
+    if usual or hints.problems.found:
+        # What is wrong may contradict itself, and no lab comes of it.
         return ()
-    bus: Bus = found.get("bus", "virtio")  # type: ignore[assignment]
-    return (*(Disk(size_gib=_OTHER_GIB, bus=bus) for _ in range(before)), Disk(**found))  # type: ignore[arg-type]
+    return (*(Disk(size_gib=_OTHER_GIB, bus=bus) for _ in range(before)), Disk(bus=bus, **found))  # type: ignore[arg-type]
 
 
-def _by_name(device: Field, found: dict[str, object]) -> int:
-    """What a device's name says of the disk; how many disks of its kind come before it."""
+def _bus(hints: Field, named: tuple[Bus, ...]) -> Bus:
+    """The bus of a disk that the hints can find: one that its name has, on which disks tell what is asked for."""
+    asked = {name: buses for name, buses in _TELLING.items() if hints.get(name)}
+    if not asked:
+        return named[0] if named else "virtio"
+    fits = [bus for bus in named or _SD if all(bus in buses for buses in asked.values())]
+    long = len(hints.get("model").text())
+    fits = [bus for bus in fits if long <= _MODEL.get(bus, 0)] or fits
+    if fits:
+        # A WWN is SCSI's first; SATA's disks have room for longer names.
+        return "scsi" if "scsi" in fits and (named or "wwn" in asked or "hctl" in asked) else fits[-1]
+    for name, buses in asked.items():
+        if not set(buses) & set(named or _SD):
+            hints.get(name).wrong(
+                f"deviceName means bus {named[0]}, whose disks tell none in a lab; name one under /dev/sd"
+            )
+    if {"vendor", "hctl"} <= set(asked):
+        hints.get("hctl").wrong("a lab's SCSI disk has it, and its SATA disk the vendor: leave one of them out")
+    return (named or _SD)[0]
+
+
+def _by_name(device: Field, found: dict[str, object]) -> tuple[tuple[Bus, ...], int]:
+    """What a device's name says of the disk: buses that it may have (none: any), how many of its kind come before."""
     name = device.text()
     if not name:
-        return 0
+        return (), 0
     if match := _NAME.fullmatch(name):
         if match["number"] is not None:
-            found["bus"] = "nvme"
-            return int(match["number"])
+            return ("nvme",), int(match["number"])
         if match["kind"] in ("xvd", "hd"):
             device.wrong(f"{name}: no disk of a lab is called so; use /dev/vd, /dev/sd or /dev/nvme")
-            return 0
-        if match["kind"] == "sd":
-            found["bus"] = "scsi"
-        return ord(match["letter"]) - ord("a")
-    if match := _BY_ID.fullmatch(name):
-        if match["kind"] == "wwn" and _WWN.fullmatch(match["value"]):
-            found |= {"wwn": match["value"], "bus": "scsi"}
-            return 0
-        if match["kind"] != "wwn":
-            found |= {"bus": _SERIAL_BUS[match["kind"]], "serial": match["value"].rpartition("_")[2][-20:]}
-            return 0
-    device.wrong(f"{name}: labs cannot put a disk there; use a kernel's name, /dev/disk/by-id, serialNumber or wwn")
-    return 0
+            return (), 0
+        return (_SD if match["kind"] == "sd" else ("virtio",)), ord(match["letter"]) - ord("a")
+    if (match := _BY_ID.fullmatch(name)) and (buses := _by_id(match["kind"], match["value"], found)):
+        return buses, 0
+    device.wrong(f"{name}: labs cannot put a disk there; use a kernel's name, serialNumber or wwn")
+    return (), 0
+
+
+def _by_id(kind: str, value: str, found: dict[str, object]) -> tuple[Bus, ...]:
+    """The buses of a disk that udev names so, whose WWN, model or serial number it adds; none where labs have none."""
+    naa = _NAA.fullmatch(value) if kind == "scsi" else None
+    if kind == "wwn" or naa:
+        wwn = naa[1] if naa else value.removeprefix("0x")
+        if not _WWN.fullmatch(wwn):
+            return ()
+        found["wwn"] = f"0x{wwn}"
+        return _SD
+    model, _, serial = ("", "", value) if kind == "virtio" else value.rpartition("_")
+    if not _SERIAL.fullmatch(serial):
+        return ()
+    found["serial"] = serial
+    if kind == "ata" and model:
+        found["model"] = model[: _MODEL["sata"]]
+    return (_SERIAL_BUS[kind],)

@@ -6,6 +6,7 @@ What each manifest has is in reference/installer.md §2.1. What a lab cannot be 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ CLUSTER_INSTALL = f"{FOLDER}/agent-cluster-install.yaml"
 CLUSTER_DEPLOYMENT = f"{FOLDER}/cluster-deployment.yaml"
 INFRA_ENV = f"{FOLDER}/infraenv.yaml"
 NMSTATE = f"{FOLDER}/nmstateconfig.yaml"
+_HOST = re.compile(r"\bhosts\[\d+\][\w.\[\]]*")
 _ARCHITECTURES = {"": "amd64", "x86_64": "amd64"}
 #: Where the manifests have what stands in install-config.yaml; the longest that fits counts.
 _PLACES = {
@@ -144,16 +146,24 @@ class _Configs:
 
     def told(self, source: str, line: str) -> tuple[str, str]:
         """A problem of the two files as one of the manifests."""
-        if source not in (INSTALL, AGENT):
-            return source, line
         path, colon, rule = line.partition(": ")
-        fits = [field_name for file, field_name in self.places if file == source and _below(path, field_name)]
-        if not colon or not fits:
+        place = self._of(source, path) if colon else None
+        if place is None:
             return (CLUSTER_INSTALL if source == INSTALL else source), line
-        field_name = max(fits, key=len)
-        place = self.places[source, field_name]
-        rest = path[len(field_name) :] if field_name else f".{path}"
-        return place.source, f"{place.path}{rest}: {rule.replace(INSTALL, CLUSTER_INSTALL)}"
+        # It may name another host, whose manifest is the same file.
+        rule = _HOST.sub(lambda match: (self._of(AGENT, match[0]) or _Place(AGENT, match[0])).path, rule)
+        return place.source, f"{place.path}: {rule.replace(INSTALL, CLUSTER_INSTALL)}"
+
+    def _of(self, source: str, path: str) -> _Place | None:
+        """Where the manifests have a field of the two files."""
+        if source not in (INSTALL, AGENT):
+            return None
+        fits = [known for file, known in self.places if file == source and _below(path, known)]
+        if not fits:
+            return None
+        known = max(fits, key=len)
+        place = self.places[source, known]
+        return _Place(place.source, f"{place.path}{path[len(known) :] if known else f'.{path}'}")
 
 
 def _below(path: str, known: str) -> bool:

@@ -62,10 +62,12 @@ def from_image(store: Store, digest: str, folder: Path, source: str) -> Path | N
         extracted = extract(layers(store, digest), PATH, Path(scratch))
         if not extracted:
             raise SubjectError(source, f"the image has no /{PATH}")
-        if machine_of(_head(extracted[0])) is None:
+        machine = machine_of(_head(extracted[0]))
+        if machine is None:
             return None
+        if machine != "amd64":
+            raise SubjectError(source, f"/{PATH} is an installer for {machine}, this machine is amd64")
         extracted[0].chmod(0o755)
-        checked(extracted[0], source)
         folder.mkdir(exist_ok=True)
         extracted[0].replace(target)
     return target

@@ -150,6 +150,10 @@ class Cache:
             self.copy([("release", name)], source)
             payload = read_payload(self._images, digest, told)
             check(payload, told)
+            # One that cannot run here is told before gigabytes are copied.
+            installer = payload.components["installer"]
+            self.copy([("installer", installer)], source)
+            self.installer(installer.rpartition("@")[2], f"{told}: image installer")
             self.copy(list(payload.components.items()), source)
             self._save(name, payload, told)
         subject = self.load(digest)

@@ -90,6 +90,9 @@ def _check_secret(path: Path | None) -> None:
         raise SubjectError(source, "is no pull secret: want JSON with auths by registry") from error
     if not isinstance(auths, dict) or not auths:
         raise SubjectError(source, "auths is empty: it has no credentials for any registry")
+    # Without the values, which are secret.
+    if odd := [str(registry) for registry, entry in auths.items() if not isinstance(entry, dict)]:
+        raise SubjectError(source, f"auths: {', '.join(odd)}: must be a mapping with auth")
 
 
 def _release(name: str | None, directory: str | None, upstream: Upstream) -> Subject:

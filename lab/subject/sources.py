@@ -48,12 +48,21 @@ def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
         raise SubjectError(source, f"was not copied within {COPY_SECONDS:.0f} s") from error
     if done.returncode:
         output = done.stderr.decode(errors="replace")
-        message = (_SAID.findall(output) or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
+        said = [_unquoted(text) for text in _SAID.findall(output)]
+        message = (said or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
         advice = next((text for pattern, text in _ADVICE if re.search(pattern, message, re.IGNORECASE)), "")
         if advice and "credentials" in advice:
             advice += hint
         raise SubjectError(source, f"{advice} ({message})" if advice else message)
     return done.stdout
+
+
+def _unquoted(text: str) -> str:
+    """What skopeo's log has between quotes, without Go's escapes."""
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
     With `load_balancer`, the lab is the load balancer that OpenShift asks users for: api, api-int and *.apps lead to
-    it, at the virtual IPs, which are the lab's then, or, without any, at the lab's own address.
+    it, at the virtual IPs, which are the lab's then, wherever they lie, or, without any, at the lab's own address.
 
     `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of cards without tags, whatever the machines themselves are configured with later.
@@ -79,7 +79,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         """See the class."""
         yield from words.label("name", self.name)
-        yield from words.label("cluster_name", self.cluster_name)
+        yield from (words.domain if "." in self.cluster_name else words.label)("cluster_name", self.cluster_name)
         yield from words.domain("base_domain", self.base_domain)
         if not self.nodes:
             yield "nodes", "a lab needs machines"
@@ -196,7 +196,8 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
             if several and one != several[0]:
                 yield f"{name}_vip", f"{one} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
-            yield from words.virtual_ips(name, vips, self.machine_subnets, several=bool(several))
+            subnets = () if self.load_balancer else self.machine_subnets  # a balancer may be anywhere
+            yield from words.virtual_ips(name, vips, subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
         """Addresses with the paths of their fields, each of which has to be one thing's alone."""
@@ -356,7 +357,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     def lab_addresses(self, network: Network) -> tuple[str, ...]:
         """All addresses that the lab has at a network, with the length of their prefix: the load balancer's too."""
         vips = (*self.vips("api"), *self.vips("ingress")) if self.load_balancer else ()
-        more = (f"{text}/{128 if ':' in text else 32}" for text in vips if network.holds(text))
+        where = {text: next((net for net in self.all_networks if net.holds(text)), self.home) for text in vips}
+        more = (f"{text}/{128 if ':' in text else 32}" for text in vips if where[text] == network)
         return tuple(dict.fromkeys([*network.lab_addresses, *more]))
 
     @property

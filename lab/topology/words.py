@@ -81,11 +81,12 @@ def subnet(text: str) -> Subnet | None:
 
 
 def virtual_ips(name: str, addresses: Sequence[str], subnets: Sequence[Subnet], *, several: bool) -> Iterator[Problem]:
-    """Whether these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip)."""
+    """Whether these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip), in
+    any of the networks; without any, wherever they are."""
     for index, text in enumerate(addresses):
         path = f"{name}_vips[{index}]" if several else f"{name}_vip"
         yield from one_address(path, text)
-        if (parsed := address(text)) is not None and not any(parsed in subnet for subnet in subnets):
+        if subnets and (parsed := address(text)) is not None and not any(parsed in subnet for subnet in subnets):
             yield path, f"address {text} is outside machine_network {', '.join(map(str, subnets))}"
     families = [":" in text for text in addresses]
     if len(families) > 2 or len(set(families)) != len(families):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def _traces(arguments: argparse.Namespace) -> int:
     endpoint = arguments.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     if not arguments.file and not endpoint:
         raise InformerError("traces: --file or --endpoint: missing ($OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not set)")
+    if endpoint and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", endpoint):
+        raise InformerError(f"endpoint: {endpoint!r}: must be like http://localhost:4318/v1/traces")
     with History(history_path(arguments)) as history:
         rows = history.runs(arguments.job, arguments.payload, arguments.since)
         if arguments.file:

@@ -81,7 +81,10 @@ def _triage(arguments: argparse.Namespace) -> int:
             about = {"run": int(what)} if what.isdecimal() else {"cluster": what}
             history.note(note, written, **about)
         since = arguments.since or datetime.now(UTC).date() - timedelta(days=clusters.DAYS)
-        for one in clusters.listed(history, since):
+        listed = clusters.listed(history, since)
+        if not listed:
+            print(f"no run has failed since {since}; --since DAY shows older failures")
+        for one in listed:
             row = [row for row in history.runs(since=since) if row.cluster == one.id][-1]
             print(f"{one.id}  {one.runs} runs of {one.jobs} jobs, {one.first_seen} to {one.last_seen}, {row.label}")
             print(f"    {text.first_line(row.reason or one.text)}\n    {row.advice}")

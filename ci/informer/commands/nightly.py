@@ -68,12 +68,13 @@ def _candidate(
 
 def _nightly(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
-    version, options = subject(arguments)
     machines: MachineKind = arguments.machines or ("vm" if container_problems() else "container")
     now = datetime.now(UTC)
-    payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
     budget, stopped = 3600 * arguments.hours, False
+    # The history first: a release takes minutes to copy.
     with History(history_path(arguments)) as history:
+        version, options = subject(arguments)
+        payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
         differs = cache(changed)
         weighed = [choosing.worth(one, history.runs(job=one.job), now.date(), differs) for one in candidates(machines)]
         chosen = choosing.choose(weighed, budget, arguments.side_by_side)

@@ -94,19 +94,21 @@ def _code(rows: list[Row]) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    version, options = subject(arguments)
-    plan = running.Plan(
-        payload=arguments.payload or version,
-        jobs=tuple(f"{scenario}@{arguments.machines}" for scenario in arguments.scenarios),
-        rounds=arguments.n,
-        limit=60 * arguments.minutes,
-        more=arguments.more,
-        kvm=arguments.kvm,
-        program=program(arguments),
-        arguments=options,
-    )
-    with History(history_path(arguments)) as history, engine(arguments) as hosts:
-        rows = running.run(history, plan, arguments.artifacts, hosts, say=say)
+    # The history first: a release takes minutes to copy.
+    with History(history_path(arguments)) as history:
+        version, options = subject(arguments)
+        plan = running.Plan(
+            payload=arguments.payload or version,
+            jobs=tuple(f"{scenario}@{arguments.machines}" for scenario in arguments.scenarios),
+            rounds=arguments.n,
+            limit=60 * arguments.minutes,
+            more=arguments.more,
+            kvm=arguments.kvm,
+            program=program(arguments),
+            arguments=options,
+        )
+        with engine(arguments) as hosts:
+            rows = running.run(history, plan, arguments.artifacts, hosts, say=say)
     return _code(rows)
 
 
@@ -114,6 +116,8 @@ def _resume(arguments: argparse.Namespace) -> int:
     with History(history_path(arguments)) as history:
         plans = work.open_plans(history)
         if arguments.list:
+            if not plans:
+                print("no plan is open: all have been run to their end")
             for one, begun, units, done in plans:
                 print(f"{one}  made {begun}, {done} of {units} runs done")
             return ACCEPTED

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
@@ -17,6 +17,8 @@ from lab.evidence import report
 from lab.redact import redact
 from lab.topology import MachineKind
 
+#: Kinds of machines, as jobs have them (SCENARIO@KIND).
+MACHINES = get_args(MachineKind)
 #: Kind of evidence, and its files below a run's directory.
 KINDS: Mapping[str, Sequence[str]] = {
     "lab": (report.LAB_FAILED, "services/*.log"),
@@ -128,7 +130,8 @@ def load(root: Path, payload: str) -> list[Run]:
     """The runs below a directory of artefacts. Raises InformerError where there are none, or phases.json is broken."""
     reports = report.runs(root) if root.is_dir() else []
     if not reports:
-        raise InformerError(f"{root}: phases.json: neither here nor one folder below")
+        junit = "; a JUnit file is loaded by its own path, with --job" if any(root.glob("*.xml")) else ""
+        raise InformerError(f"{root}: phases.json: neither here nor one folder below{junit}")
     for one in reports:
         try:
             json.loads((one.folder / "phases.json").read_text())

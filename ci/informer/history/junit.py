@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from xml.etree.ElementTree import ParseError
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, ParseError
 
-from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite, xunit2
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
@@ -20,26 +21,72 @@ MESSAGE = 4000
 BIGGEST = 64 << 20
 #: What a void test says before its reason.
 VOID = "void: "
+#: GoogleTest's words for a test that was not run.
+_NOT_RUN = ("notrun", "disabled")
 
 
-def _outcome(case: TestCase) -> tuple[Outcome, str]:
+def _message(result: Error | Failure | Skipped | xunit2.InterimResult) -> str:
+    text = f"{result.message or ''}\n{result.text or ''}".strip()
+    return redact(text or str(result.type or ""))[:MESSAGE]
+
+
+def _attempts(element: Element) -> Iterator[Attempt]:
+    """The attempts at a test: those of Surefire's reruns, and how it ended in the end."""
+    case = xunit2.TestCase.fromelem(element)
+    name = str(case.name or "(no name)")
+    test, seconds = f"{case.classname}::{name}" if case.classname else name, _seconds_said(element)
+    for interim in case.interim_result:
+        yield Attempt(test, Outcome.FAILED, 0.0, _message(interim))
+    outcome, message = Outcome.PASSED, ""
     for result in case.result:
         if isinstance(result, (Error, Failure)):
-            message = f"{result.message or ''}\n{result.text or ''}".strip()
-            return (Outcome.VOID if message.startswith(VOID) else Outcome.FAILED), redact(message)[:MESSAGE]
+            message = _message(result)
+            outcome = Outcome.VOID if message.startswith(VOID) else Outcome.FAILED
+            break
         if isinstance(result, Skipped):
-            return Outcome.SKIPPED, redact(result.message or "")[:MESSAGE]
-    return Outcome.PASSED, ""
+            outcome, message = Outcome.SKIPPED, _message(result)
+    if outcome is Outcome.PASSED and element.get("status") in _NOT_RUN:
+        outcome = Outcome.SKIPPED
+    yield Attempt(test, outcome, seconds, message)
 
 
-def _suites(document: JUnitXml | TestSuite) -> list[TestSuite]:
-    """A document's suites; its root may be one itself, and suites may nest."""
-    found = [document] if isinstance(document, TestSuite) else list(document)
-    return [inner for suite in found for inner in (suite, *_suites_in(suite))]
+def _seconds_said(element: Element) -> float:
+    """What an element says of its time; some write thousands with a comma."""
+    return seconds_of((element.get("time") or "").replace(",", ""))
 
 
-def _suites_in(suite: TestSuite) -> list[TestSuite]:
-    return [inner for one in suite.testsuites() for inner in (one, *_suites_in(one))]
+def _seconds(element: Element) -> float:
+    """How long a document, a suite or a test took: its own time, or where it says none that of all in it."""
+    return _seconds_said(element) or sum(_seconds(one) for one in element if one.tag in ("testsuite", "testcase"))
+
+
+def _parsed(path: Path) -> tuple[bytes, Element]:
+    """A file and its root, without namespaces. Raises InformerError."""
+    try:
+        if path.stat().st_size > BIGGEST:
+            raise InformerError(f"{path}: bigger than {BIGGEST >> 20} MiB")
+        content = path.read_bytes()
+        root = ElementTree.fromstring(content)
+    except (OSError, ParseError, ValueError, LookupError) as error:
+        raise InformerError(f"{path}: not a JUnit file: {error}") from error
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    if root.tag not in ("testsuites", "testsuite"):
+        raise InformerError(f"{path}: not a JUnit file: its root is {root.tag}, not testsuites or testsuite")
+    return content, root
+
+
+def _began(path: Path, root: Element, began: str | None) -> str:
+    """When it began: as the user says, else the first of its suites, else when the file was written."""
+    stamps = (one.get("timestamp") for one in root.iter() if one.tag != "testcase")
+    said = began or next((stamp for stamp in stamps if stamp), "")
+    try:
+        stamp = datetime.fromisoformat(said.strip()) if said else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        where = "--began" if began else "timestamp"
+        raise InformerError(f"{path}: {where}: {said!r} is no time in ISO 8601: say it by --began TIME") from error
+    return f"{utc:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
@@ -47,42 +94,25 @@ def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
 
     `began` is taken from the first suite's timestamp, else from the file's. Raises InformerError.
     """
+    content, root = _parsed(path)
     try:
-        if path.stat().st_size > BIGGEST:
-            raise InformerError(f"{path}: bigger than {BIGGEST >> 20} MiB")
-        content = path.read_bytes()
-        document = JUnitXml.fromstring(content)
-        suites = _suites(document)
-        attempts = [_attempt(case) for suite in suites for case in suite if isinstance(case, TestCase)]
-        stamps = [suite.timestamp for suite in suites if suite.timestamp]
-        seconds = sum(seconds_of(suite.time) for suite in ([document] if isinstance(document, TestSuite) else document))
-    except (OSError, ParseError, JUnitXmlError, ValueError, TypeError) as error:
-        raise InformerError(f"{path}: not a JUnit file: {error}") from error
+        attempts = [attempt for case in root.iter("testcase") for attempt in _attempts(case)]
+        seconds = _seconds(root)
+    except RecursionError as error:
+        raise InformerError(f"{path}: not a JUnit file: its suites nest too deeply") from error
     if not attempts:
         raise InformerError(f"{path}: testcase: there is none")
-    written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    try:
-        stamp = datetime.fromisoformat(began or stamps[0]) if began or stamps else written
-    except ValueError as error:
-        raise InformerError(f"{path}: timestamp: {error}") from error
-    utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     text = "\n".join(one.message for one in attempts if one.outcome is Outcome.FAILED)
     return Run(
         job=job,
         payload=payload,
         key=f"junit {job} {hashlib.sha256(content).hexdigest()}",
-        began=f"{utc:%Y-%m-%dT%H:%M:%SZ}",
+        began=_began(path, root, began),
         seconds=seconds,
         attempts=attempts,
         evidence={"message": text} if text else {},
         folder=str(path.parent),
     )
-
-
-def _attempt(case: TestCase) -> Attempt:
-    outcome, message = _outcome(case)
-    name = str(case.name or "(no name)")
-    return Attempt(f"{case.classname}::{name}" if case.classname else name, outcome, seconds_of(case.time), message)
 
 
 def save(path: Path, name: str, runs: Sequence[tuple[str, str, float, Sequence[Attempt]]]) -> None:

@@ -13,6 +13,7 @@ from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
 from ci.informer.errors import InformerError
+from ci.informer.history.artifacts import MACHINES
 from ci.informer.history.store import History, Row
 from ci.informer.judging import slowness
 from ci.informer.judging.clusters import first_seen
@@ -84,7 +85,8 @@ class Verdict:
 def command(job: str) -> str:
     """What runs a job again: `SCENARIO@KIND` is this project's, others are run by whoever ran them."""
     scenario, _, machines = job.partition("@")
-    return f"node0-ci run {scenario} --machines {machines}" if machines else f"(run {job} again where it ran)"
+    ours = machines in MACHINES
+    return f"node0-ci run {scenario} --machines {machines}" if ours else f"(run {job} again where it ran)"
 
 
 def _told(counts: Counts, base: Counts) -> tuple[Decision, str, int]:

@@ -15,7 +15,7 @@ from ci.informer.history.store import History
 from ci.informer.judging import simulate
 from ci.informer.judging.review import job_state, record, regressed_tests, regressions
 from ci.informer.judging.simulate import World, kept, plant
-from ci.informer.judging.verdict import Decision, judge
+from ci.informer.judging.verdict import Decision, command, judge
 from ci.informer.tests.kit import FIRST, filled
 
 GOOD = ["PPPPP"] * 45
@@ -216,3 +216,34 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
     assert "runs kept in" in capsys.readouterr().out
     with History(tmp_path / "k") as history:
         assert sum(row.outcome is not Outcome.VOID for row in history.runs()) == 43 * 10
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("sno-ipv4-static-uefi@container", "node0-ci run sno-ipv4-static-uefi --machines container"),
+        ("job-00@simulated", "(run job-00@simulated again where it ran)"),
+        ("e2e", "(run e2e again where it ran)"),
+    ],
+)
+def test_what_runs_a_job_again_is_a_command_that_there_is(job, said):
+    assert command(job) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("resume", "--list"), 0, "no plan is open: all have been run to their end"),
+        (
+            ("triage", "--since", "2026-01-01"),
+            0,
+            "no run has failed since 2026-01-01; --since DAY shows older failures",
+        ),
+        (("traces", "--endpoint", "nonsense"), 2, "endpoint: 'nonsense': must be like http://localhost:4318/v1/traces"),
+        (("traces", "--endpoint", "http://"), 2, "endpoint: 'http://': must be like http://localhost:4318/v1/traces"),
+    ],
+)
+def test_nothing_to_tell_is_told(tmp_path, capsys, words, code, said):
+    assert node0_ci(tmp_path, *words) == code
+    told = capsys.readouterr()
+    assert (told.err if code else told.out).splitlines()[-1].removeprefix("node0-ci: ") == said

@@ -156,7 +156,7 @@ NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
         (put(("install", "networking", "machineNetwork"), [{}, {}]), r"machineNetwork\[0\].cidr: '' does not appear"),
         (
             put(("install", "networking", "machineNetwork", 0, "cidr"), "10.0.0.0/24"),
-            r"10.0.0.0/24 is none of the machines' networks",
+            r"hosts\[0\].networkConfig: 192.168.111.80: none is in machineNetwork, 10.0.0.0/24",
         ),
         (put(("install", "controlPlane", "architecture"), "arm64"), r"controlPlane.architecture: .* not arm64"),
         (put(("install", "controlPlane", "replicas"), 2), r"agent-config.yaml: hosts: 3 are masters, .* has 2"),

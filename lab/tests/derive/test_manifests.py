@@ -138,6 +138,16 @@ def test_other_architectures_and_wrong_interfaces_are_told_at_once(tmp_path):
     assert "nmstateconfig.yaml: [0].spec.config.interfaces[1]" in str(error.value)
 
 
+def test_two_hosts_with_one_address_are_told_by_their_manifests(tmp_path):
+    hosts = [nmstate(index, "192.168.5.7/24") for index in range(2)]
+    folder = write(tmp_path, spec=needs(3, apiVIPs=["192.168.5.2"], ingressVIPs=["192.168.5.3"]), hosts=hosts)
+    with pytest.raises(TopologyError) as error:
+        shape_of(folder)
+    field = "spec.config.interfaces[0].ipv4.address[0].ip"
+    told = f"cluster-manifests/nmstateconfig.yaml: [1].{field}: 192.168.5.7 is that of [0].{field} too"
+    assert str(error.value) == told
+
+
 def test_a_missing_manifest_is_named(tmp_path):
     folder = write(tmp_path, spec=needs(1))
     (folder / "cluster-manifests/cluster-deployment.yaml").unlink()

@@ -161,6 +161,7 @@ def test_what_a_registry_refuses_is_one_line(upstream, tmp_path, secret, ca, tag
     assert str(caught.value).startswith(f"{name}: ")
     assert rule in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert "\\" not in str(caught.value), "escapes of skopeo's log"
     assert "wrong" not in str(caught.value)
 
 
@@ -183,6 +184,8 @@ def test_a_release_that_cannot_be_installed_here(tmp_path, made, rule):
     with pytest.raises(SubjectError, match=rule) as caught:
         from_directory(Cache(tmp_path / "subjects"), layout.root, f"quay.example/x/y@{digests['release']}")
     assert str(caught.value).startswith(f"--release-dir {layout.root}")
+    assert str(tmp_path / "subjects") not in str(caught.value)
+    assert not list((tmp_path / "subjects/registry").rglob("repositories/**/etcd-*")), "all of it was copied first"
     assert not (tmp_path / "subjects/releases").exists() or not list((tmp_path / "subjects/releases").iterdir())
 
 
@@ -285,6 +288,7 @@ def test_names_as_users_write_them():
         ({"pull-secret": "nothing"}, "cannot be read: No such file"),
         ({"pull-secret": "text"}, "is no pull secret: want JSON with auths"),
         ({"pull-secret": "empty"}, "auths is empty"),
+        ({"pull-secret": "odd"}, "auths: quay.io: must be a mapping with auth"),
         ({"ca": "nothing"}, "cannot be read"),
         ({"installer": "nothing"}, "no such installer"),
         ({"release": "what"}, "'what' is no image"),
@@ -296,6 +300,7 @@ def test_options_are_checked_before_anything_is_copied(tmp_path, monkeypatch, gi
     monkeypatch.setattr(options, "built_lab_release", lambda: pytest.fail("a release was built"))
     (tmp_path / "text").write_text("xyz")
     (tmp_path / "empty").write_text('{"auths": {}}')
+    (tmp_path / "odd").write_text('{"auths": {"quay.io": "c2VjcmV0", "ours": {"auth": "eDp5"}}}')
     paths = {name: value if name == "release" else str(tmp_path / value) for name, value in given.items()}
     with pytest.raises(SubjectError, match=rule) as caught:
         options.choose(paths.get)

@@ -1,5 +1,6 @@
 """Hosts and schedulers that come back, later than was waited for: nothing is run to its end twice."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,6 +11,7 @@ from ci.informer.engine import announce, engine, host
 from ci.informer.engine.engine import LOOK, Engine
 from ci.informer.engine.places import Flight, Place
 from ci.informer.engine.unit import Unit
+from ci.informer.errors import InformerError
 from lab.host.budget import Amount
 
 HAS = {announce.VERSION + announce.version(): 1, announce.MIB: 4000, announce.VCPU: 2, announce.GIB: 50, "KVM": 1}
@@ -121,3 +123,19 @@ def test_a_result_that_comes_too_late_ends_the_second_run(world):
     assert world.dropped == ["b"]
     assert world.sent == ["a", "b", "a2"]
     assert "sno@vm: host-a2 has its result; host-b ends it" in world.said
+
+
+def test_hosts_of_another_version_alone_are_told_before_anything_runs(monkeypatch):
+    world = World(monkeypatch)
+    other = {**HAS, announce.VERSION + "0.0-of-yesterday": 1}
+    del other[announce.VERSION + announce.version()]
+    world.there = {"a": {}}
+    monkeypatch.setattr(world, "_present", lambda: {"a": Place("host-a", other)})
+    world.look()
+    world.submit([UNIT])
+    with pytest.raises(InformerError) as caught:
+        world.ended(lambda unit: Path())
+    why = f"its code is of version 0.0-of-yesterday, this is {announce.version()}: update it"
+    assert str(caught.value) == f"scenario: 'sno': no host can run it: host-a: {why}"
+    assert f"host host-a gets no units: {why}" in world.said
+    assert world.sent == []

@@ -156,9 +156,7 @@ def test_void_tests_stay_void_in_junit(tmp_path):
     assert junit.load(path, "sno", "p").outcome is Outcome.VOID
 
 
-@pytest.mark.parametrize(
-    "text", ["", "<a>", "<testsuites/>", "<html/>", '<testsuite><testcase name="a" time="x"/></testsuite>']
-)
+@pytest.mark.parametrize("text", ["", "<a>", "<testsuites/>", "<html/>", "<testsuite><testcase></testsuite>"])
 def test_what_is_no_junit_is_told_in_one_line(tmp_path, text):
     (tmp_path / "junit.xml").write_text(text)
     with pytest.raises(InformerError) as caught:

@@ -1,0 +1,161 @@
+"""Which networks a cluster's hosts are in, by their addresses and tags, and what answers there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+from lab.derive.attachment import Attachment, Face
+from lab.derive.cluster import INSTALL, Cluster, Host
+from lab.derive.fields import Subnet
+from lab.errors import TopologyError
+
+
+@dataclass
+class Segment:
+    """A network in the making: what lies in it. One that is `made` is of cards that ask for addresses of which the
+    files say nothing."""
+
+    subnets: list[Subnet] = field(default_factory=list)
+    vlan: int = 0
+    mtu: int = 0
+    dynamic: set[int] = field(default_factory=set)
+    routers: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)
+    made: bool = False
+
+    @property
+    def own_subnets(self) -> list[Subnet]:
+        """Its first subnet of each family: a lab's network has no more."""
+        firsts = {subnet.version: subnet for subnet in reversed(self.subnets)}
+        return [subnet for subnet in self.subnets if firsts[subnet.version] == subnet]
+
+    def holds(self, text: str) -> bool:
+        """Whether the address is in it."""
+        return any(ip_address(text) in subnet for subnet in self.own_subnets)
+
+
+class Plan:
+    """The networks of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.segments: list[Segment] = []
+        self.machine_subnets = cluster.subnets
+        # A server that is one of the machines, or a virtual IP, is not the lab's.
+        self.machines = {str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses}
+        self.machines |= {*cluster.api_vips, *cluster.ingress_vips, cluster.rendezvous}
+        self._placed: dict[tuple[int, str, int], Segment] = {}
+        self._asking: dict[str, Segment] = {}
+        self._untagged = False
+        firsts = {subnet.version: subnet for subnet in reversed(cluster.subnets)}
+        # Others of a family are networks of hosts that are elsewhere, if there are any.
+        self.home = self._segment([one for one in cluster.subnets if firsts[one.version] == one], 0)
+        for host, _ in cluster.hosts:
+            for face in host.attachment.faces:
+                if face.addresses:
+                    segment = self._segment([address.network for address in face.addresses], face.vlan)
+                    self._untagged |= segment is self.home and not face.vlan
+        for host, _ in cluster.hosts:
+            self._place(host)
+        for host, _ in cluster.hosts:
+            self._answer(host.attachment)
+        for text in cluster.ntp:
+            self._serve(self._holding(text), text)
+
+    def _segment(self, subnets: Iterable[Subnet], vlan: int) -> Segment:
+        """The network with any of these, or with this tag and none of their family; it then has all of them."""
+        wanted = list(subnets)
+        versions = {subnet.version for subnet in wanted}
+        found = (one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted))
+        tagged = (
+            one
+            for one in self.segments
+            if vlan and one.vlan == vlan and versions.isdisjoint(subnet.version for subnet in one.subnets)
+        )
+        segment = next(found, None) or next(tagged, None)
+        if segment is None:
+            segment = Segment(vlan=vlan)
+            self.segments.append(segment)
+        segment.vlan = segment.vlan or vlan
+        for subnet in wanted:
+            like = [index for index, one in enumerate(segment.subnets) if _same(subnet, one)]
+            if not like:
+                segment.subnets.append(subnet)
+            elif len(self.segments) > 1 and segment is not self.home:
+                # The widest of what hosts say: each has its part of it.
+                here = segment.subnets[like[0]]
+                segment.subnets[like[0]] = min(here, subnet, key=lambda one: one.prefixlen)
+        return segment
+
+    def of(self, host: Host, face: Face) -> Segment:
+        """The network of a host's face."""
+        return self._placed.get((id(host), face.base, face.vlan), self.home)
+
+    def _place(self, host: Host) -> None:
+        """Find the networks of a host's faces: those of addresses and of known tags first, then of what asks."""
+        faces = host.attachment.faces
+        if not faces:
+            self.home.dynamic |= {subnet.version for subnet in self.home.subnets}
+        mine: list[Segment] = []
+        for face in sorted(faces, key=lambda one: (not one.addresses, one.vlan)):
+            segment = self._known(face) or self._asked(face, mine)
+            mine.append(segment)
+            self._placed[id(host), face.base, face.vlan] = segment
+            segment.mtu = max(segment.mtu, face.mtu)
+            segment.dynamic |= face.dynamic
+
+    def _known(self, face: Face) -> Segment | None:
+        if face.addresses:
+            return self._segment([address.network for address in face.addresses], face.vlan)
+        return next((one for one in self.segments if face.vlan and one.vlan == face.vlan), None)
+
+    def _asked(self, face: Face, mine: list[Segment]) -> Segment:
+        """The network of a face that asks for its addresses: the machines', unless the host is there already, or they
+        are known to have another tag."""
+        if self.home not in mine and not (face.vlan and (self.home.vlan or self._untagged)):
+            self.home.vlan = self.home.vlan or face.vlan
+            return self.home
+        name = str(face.vlan or face.base)
+        if name not in self._asking:
+            subnets = [self._unused(version) for version in sorted(face.dynamic)]
+            self._asking[name] = Segment(subnets, face.vlan, made=True)
+            self.segments.append(self._asking[name])
+        return self._asking[name]
+
+    def _unused(self, version: int) -> Subnet:
+        """A network that nobody has. Raises TopologyError where all are taken."""
+        four = (IPv4Network(f"192.168.{number}.0/24") for number in range(200, 256))
+        six = (IPv6Network(f"fd6e:31:0:{number:x}::/64") for number in range(256))
+        taken = [subnet for segment in self.segments for subnet in segment.subnets]
+        for one in four if version == 4 else six:
+            if not any(_same(one, other) for other in taken):
+                return one
+        raise TopologyError(INSTALL, f"networking.machineNetwork: no IPv{version} network is left for cards that ask")
+
+    def _holding(self, text: str) -> Segment:
+        return next((one for one in self.segments if one.holds(text)), self.home)
+
+    def _answer(self, attachment: Attachment) -> None:
+        """The lab answers where a host's routes lead, and at its DNS servers."""
+        for text in attachment.routers:
+            segment = self._holding(text)
+            if text not in segment.routers and text not in self.machines:
+                segment.routers.append(text)
+        for text in attachment.dns:
+            self._serve(self._holding(text), text)
+        for text in attachment.hops:
+            if (segment := self._holding(text)).holds(text) and text not in segment.routers:
+                self._serve(segment, text)
+
+    def _serve(self, segment: Segment, text: str) -> None:
+        """The lab answers there. What it has no address of that family for is nobody's: another server is listed."""
+        address = ip_address(text)
+        known = text in segment.servers or text in self.machines or address.is_link_local
+        if not known and any(subnet.version == address.version for subnet in segment.subnets):
+            segment.servers.append(text)
+
+
+def _same(one: Subnet, other: Subnet) -> bool:
+    """Whether two lie in each other: hosts may be given a part of their network as their prefix."""
+    return one.version == other.version and one.overlaps(other)
