@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 
+from lab.buses import BUSES
 from lab.topology import NodeSpec, Topology
 
 _VIRTUAL = re.compile(r"^(enp[1-9][0-9]?s0|eno[1-9][0-9]{0,3})$")
@@ -40,9 +41,8 @@ def _of_containers(node: NodeSpec) -> Iterator[str]:
     if node.tpm:
         yield "tpm: container machines have none; use machine: vm"
     for index, disk in enumerate(node.disks):
-        if disk.bus == "iscsi":
-            rule = "the initiator is the kernel, which container machines have of the host; use machine: vm"
-            yield f"disks[{index}].bus: iscsi, but {rule}"
+        if isinstance(reason := BUSES[disk.bus].containers, str):
+            yield f"disks[{index}].bus: {disk.bus}, but {reason}; use machine: vm"
     if node.clock_offset:
         yield f"clock_offset: {node.clock_offset}, but the clock of container machines is the host's; use machine: vm"
 

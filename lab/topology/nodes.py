@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from lab.buses import BUSES
 from lab.topology import disks as kinds
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, Disk
@@ -120,7 +121,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         if len(self.disks) > kinds.MOST:
             yield "disks", f"{len(self.disks)} are more than {kinds.MOST}"
         for index, disk in enumerate(self.disks):
-            if disk.bus == "iscsi" and not disk.root:
+            if BUSES[disk.bus].remote and not disk.root:
                 yield f"disks[{index}].bus", "the firmware attaches one iSCSI disk, the one to boot: mark it root"
         if self.secure_boot and self.portals:
             yield "secure_boot", "iPXE, which attaches an iSCSI disk, is not signed; leave one of them out"
