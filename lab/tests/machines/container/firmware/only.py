@@ -1,6 +1,7 @@
-"""A machine whose init is a script: its firmware, its early boot, and a look at what they made.
+r"""A machine whose init is a script: its firmware, its early boot, and a look at what they made.
 
-    unshare --mount --net --pid --fork --mount-proc python -m lab.tests.firmware.only DIRECTORY SCRIPT FOLDER
+    unshare --mount --net --pid --fork --mount-proc \
+        python -m lab.tests.machines.container.firmware.only DIRECTORY SCRIPT FOLDER
 
 Standard output is how it ended. The script (root directory as $1) says what it sees on the console, behind a line that
 is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080.
