@@ -290,5 +290,5 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios"},
-    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
