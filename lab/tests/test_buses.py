@@ -9,7 +9,7 @@ import pytest
 
 from lab import topology
 from lab.buses import BUSES, Bus
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.layout import Layout
 from lab.machines import containers, domain
 from lab.machines.container.hardware.disks import describe_disk
@@ -72,15 +72,23 @@ def test_no_other_module_has_a_table_of_buses():
 
 
 @pytest.mark.parametrize(
-    "source", ['a = ("sata", "scsi")', 'a: Literal["scsi", "usb", "nvme"]', 'a = {"nvme": 1, "sata": 2}', 'b in {"scsi", "iscsi"}']
-)  # fmt: skip
+    "source",
+    [
+        'a = ("sata", "scsi")',
+        'a: Literal["scsi", "usb", "nvme"]',
+        'a = {"nvme": 1, "sata": 2}',
+        'a in {"scsi", "iscsi"}',
+    ],
+)
 def test_a_table_of_buses_is_seen(source):
     assert len(tables(source)) == 1
     assert tables('a = ["sata", "usb"]; b = {"virtio": "vd"}') == []
 
 
 def test_the_page_names_all_of_them():
-    [row] = re.findall(r"^\| `disks\[\]` \| `size_gib`, `bus` \(([^)]*)\)", (ROOT / "docs/topology.md").read_text(), re.M)
+    [row] = re.findall(
+        r"^\| `disks\[\]` \| `size_gib`, `bus` \(([^)]*)\)", (ROOT / "docs/topology.md").read_text(), re.M
+    )
     assert re.findall(r"`(\w+)`", row) == list(BUSES)
 
 
@@ -95,9 +103,12 @@ def test_a_disk_of_it_is_what_the_table_says(bus, tmp_path):
     assert node.root_device == f"/dev/{kernel}"
     xml = domain.domain_xml(node, layout, kvm=False)
     image = f"{tmp_path}/disks/"
-    assert (f'file="{image}' in xml, f"file={image}" in xml) == (attached_by == "libvirt", attached_by == "command line")
+    assert (f'file="{image}' in xml, f"file={image}" in xml) == (
+        attached_by == "libvirt",
+        attached_by == "command line",
+    )
     assert len(shape.iscsi_links(node)) == (attached_by == "firmware")
-    assert bool(unmade(shape.on("container"), has=lambda kind: True)) is not in_containers
+    assert bool(unsupported(shape.on("container"), has=lambda kind: True)) is not in_containers
     if in_containers:
         [disk] = containers.machine_spec(node, layout, 0).disks
         device = describe_disk(disk, (7, 0), disk.size)

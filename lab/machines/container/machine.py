@@ -14,7 +14,7 @@ import msgspec
 
 from drivers.container import View
 from lab.machines.container.errors import MachineError
-from lab.machines.container.fence import inside
+from lab.machines.container.fence import holder
 from lab.machines.container.hardware import cables
 from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import BootFrom, MachineSpec
@@ -112,7 +112,7 @@ class Machine:
         if os.read(self._status, 64):
             self.running = True
             return
-        if self._end() == inside.REBOOTED:
+        if self._end() == holder.REBOOTED:
             # What was to be tried once has been.
             powered = self.directory / "on"
             msgspec.structs.replace(MachineSpec.load(powered), boot_once=None).save(powered)

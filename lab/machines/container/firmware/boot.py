@@ -18,7 +18,9 @@ import msgspec
 from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
 from lab.machines.container.fence.errors import CannotRead
-from lab.machines.container.firmware.asked import (
+from lab.machines.container.firmware.choose import DRIVE, Devices, choose
+from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.messages import (
     FETCHED,
     MOUNTED,
     Chosen,
@@ -30,8 +32,6 @@ from lab.machines.container.firmware.asked import (
     Nothing,
     Say,
 )
-from lab.machines.container.firmware.choose import DRIVE, Devices, choose
-from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.netboot.card import Cards
 from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
 from lab.machines.container.firmware.screen import Screen

@@ -16,12 +16,12 @@ from typing import BinaryIO, cast
 import msgspec
 
 from lab.machines.container.firmware import disk, live, net
-from lab.machines.container.firmware.asked import Chosen, Console, Held, Nothing
 from lab.machines.container.firmware.errors import BootStopped, NoEntry
 from lab.machines.container.firmware.formats.errors import NotIso
 from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.formats.partitions import read_table
 from lab.machines.container.firmware.loaders.entry import Entry, Room
+from lab.machines.container.firmware.messages import Chosen, Console, Held, Nothing
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 
@@ -46,7 +46,7 @@ class Devices:
 
 
 def choose(spec: MachineSpec, devices: Devices, line: socket.socket) -> None:
-    """Say at `line` what is started, or that nothing is (lab.machines.container.firmware.asked)."""
+    """Say at `line` what is started, or that nothing is (lab.machines.container.firmware.messages)."""
     screen = Screen(cast(BinaryIO, Console(line.send)))
     tried: list[str] = []
     try:

@@ -12,12 +12,12 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from lab.machines.container.firmware.asked import MOUNTED, Mount
 from lab.machines.container.firmware.errors import BootStopped, NoEntry
 from lab.machines.container.firmware.formats import fat
 from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
 from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.loaders.grub import Grub
+from lab.machines.container.firmware.messages import MOUNTED, Mount
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import FirmwareKind

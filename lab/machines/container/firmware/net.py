@@ -12,13 +12,13 @@ from ipaddress import IPv4Interface
 import msgspec
 
 from lab.machines.container.firmware import live
-from lab.machines.container.firmware.asked import FETCHED, Fetch
-from lab.machines.container.firmware.asked import Lease as Ask
 from lab.machines.container.firmware.errors import NoEntry
 from lab.machines.container.firmware.formats.errors import NotIso
 from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.loaders.entry import Entry, Room
 from lab.machines.container.firmware.loaders.ipxe import Ipxe
+from lab.machines.container.firmware.messages import FETCHED, Fetch
+from lab.machines.container.firmware.messages import Lease as Ask
 from lab.machines.container.firmware.netboot.dhcp import Lease
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec, Nic

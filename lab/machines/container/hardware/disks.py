@@ -54,7 +54,7 @@ def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -
 
 
 def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
-    """What disks of its bus are here. Raises LabError; who asks for other disks is told before (lab.host.unmade)."""
+    """What disks of its bus are here. Raises LabError; of other disks lab.host.unsupported tells before."""
     disk = BUSES[spec.bus].containers
     if isinstance(disk, str):
         raise LabError(f"{spec.bus}: {disk}")

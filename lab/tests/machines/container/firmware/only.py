@@ -25,7 +25,7 @@ import msgspec
 
 from lab.machines.container import firmware
 from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import inside
+from lab.machines.container.fence import holder
 from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import Boot, Fence, MachineSpec
 from lab.machines.container.warden import Warden
@@ -70,7 +70,7 @@ def main(directory: str, script: str, folder: str) -> int:
         serve(folder)
     try:
         warden.start()
-        if warden.serve() == inside.STOPPED:
+        if warden.serve() == holder.STOPPED:
             said = Path(warden.spec.console_log).read_text().strip().splitlines()[-1]
             sys.stdout.write(f"BootStopped: {said}\n")
     except NotBootable as error:
