@@ -27,12 +27,12 @@ def host_has(kind: str) -> bool:
 def unsupported(topology: Topology, has: Callable[[str], bool] = host_has) -> list[str]:
     """All of it. `has` says whether the host's kernel, which is that of container machines, has a kind of interface."""
     find = _of_containers if topology.machine == "container" else _of_vms
-    found = []
+    lines = []
     for index, node in enumerate(topology.nodes):
-        found += [f"nodes[{index}].{line}" for line in find(node)]
+        lines += [f"nodes[{index}].{line}" for line in find(node)]
     if topology.machine == "container":
-        found += _of_the_kernel(topology, has)
-    return found
+        lines += _of_the_kernel(topology, has)
+    return lines
 
 
 def _of_containers(node: NodeSpec) -> Iterator[str]:

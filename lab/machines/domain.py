@@ -126,12 +126,12 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
 def _targets(disks: tuple[Disk, ...]) -> list[str]:
     """libvirt's names of disks, one of a kind for each bus: they choose the place on the bus, not the guest's name."""
     counts: dict[str, int] = {}
-    found = []
+    names = []
     for disk in disks:
         kind = BUSES[disk.bus].kernel
         counts[kind] = counts.get(kind, 0) + 1
-        found.append(f"{kind}{chr(ord('a') + counts[kind] - 1)}")
-    return found
+        names.append(f"{kind}{chr(ord('a') + counts[kind] - 1)}")
+    return names
 
 
 def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:

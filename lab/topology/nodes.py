@@ -104,11 +104,11 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         for i, card in enumerate(cards):
             if card.name in bonded and (card.network or card.trunk or card.addresses):
                 yield f"nics[{i}]", f"{card.name} is in a bond: the bond has the network, trunk and addresses"
-        known = [text for one in self.attached for text in one.addresses]
-        if not known:
+        addresses = [text for one in self.attached for text in one.addresses]
+        if not addresses:
             yield "nics", "none has addresses: the lab has to know one, fixed or reserved, to reach the machine"
-        elif self.ip not in known:
-            yield "ip", f"{self.ip} is none of the machine's addresses, {', '.join(known)}"
+        elif self.ip not in addresses:
+            yield "ip", f"{self.ip} is none of the machine's addresses, {', '.join(addresses)}"
         elif self.mac != self._mac():
             yield "mac", f"{self.mac} is not that of the card with {self.ip}, which is {self._mac()}; leave mac out"
 
@@ -162,8 +162,8 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     @property
     def addresses(self) -> tuple[str, ...]:
         """All of its addresses, the one that it is known by first."""
-        found = [text for one in self.attached for text in one.addresses]
-        return tuple(dict.fromkeys([self.ip, *found]))
+        addresses = [text for one in self.attached for text in one.addresses]
+        return tuple(dict.fromkeys([self.ip, *addresses]))
 
     # -- disks -----------------------------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ def _status(arguments: argparse.Namespace) -> int:
             print("no runs yet: node0-ci load, or node0-ci run")
             return ACCEPTED
         as_of = arguments.day or max(rows[-1].day for rows in by_job.values())
-        known = {job: [row for row in rows if row.day <= as_of] for job, rows in by_job.items()}
-        states = [job_state(rows, as_of, bad) for rows in known.values() if rows]
+        rows_until = {job: [row for row in rows if row.day <= as_of] for job, rows in by_job.items()}
+        states = [job_state(rows, as_of, bad) for rows in rows_until.values() if rows]
     print_lines(text.columns(text.STATE_HEADS, map(text.state_row, states)))
     return REJECTED if any(state.watch.finding for state in states) else ACCEPTED
 

@@ -95,8 +95,8 @@ def _code(rows: list[Row]) -> int:
     """Red where a run failed; undecided where all runs of a job were void: nothing has been tested then."""
     if any(row.outcome is Outcome.FAILED for row in rows):
         return REJECTED
-    told = {row.job for row in rows if row.outcome is not Outcome.VOID}
-    return ACCEPTED if all(row.job in told for row in rows) else UNDECIDED
+    tested = {row.job for row in rows if row.outcome is not Outcome.VOID}
+    return ACCEPTED if all(row.job in tested for row in rows) else UNDECIDED
 
 
 def _run(arguments: argparse.Namespace) -> int:

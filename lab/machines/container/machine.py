@@ -178,13 +178,13 @@ class Machine:
 
     def first(self, device: str, once: bool) -> None:
         """Try this device first, always or once."""
-        first_device: BootFrom | None = next((known for known in _DEVICES if known == device), None)
+        first_device: BootFrom | None = next((one for one in _DEVICES if one == device), None)
         if first_device is None:
             raise MachineError("boot", f"it has no {device} to boot from")
         if once:
             self.change(boot_once=first_device)
         else:
-            order = (first_device, *(known for known in _DEVICES if known != first_device))
+            order = (first_device, *(one for one in _DEVICES if one != first_device))
             self.change(boot=order, boot_once=None)
             if self.on:
                 # Firmware reads it at every start, whoever asked for that.

@@ -213,10 +213,10 @@ class Warden:
     def _init_arguments(self) -> tuple[str, ...]:
         """How systemd is told which control groups there are, and what its services have in their environment."""
         # Disks in /sys are the lab's files: libudev shall believe in them (of systemd's own variables).
-        told = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
+        environment = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
-            return ("systemd.unified_cgroup_hierarchy=1", *told)
-        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *told)
+            return ("systemd.unified_cgroup_hierarchy=1", *environment)
+        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *environment)
 
     def serve(self) -> int:
         """Answer calls and carry the console until the machine ends; returns how it did."""
@@ -270,8 +270,8 @@ def _expect(message: bytes, wanted: bytes) -> None:
 def firmware_named(name: str) -> Firmware:
     """`module:function`, imported."""
     module, _, function = name.partition(":")
-    found: Firmware = getattr(importlib.import_module(module), function)
-    return found
+    firmware: Firmware = getattr(importlib.import_module(module), function)
+    return firmware
 
 
 def main(argv: list[str]) -> int:

@@ -168,8 +168,8 @@ def _stage(order: Order) -> Stage | None:
     if not order.stage:
         return None
     module, _, name = order.stage.partition(":")
-    made: Stage = getattr(importlib.import_module(module), name)(order.memory_mib, order.arguments)
-    return made
+    stage: Stage = getattr(importlib.import_module(module), name)(order.memory_mib, order.arguments)
+    return stage
 
 
 def _take(image: int) -> memoryview:

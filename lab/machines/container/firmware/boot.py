@@ -101,11 +101,11 @@ class _Asked:
 
     def _lease(self, wanted: Lease, line: socket.socket) -> None:
         try:
-            found = self._cards.lease(wanted.card, http=wanted.http)
+            lease = self._cards.lease(wanted.card, http=wanted.http)
         except (NoLease, OSError) as error:
             line.send(str(error).encode())
         else:
-            line.send(msgspec.json.encode(found))
+            line.send(msgspec.json.encode(lease))
 
     def _fetch(self, wanted: Fetch, line: socket.socket) -> None:
         try:

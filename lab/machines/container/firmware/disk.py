@@ -60,20 +60,20 @@ def table(device: int, firmware: FirmwareKind) -> Table:
     return partitions
 
 
-def slices(target: str, blocks: Mapping[str, int], found: Table) -> list[Slice]:
+def slices(target: str, blocks: Mapping[str, int], table: Table) -> list[Slice]:
     """The disk's partitions that are devices: those of the size that the table says."""
     infix = "p" if target[-1].isdigit() else ""
-    made = []
-    for partition in found.partitions:
+    devices = []
+    for partition in table.partitions:
         name = f"{target}{infix}{partition.number}"
         if name in blocks and os.lseek(blocks[name], 0, os.SEEK_END) == partition.size:
-            made.append(Slice(partition, name, _kind(blocks[name])))
-    return made
+            devices.append(Slice(partition, name, _kind(blocks[name])))
+    return devices
 
 
 def _kind(device: int) -> Literal["ext4", "xfs"] | None:
-    found = (kind for kind, at, magic in _READABLE if os.pread(device, len(magic), at) == magic)
-    return next(found, None)
+    kinds = (kind for kind, at, magic in _READABLE if os.pread(device, len(magic), at) == magic)
+    return next(kinds, None)
 
 
 def mounter(line: socket.socket) -> Mounter:

@@ -221,24 +221,24 @@ class Disk:
 
     def devices(self) -> list[Device]:
         """The disk and its partitions."""
-        found = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
+        devices = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
         with contextlib.ExitStack() as held:
             parts = [_opened(loop, held) for _, loop in self._parts]
             read = self._reader.names(parts) if parts else []
         for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
             names = tuple(links)
-            found.append(
+            devices.append(
                 Device(device.name, device.number, device.size, device.parent, device.links + names, device.attributes)
             )
-        return found
+        return devices
 
     def names(self) -> dict[tuple[int, int], str]:
         """The machine's names of the disk and its partitions, by their numbers."""
-        found = {self.number: self.spec.target}
+        by_number = {self.number: self.spec.target}
         for part, loop in self._parts:
-            found[os.major(loop.rdev), os.minor(loop.rdev)] = self.spec.partition(part.number)
-        return found
+            by_number[os.major(loop.rdev), os.minor(loop.rdev)] = self.spec.partition(part.number)
+        return by_number
 
     def paths(self) -> dict[str, Path]:
         """Device files on the host by the machine's names."""

@@ -53,8 +53,8 @@ def controllers(cgroups: str) -> list[str]:
 
 
 def _need(wanted: Iterable[str], has: Iterable[str], where: str) -> None:
-    there = set(has)
-    missing = [name for name in wanted if name not in there]
+    names = set(has)
+    missing = [name for name in wanted if name not in names]
     if missing:
         raise UnsupportedHostError(f"{where} has no controllers {', '.join(missing)}: container machines need them")
 
@@ -219,11 +219,11 @@ class Group:
     def _owners(self) -> set[int]:
         """Whose the groups of machines in them are: what is about to end is listed in none."""
         folder = next(iter(self._folders.values()))
-        found = set()
+        owners = set()
         for own in (folder / OWN, *folder.glob(f"*/{OWN}")):
             with contextlib.suppress(OSError):
-                found.add(own.stat().st_uid)
-        return found - {0}
+                owners.add(own.stat().st_uid)
+        return owners - {0}
 
     def remove(self) -> None:
         """Remove them. Raises OSError when something still runs in them after ten seconds."""
