@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 LONG: Mapping[str, float] = {
     "lab/tests/bmcs/test_contract.py": 40,
     "ci/informer/tests/engine/test_engine.py": 40,
-    "ci/tests/test_matrix.py": 20,
+    "ci/tests/test_matrix.py": 10,
     "installer/tests/create/test_ended.py": 12,
     "installer/tests/create/test_forbidden.py": 8,
     "installer/tests/test_inputs.py": 5,

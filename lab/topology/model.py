@@ -12,15 +12,13 @@ from lab.topology import words
 from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.errors import Problem
 from lab.topology.links import Link, attached, portal_links, portal_problems
-from lab.topology.networks import Network
+from lab.topology.networks import Network, only_network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, unique
 from lab.topology.words import Subnet
 
 MACHINE_NETWORK = "192.168.111.0/24"
-# The name of the network of a topology that lists none.
-ONLY = "lab"
 
 
 class Topology(Checked, frozen=True, kw_only=True):
@@ -104,7 +102,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         renamed = {
             "ipv4": "machine_network", "ipv6": "machine_network", "address6": "address", "gateway": "address",
         }  # fmt: skip
-        for path, message in self._only_network().problems():
+        for path, message in self.all_networks[0].problems():
             if not path.startswith("aliases"):
                 yield renamed.get(path, path), message.replace(" is outside ", " is outside machine_network ")
 
@@ -221,24 +219,12 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     # -- networks --------------------------------------------------------------------------------------------------
 
-    def _only_network(self) -> Network:
-        six = ":" in self.machine_network
-        return Network(
-            name=ONLY,
-            ipv4="" if six else self.machine_network,
-            ipv6=self.machine_network if six else "",
-            address="" if six else self.address or "",
-            address6=self.address or "" if six else "",
-            dhcp=self.addressing == "dhcp" and not six,
-            dhcpv6=self.addressing == "dhcp" and six,
-            router_advertisements=self.addressing == "dhcp" and six,
-            aliases=self.aliases,
-        )
-
     @property
     def all_networks(self) -> tuple[Network, ...]:
         """Its networks."""
-        return self.networks or (self._only_network(),)
+        return self.networks or (
+            only_network(self.machine_network, self.address or "", self.addressing == "dhcp", self.aliases),
+        )
 
     def _networks_of(self, one: Attached) -> tuple[Network, ...]:
         """The networks of a card or bond, the one without tags first."""

@@ -12,7 +12,7 @@ from lab.topology import disks as kinds
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, Disk
 from lab.topology.errors import Problem
-from lab.topology.nics import Attached, Bond, Nic
+from lab.topology.nics import Attached, Bond, Nic, only
 from lab.topology.problems import Checked, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
@@ -138,7 +138,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     @property
     def all_nics(self) -> tuple[Nic, ...]:
         """Its cards, with bus and name spelled out."""
-        cards = self.nics or (Nic(mac=self.mac, addresses=(self.ip,)),)
+        cards = self.nics or (only(self.mac, self.ip),)
         return tuple(card.at(index) for index, card in enumerate(cards))
 
     def members(self, bond: Bond) -> tuple[Nic, ...]:
