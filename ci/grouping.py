@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 LONG: Mapping[str, float] = {
     "lab/tests/bmcs/test_contract.py": 40,
     "ci/informer/tests/engine/test_engine.py": 40,
-    "ci/tests/test_matrix.py": 20,
+    "ci/tests/test_matrix.py": 10,
     "installer/tests/create/test_ended.py": 12,
     "installer/tests/create/test_forbidden.py": 8,
     "installer/tests/test_inputs.py": 5,
@@ -52,12 +52,12 @@ LONG: Mapping[str, float] = {
     "ci/tests/house/test_arrows.py": 4,
     "ci/tests/bench/test_oracle.py": 4,
     "ci/tests/house/test_citations.py": 4,
-    "installer/redact/tests/test_growth.py": 10,
+    "installer/tests/redact/test_growth.py": 10,
 }
 #: Of any other test: a module's are as many as its tests.
 _EACH = 0.03
 #: Modules of real labs: named for it, or in the folder of container machines.
-LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/containers/(?:\w+/)?test_")
+LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/machines/container/(?!firmware/)(?:\w+/)?test_")
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

@@ -2,7 +2,7 @@
 
 `iso`, `minimal-iso`, `pxe` and `http-boot` boot one cluster's files. `config-image` boots a live system that knows no
 cluster (an appliance's), which a second medium brings. `discovery-iso` is a service's image, not the installer's: who
-uses it hands over the image (Deployment.boot).
+uses it hands over the image (lab.deploy.Deployment.boot).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LOADED, _LOADED_SECONDS = "/etc/assisted/rendezvous-host.env", 180.0
 Target = Literal["image", "pxe-files", "config-image", "unconfigured-ignition", "cluster-manifests"]
 
 
-class Deployment(Protocol):
-    """What is needed of a lab.deploy.Deployment."""
+class ImageMaker(Protocol):
+    """Who runs the installer to make what machines boot; lab.deploy.Deployment does."""
 
     @property
     def lab(self) -> Lab:
@@ -56,23 +56,23 @@ class Deployment(Protocol):
         """Run `agent create TARGET`."""
 
 
-def make(deployment: Deployment) -> Path:
+def make(maker: ImageMaker) -> Path:
     """Run the installer, and put what machines fetch where they do; returns the image, or PXE's script.
 
     Raises InstallFailedError.
     """
-    way = deployment.topology.boot
+    way = maker.topology.boot
     if way == "config-image":
-        image = _unconfigured(deployment)
-        deployment.create("config-image")
+        image = _unconfigured(maker)
+        maker.create("config-image")
         return image
-    deployment.create("pxe-files" if way == "pxe" else "image")
-    offer = deployment.lab.layout.offer
-    for file in sorted((deployment.directory / ARTIFACTS).glob("*")):
+    maker.create("pxe-files" if way == "pxe" else "image")
+    offer = maker.lab.layout.offer
+    for file in sorted((maker.directory / ARTIFACTS).glob("*")):
         offer(file)
     if way == "pxe":
-        return deployment.directory / ARTIFACTS / IPXE_SCRIPT
-    image = live_image(deployment.directory)
+        return maker.directory / ARTIFACTS / IPXE_SCRIPT
+    image = live_image(maker.directory)
     if way == "http-boot":
         offer(image)
     return image
@@ -84,26 +84,26 @@ def live_image(directory: Path) -> Path:
     return image
 
 
-def provide(deployment: Deployment, node: Node) -> None:
+def provide(maker: ImageMaker, node: Node) -> None:
     """Give a machine that is off what it boots from, by the topology's way."""
-    way = deployment.topology.boot
+    way = maker.topology.boot
     if way == "config-image":
-        node.media.insert(deployment.directory / CONFIG_IMAGE)
+        node.media.insert(maker.directory / CONFIG_IMAGE)
     if way in FROM_STICK:
-        image = _folder(deployment) / _LIVE if way == "config-image" else live_image(deployment.directory)
-        disks.write_stick(deployment.lab.layout, node.spec, image)
+        image = _folder(maker) / _LIVE if way == "config-image" else live_image(maker.directory)
+        disks.write_stick(maker.lab.layout, node.spec, image)
     elif way not in FROM_NETWORK:
-        node.media.insert(live_image(deployment.directory))
+        node.media.insert(live_image(maker.directory))
 
 
-def follow(deployment: Deployment, nodes: Iterable[Node]) -> None:
+def follow(maker: ImageMaker, nodes: Iterable[Node]) -> None:
     """What else is to be done for machines that have been switched on.
 
     A container machine has no udev: what its rule for a config image would start is started here.
     """
-    if deployment.topology.boot != "config-image" or deployment.topology.machine != "container":
+    if maker.topology.boot != "config-image" or maker.topology.machine != "container":
         return
-    with deployment.lab.phase("load config images"):
+    with maker.lab.phase("load config images"):
         for node in nodes:
             host = node.ssh(_LOGIN_SECONDS)
             # As a rule's SYSTEMD_WANTS does; nobody waits for it, since it has systemd execute itself anew.
@@ -122,23 +122,23 @@ def _succeeds(host: Any, command: str) -> bool:
 _LIVE = "unconfigured.iso"
 
 
-def _folder(deployment: Deployment) -> Path:
-    return deployment.lab.layout.root / "unconfigured"
+def _folder(maker: ImageMaker) -> Path:
+    return maker.lab.layout.root / "unconfigured"
 
 
-def _unconfigured(deployment: Deployment) -> Path:
+def _unconfigured(maker: ImageMaker) -> Path:
     """A live ISO with the Ignition config of no cluster: what the vendor of an appliance ships.
 
     Its own directory: only what does not belong to the cluster goes into it. Raises InstallFailedError, LabError.
     """
-    folder = _folder(deployment)
+    folder = _folder(maker)
     for name in ("manifests", "base", "appliance"):
         (folder / name).mkdir(mode=0o700, parents=True)
     configs = ("install-config.yaml", "agent-config.yaml")
     for name in ("manifests", "base"):
         for config in configs:
-            shutil.copyfile(deployment.directory / config, folder / name / config)
-    deployment.create("cluster-manifests", folder / "manifests")
+            shutil.copyfile(maker.directory / config, folder / name / config)
+    maker.create("cluster-manifests", folder / "manifests")
     manifests = folder / "appliance/cluster-manifests"
     manifests.mkdir()
     for name in _USED:
@@ -147,9 +147,9 @@ def _unconfigured(deployment: Deployment) -> Path:
             shutil.copyfile(source, manifests / name)
     if (folder / "manifests/mirror").is_dir():
         shutil.copytree(folder / "manifests/mirror", folder / "appliance/mirror")
-    deployment.create("unconfigured-ignition", folder / "appliance")
+    maker.create("unconfigured-ignition", folder / "appliance")
     # The release's own live ISO, out of an image of the same release.
-    deployment.create("image", folder / "base")
+    maker.create("image", folder / "base")
     image = folder / _LIVE
     live_image(folder / "base").rename(image)
     tool = [*default_installer(), "iso"]
@@ -157,7 +157,7 @@ def _unconfigured(deployment: Deployment) -> Path:
         ["reset", str(image)],
         ["embed", "--ignition", str(folder / "appliance" / _UNCONFIGURED), str(image)],
     ):
-        done = deployment.lab.run([*tool, *words, "--dir", str(folder)], timeout=_EMBED_SECONDS, name=f"iso-{words[0]}")
+        done = maker.lab.run([*tool, *words, "--dir", str(folder)], timeout=_EMBED_SECONDS, name=f"iso-{words[0]}")
         if done.returncode:
             raise LabError(f"node0 iso {words[0]}: {done.stderr.strip()}")
     shutil.rmtree(folder / "base")

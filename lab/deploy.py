@@ -121,15 +121,15 @@ def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:
     name; without fencing, as it is."""
     pool = config.get("controlPlane")
     fencing = pool.get("fencing") if isinstance(pool, dict) else None
-    given = fencing.get("credentials") if isinstance(fencing, dict) else None
-    if not isinstance(pool, dict) or not isinstance(fencing, dict) or not isinstance(given, list):
+    listed = fencing.get("credentials") if isinstance(fencing, dict) else None
+    if not isinstance(pool, dict) or not isinstance(fencing, dict) or not isinstance(listed, list):
         return config
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
     credentials = [
         {**entry, **ours.get(str(entry.get("hostName") or "").partition(".")[0], {})}
         if isinstance(entry, dict)
         else entry
-        for entry in given
+        for entry in listed
     ]
     return {**config, "controlPlane": {**pool, "fencing": {**fencing, "credentials": credentials}}}
 
@@ -137,8 +137,8 @@ def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
     """The config with the lab's NTP server added, and where hosts find what they boot."""
     sources, clock = config.get("additionalNTPSources") or [], topology.gateway
-    told = {"additionalNTPSources": [*sources, *([clock] if clock not in sources else [])]}
-    return {**config, **told, **boot_fields(topology)}
+    clocks = {"additionalNTPSources": [*sources, *([clock] if clock not in sources else [])]}
+    return {**config, **clocks, **boot_fields(topology)}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -41,8 +41,8 @@ class TopologyError(LabError):
     """A topology, or what one is derived from, is malformed; `lines` has one line for each thing that is wrong."""
 
     def __init__(self, source: str, message: str | Sequence[str]) -> None:
-        found = [message] if isinstance(message, str) else message
-        self.lines = tuple(" ".join(one.split()) for one in found)  # one line each, whatever a value holds
+        messages = [message] if isinstance(message, str) else message
+        self.lines = tuple(" ".join(one.split()) for one in messages)  # one line each, whatever a value holds
         self.source = source
         self.message = "; ".join(self.lines)
         super().__init__("\n".join(f"{source}: {one}" for one in self.lines))

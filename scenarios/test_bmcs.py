@@ -46,8 +46,8 @@ def test_a_bmc_that_does_not_insert_is_told_at_once(deployment: Deployment) -> N
     with pytest.raises(MediaError) as caught:
         deployment.boot()
     [node] = deployment.lab.nodes.values()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert said.startswith(f"{node.name}: BMC {deployment.lab.layout.bmc_url_of(node.spec)}: insert http")
-    assert "the drive holds nothing" in said or "no virtual CD drive" in said
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{node.name}: BMC {deployment.lab.layout.bmc_url_of(node.spec)}: insert http")
+    assert "the drive holds nothing" in message or "no virtual CD drive" in message
     assert node.power.state() is PowerState.OFF

@@ -83,5 +83,5 @@ def test_a_firmware_of_its_own_brings_up_the_agent(deployment: Deployment) -> No
 
 
 def _hosts(deployment: Deployment, infra_env: str) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = deployment.rest(f"infra-envs/{infra_env}/hosts")
-    return found
+    hosts: list[dict[str, str]] = deployment.rest(f"infra-envs/{infra_env}/hosts")
+    return hosts

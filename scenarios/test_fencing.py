@@ -27,8 +27,8 @@ API_PORT = 6443
 def members(installation: Installation, node: str) -> dict[str, bool]:
     """etcd's members by name and whether each votes, as a node's member has them."""
     words = ("-n", "openshift-etcd", "exec", f"etcd-{node}", "--", "etcdctl", "member", "list", "--write-out=json")
-    found = json.loads(installation.kubectl(*words))["members"]
-    return {m.get("name", "?"): not m.get("isLearner", False) for m in found}
+    listed = json.loads(installation.kubectl(*words))["members"]
+    return {m.get("name", "?"): not m.get("isLearner", False) for m in listed}
 
 
 def pacemaker(installation: Installation, node: str) -> ElementTree.Element:
@@ -44,11 +44,11 @@ def online(status: ElementTree.Element) -> set[str]:
 
 def runs(status: ElementTree.Element, agent: str) -> dict[str, set[str]]:
     """Where pacemaker runs the resources of an agent, by their names."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for resource in status.iter("resource"):
         if resource.attrib["resource_agent"] == agent and resource.get("role") == "Started":
-            found.setdefault(resource.attrib["id"], set()).update(n.attrib["name"] for n in resource.iter("node"))
-    return found
+            by_name.setdefault(resource.attrib["id"], set()).update(n.attrib["name"] for n in resource.iter("node"))
+    return by_name
 
 
 def resets(installation: Installation, node: str, since: int) -> Iterator[Any]:

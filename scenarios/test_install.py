@@ -142,15 +142,15 @@ def test_the_root_is_encrypted_with_a_key_of_the_tpm(installation: Installation)
 @pytest.mark.parametrize("installation", params(lambda row: "proxy" in row.variants), indirect=True)
 def test_hosts_reach_the_registry_through_the_proxy_alone(installation: Installation):
     layout = installation.lab.layout
-    said = layout.proxy_log.read_text()
+    log = layout.proxy_log.read_text()
     for spec in installation.topology.nodes:
-        asked = re.findall(rf"Connect \(file descriptor \d+\): {re.escape(spec.ip)}", said)
+        asked = re.findall(rf"Connect \(file descriptor \d+\): {re.escape(spec.ip)}", log)
         assert asked, f"{spec.name} has never asked the proxy"
         host = installation.lab.nodes[spec.name].ssh()
         for target in (layout.registry, f"{layout.topology.gateway}:{REGISTRY_PORT}"):
             done = host.run(f"curl --noproxy '*' -ksS --max-time 10 https://{target}/v2/")
             assert done.rc in (6, 7), f"{spec.name} reaches {target} without the proxy: {done}"
-    assert f"CONNECT {layout.registry} HTTP/1.1" in said
+    assert f"CONNECT {layout.registry} HTTP/1.1" in log
 
 
 @every

@@ -63,10 +63,10 @@ def _run(bmc: Running, program: str, *words: str) -> str:
 
 def _logged(folder: Path, output: str) -> tuple[Counter[str], list[str]]:
     """Verdicts and failures of the service or the interop validator."""
-    found = re.findall(r"^\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|$", output, re.MULTILINE)
-    if not found:
+    totals = re.findall(r"^\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|$", output, re.MULTILINE)
+    if not totals:
         raise SystemExit(f"the validator said nothing:\n{output[-2000:]}")
-    counts = Counter(dict(zip(("PASS", "WARN", "FAIL", "NOT_TESTED"), map(int, found[-1]), strict=True)))
+    counts = Counter(dict(zip(("PASS", "WARN", "FAIL", "NOT_TESTED"), map(int, totals[-1]), strict=True)))
     [log] = folder.glob("*/*Debug*.log")
     return counts, _FAILED.findall(log.read_text())
 

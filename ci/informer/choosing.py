@@ -53,10 +53,10 @@ def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[s
     good = [row.seconds for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
     seconds = took.p50 if took else one.seconds
-    told = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
-    if not told:
+    counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
+    if not counted:
         return Choice(one.job, seconds, NEVER, "never run")
-    last, reasons = told[-1], []
+    last, reasons = counted[-1], []
     watch = watched(rows)
     if watch.finding is not None or watch.wanted:
         reasons.append((SUSPICIOUS, "regressed" if watch.finding else "suspicious"))
@@ -69,7 +69,7 @@ def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[s
             reasons.append((TOUCHED, "its subject changed") if named else (CHANGED, "code changed"))
     if last.outcome is Outcome.FAILED:
         reasons.append((FAILED, "failed last"))
-    recent = told[-10:]
+    recent = counted[-10:]
     if flakes := sum(row.outcome is Outcome.FLAKE for row in recent):
         reasons.append((FLAKY * flakes / len(recent), f"{flakes} of {len(recent)} flaky"))
     age = (today - last.day).days

@@ -93,8 +93,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     for job in verdict.jobs:
         yield from _job_lines(job)
     for test in verdict.tests:
-        found = test.assessment
-        yield f"test {test.test}: {found.status.value} ({test.sample}; before, {test.base}; p {found.p:.2g})"
+        assessment = test.assessment
+        yield f"test {test.test}: {assessment.status.value} ({test.sample}; before, {test.base}; p {assessment.p:.2g})"
     yield f"{verdict.payload}: {verdict.decision.value} ({verdict.why})"
 
 

@@ -23,8 +23,8 @@ def passing(error: Exception) -> bool:
     """Whether the same request may be answered otherwise in a moment."""
     if not isinstance(error, sushy.exceptions.HTTPError):
         return False
-    said = f"{error} {error.body}"
-    return any(error.status_code in statuses and words in said for statuses, words in _PASSING)
+    text = f"{error} {error.body}"
+    return any(error.status_code in statuses and words in text for statuses, words in _PASSING)
 
 
 def cause(error: Exception, waited: float = 0.0) -> str:

@@ -28,10 +28,10 @@ class RemoteImage:
         return cls(system, str(path)) if path else None
 
     def _action(self) -> dict[str, Any]:
-        found = self._system.json.get("Actions", {}).get("Oem", {}).get(_ACTION)
-        if not found:
+        action = self._system.json.get("Actions", {}).get("Oem", {}).get(_ACTION)
+        if not action:
             raise sushy.exceptions.MissingActionError(action=_ACTION, resource=self._path)
-        return dict(found)
+        return dict(action)
 
     def holds(self) -> str | None:
         """The URL of the image in it, read anew: connected is what can only be disconnected."""

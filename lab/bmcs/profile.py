@@ -108,3 +108,11 @@ def profiles() -> dict[str, Profile]:
 def profile(name: str) -> Profile:
     """The profile of that name."""
     return profiles()[name]
+
+
+@cache
+def working() -> tuple[str, ...]:
+    """The profiles through which a machine can be installed: BMCs of machines of their own, with media that hold what
+    they say."""
+    every = profiles().items()
+    return tuple(name for name, one in every if one.system and one.media.at != "none" and not one.media.lies)

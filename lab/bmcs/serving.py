@@ -21,12 +21,12 @@ class _Silent(WSGIRequestHandler):
 
 def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
     """A server's side of TLS: this version only. 1.1 is what machines of 2015 speak, and OpenSSL wants to be asked."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if tls == "1.1":
-        made.set_ciphers("DEFAULT:@SECLEVEL=0")
-    made.minimum_version = made.maximum_version = _VERSIONS[tls]
-    made.load_cert_chain(certificate, key)
-    return made
+        server_side.set_ciphers("DEFAULT:@SECLEVEL=0")
+    server_side.minimum_version = server_side.maximum_version = _VERSIONS[tls]
+    server_side.load_cert_chain(certificate, key)
+    return server_side
 
 
 def serve(application: Any, address: str, port: int, tls: ssl.SSLContext | None) -> BaseWSGIServer:

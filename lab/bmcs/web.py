@@ -52,8 +52,8 @@ class Inner:
 
 def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
     """A resource; names of headers with _ for -."""
-    made = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(json.dumps(body), status, {"OData-Version": "4.0", **made}, content_type=_JSON)
+    own = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(json.dumps(body), status, {"OData-Version": "4.0", **own}, content_type=_JSON)
 
 
 def done(**headers: str) -> Response:

@@ -25,7 +25,7 @@ from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.lab import Lab
 from lab.machines import containers
 from lab.machines.node import Node
@@ -69,10 +69,14 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     up = command("up", _up, "bring up a lab and leave it running")
-    up.add_argument("topology", help="a preset or a YAML file")
-    up.add_argument("--machines", choices=KINDS, help="of which kind they are (default: as the topology says, or vm)")
-    up.add_argument("--bmc", choices=BMCS, help="whose BMCs they have (docs/bmcs.md; default: as the topology says)")
-    up.add_argument("--iso", type=Path, help="boot every machine from this image")
+    up.add_argument("topology", metavar="TOPOLOGY", help="a preset, for example sno, or a YAML file (docs/topology.md)")
+    up.add_argument(
+        "--machines", choices=KINDS, help="run the machines as VMs or as containers (default: the topology's)"
+    )
+    up.add_argument(
+        "--bmc", choices=BMCS, help="vendor of the machines' BMCs, see docs/bmcs.md (default: the topology's)"
+    )
+    up.add_argument("--iso", type=Path, metavar="FILE", help="boot every machine from this image")
     up.add_argument(
         "--release",
         nargs="?",
@@ -81,35 +85,45 @@ def parser() -> argparse.ArgumentParser:
         help="serve this release from the registry (without PULLSPEC the lab release, built if needed)",
     )
     add_options(up.add_argument, only=("release-dir", "pull-secret", "ca"))
-    up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
+    up.add_argument(
+        "--artifacts",
+        type=Path,
+        metavar="DIR",
+        help="directory for logs, screens and journals (default: below ~/.local/state/node0)",
+    )
     up.add_argument(
         "--wait",
         type=WAIT,
         default=600,
         metavar="S",
-        help="wait this long for memory (default: 600)",
+        help="wait up to S seconds for other labs to leave enough memory (default: 600)",
     )
     deploy = command("deploy", deploy_command.run, "install a cluster from its config files, in a lab made to fit them")
     deploy_command.add_arguments(deploy)
     command("ls", _ls, "list the labs that run, and their machines")
     node = "the machine's name, for example master-0"
-    ssh = command("ssh", _ssh, "a shell on a machine, or one command")
-    ssh.add_argument("node", help=node)
+    ssh = command("ssh", _ssh, "open a shell on a machine, or run one command there")
+    ssh.add_argument("node", metavar="NODE", help=node)
     ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this instead of a shell")
     execute = command("exec", _exec, "run a command in the lab's network")
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run (default: a shell)")
-    console = command("console", _console, "a machine's serial line; Ctrl-] leaves")
-    console.add_argument("node", help=node)
+    console = command("console", _console, "use a machine's serial console; Ctrl-] leaves")
+    console.add_argument("node", metavar="NODE", help=node)
     console.add_argument("--log", action="store_true", help="print its output so far, and exit")
-    shot = command("shot", _shot, "a picture of a machine's screen")
-    shot.add_argument("node", help=node)
-    shot.add_argument("file", type=Path, help="PNG file to write")
+    shot = command("shot", _shot, "take a picture of a machine's screen")
+    shot.add_argument("node", metavar="NODE", help=node)
+    shot.add_argument("file", type=Path, metavar="FILE", help="PNG file to write")
     collect = command("collect", _collect, "gather logs, screens and journals of a lab")
-    collect.add_argument("directory", type=Path, help="where to")
+    collect.add_argument("directory", type=Path, metavar="DIR", help="directory to write them to")
     down = command("down", _down, "end a lab")
     down.add_argument("--all", action="store_true", help="end every lab")
     swarm = command("swarm", _swarm, "load-test a rendezvous service with simulated agents")
-    swarm.add_argument("words", nargs=argparse.REMAINDER, metavar="N OPTIONS", help="see: node0-lab swarm -- --help")
+    swarm.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="arguments of node0 swarm; `node0-lab swarm -- --help` lists them",
+    )
     fault = command("fault", _fault, "break a running lab, and mend it")
     fault_command.add_arguments(fault, _add_lab)
     command("gc", _gc, "remove what crashed labs left behind")
@@ -119,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lab", metavar="ID", help="which lab, when several run")
+    parser.add_argument("--lab", metavar="ID", help="which lab, if several run (see node0-lab ls)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -183,7 +197,7 @@ def _running(lab: Lab, name: str) -> Node:
 
 def _up(arguments: argparse.Namespace) -> int:
     shape = topology.load(arguments.topology).on(arguments.machines).behind(arguments.bmc)
-    if lines := unmade(shape):
+    if lines := unsupported(shape):
         raise TopologyError(arguments.topology, lines)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")

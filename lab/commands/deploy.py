@@ -13,7 +13,7 @@ from lab.deploy import Deployment, shape_of
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
@@ -30,31 +30,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "directory",
         type=Path,
-        help="with install-config.yaml and agent-config.yaml, or cluster-manifests/; it is not changed",
+        metavar="DIR",
+        help="directory with install-config.yaml and agent-config.yaml, or cluster-manifests/; it is not changed",
     )
-    add("--iso", type=Path, help="boot this image instead of creating one; the files still describe the machines")
+    add(
+        "--iso",
+        type=Path,
+        metavar="FILE",
+        help="boot this image instead of creating one; DIR still describes the machines",
+    )
     add_options(add)
-    add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
-    add("--machines", choices=KINDS, default="vm", help="emulated or virtual machines, or containers (default: vm)")
-    add("--bmc", choices=BMCS, help="whose BMCs they have (docs/bmcs.md; default: the lab's own)")
-    add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: the presets')")
-    add("--vcpu", type=VCPU, metavar="N", help="of each machine (default: the presets')")
+    add("--firmware", choices=("uefi", "bios"), default="uefi", help="firmware of the machines (default: uefi)")
+    add("--machines", choices=KINDS, default="vm", help="run the machines as VMs or as containers (default: vm)")
+    add("--bmc", choices=BMCS, help="vendor of the machines' BMCs, see docs/bmcs.md (default: the lab's own)")
+    add("--memory", type=MEMORY, metavar="MIB", help="memory of each machine (default: as in the presets)")
+    add("--vcpu", type=VCPU, metavar="N", help="virtual CPUs of each machine (default: as in the presets)")
     add(
         "--set",
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="change a field of the lab, for example nodes[0].disks[0].size_gib=40; VALUE is YAML. May be given again: "
-        "one after the other, after all other options, and each has to leave a lab that can be (docs/topology.md)",
+        help="change a field of the lab's topology, for example nodes[0].disks[0].size_gib=40; VALUE is YAML. May be "
+        "given again; applied in order after all other options, and each must leave a valid topology",
     )
     add("--plan", action="store_true", help="print the lab as a topology file for `node0-lab up`, and start nothing")
-    add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
+    add(
+        "--artifacts",
+        type=Path,
+        metavar="DIR",
+        help="directory for logs, screens and journals (default: below ~/.local/state/node0)",
+    )
     add(
         "--wait",
         type=WAIT,
         default=600,
         metavar="S",
-        help="wait this long for memory (default: 600)",
+        help="wait up to S seconds for other labs to leave enough memory (default: 600)",
     )
     add(
         "--lab-keep",
@@ -81,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         print(shape.dump(), end="")
         return 0
-    lines = [*unmade(shape), *ztp.check(arguments.directory, shape)]
+    lines = [*unsupported(shape), *ztp.check(arguments.directory, shape)]
     if shape.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
     if lines:

@@ -27,6 +27,30 @@ Examples:
   node0-lab fault end 1                                    mend it; without a number, all
 """
 
+#: What --help says of a fault's fields.
+_TEXTS = {
+    "address": "an IP address",
+    "dns": "address of the DNS server that leases name",
+    "down_ms": "milliseconds of each period without the link",
+    "gateway": "address of the gateway that leases name",
+    "how": "what is wrong with the image",
+    "image": "the image's tag in the release, for example etcd",
+    "jitter_ms": "milliseconds by which the delay varies",
+    "kbit": "limit in kbit/s",
+    "left_mib": "MiB to leave free",
+    "ms": "delay in milliseconds",
+    "mtu": "largest packet that still gets through, in bytes",
+    "name": "api, api-int, registry, or a whole name",
+    "node": "the machine's name, for example master-0",
+    "nodes": "the machines' names",
+    "path": "a path on the file system",
+    "percent": "how many of 100 are lost",
+    "period_ms": "length of a period in milliseconds",
+    "process": "which process of the host",
+    "seconds": "number of seconds",
+    "service": "the lab's service: dnsmasq, registry, chronyd, bmc or http",
+}
+
 
 def _kinds() -> Mapping[str, type[msgspec.Struct]]:
     """The faults by their names on the command line: LinkDown is link-down."""
@@ -38,7 +62,7 @@ def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]
     hints = get_type_hints(kind)
     for field in msgspec.structs.fields(kind):
         hint = hints[field.name]
-        option: dict[str, Any] = {}
+        option: dict[str, Any] = {"help": _TEXTS[field.name]}
         if choices := get_args(hint):
             if choices[-1] is Ellipsis:
                 option |= {"nargs": "+", "type": choices[0]}
@@ -49,7 +73,10 @@ def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]
         if field.required:
             option["required"] = True
         else:
-            option |= {"default": field.default, "help": f"default: {field.default!r}"}
+            option |= {
+                "default": field.default,
+                "help": f"{_TEXTS[field.name]} (default: {field.default if field.default != '' else 'none'})",
+            }
         yield f"--{field.name.replace('_', '-')}", option
 
 
@@ -65,12 +92,19 @@ def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.A
         for option, settings in _options(kind):
             one.add_argument(option, **settings)
         add_lab(one)
-    end = commands.add_parser("end", help="mend it", description="End a fault, or all that last.")
+    end = commands.add_parser("end", help="mend what was broken", description="End a fault, or all of them.")
     end.add_argument(
-        "number", type=whole_type(1, 1 << 31), nargs="?", help="which, as `ls` numbers them (default: all)"
+        "number",
+        type=whole_type(1, 1 << 31),
+        nargs="?",
+        help="number of the fault, from `node0-lab fault ls` (default: all)",
     )
     add_lab(end)
-    add_lab(commands.add_parser("ls", help="what lasts", description="List the faults that last."))
+    add_lab(
+        commands.add_parser(
+            "ls", help="list what is broken now", description="List the faults that have begun and not ended."
+        )
+    )
 
 
 def fault_of(arguments: argparse.Namespace) -> Fault:

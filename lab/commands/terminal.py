@@ -80,8 +80,8 @@ def describe_networks(layout: Layout) -> None:
 
 
 def _of(network: Network) -> list[str]:
-    given = {
+    features = {
         f"VLAN {network.vlan}": network.vlan, f"MTU {network.mtu}": network.mtu != 1500, "DHCP": network.dhcp,
         "DHCPv6": network.dhcpv6, "router advertisements": network.router_advertisements, "BMCs": network.bmc,
     }  # fmt: skip
-    return [*network.lab_addresses, *(text for text, true in given.items() if true)]
+    return [*network.lab_addresses, *(text for text, true in features.items() if true)]

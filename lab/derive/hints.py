@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 
+from lab.buses import BUSES, Bus
 from lab.derive.fields import Field
-from lab.topology import DISK_GIB, Bus, Disk
+from lab.topology import DISK_GIB, Disk
 
 _NAME = re.compile(r"/dev/(?:(?P<kind>vd|sd|xvd|hd)(?P<letter>[a-z])|nvme(?P<number>\d{1,2})n1)")
-_BY_ID = re.compile(r"/dev/disk/by-id/(?P<kind>wwn|ata|scsi|virtio|nvme|usb)-(?P<value>[\w.-]+)")
 _WWN = re.compile(r"(0x)?[0-9a-f]{16}")
 # How udev names a SCSI disk after its WWN (scsi_id: 3 is NAA).
 _NAA = re.compile(r"3([0-9a-f]{16})")
 _SERIAL = re.compile(r"[A-Za-z0-9_.-]{1,20}")
-_SERIAL_BUS: dict[str, Bus] = {"ata": "sata", "scsi": "scsi", "virtio": "virtio", "nvme": "nvme", "usb": "usb"}
-#: Buses whose disks are called /dev/sdX, and where they can tell what hints ask for.
-_SD: tuple[Bus, ...] = ("scsi", "sata")
+_SERIAL_BUS: dict[str, Bus] = {bus.by_id: name for name, bus in BUSES.items() if bus.by_id}
+_BY_ID = re.compile(rf"/dev/disk/by-id/(?P<kind>wwn|{'|'.join(_SERIAL_BUS)})-(?P<value>[\w.-]+)")
+#: Buses whose disks are called /dev/sdX, and where they can tell what hints ask for; SCSI is chosen first.
+_SD: tuple[Bus, ...] = tuple(name for name, bus in BUSES.items() if bus.wwn)[::-1]
 #: Hints that only disks of some buses can satisfy.
 _TELLING: dict[str, tuple[Bus, ...]] = {
     "wwn": _SD,
@@ -24,8 +25,8 @@ _TELLING: dict[str, tuple[Bus, ...]] = {
     "rotational": _SD,
     "hctl": ("scsi",),
 }
-# How long a model's name may be (lab.topology.disks).
-_MODEL = {"sata": 40, "scsi": 16}
+# How long a model's name may be.
+_MODEL: dict[str, int] = {name: BUSES[name].model_length for name in _SD}
 #: A disk that comes before the one that a name means.
 _OTHER_GIB = 10
 _NEITHER = ("wwnVendorExtension", "wwnWithExtension")

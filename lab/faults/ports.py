@@ -35,12 +35,12 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     def begin(self, lab: RunningLab) -> None:
         """Swap them. Raises LabError where it has not two cards in two networks, or is off."""
-        found = _cables(lab, self.node)
-        if len(found) < 2 or found[0][1] == found[1][1]:
+        cables = _cables(lab, self.node)
+        if len(cables) < 2 or cables[0][1] == cables[1][1]:
             raise LabError(
                 f"{self.node} has not two network cards in different networks: swapped, nothing would change"
             )
-        for (port, _), (_, bridge) in zip(found[:2], reversed(found[:2]), strict=True):
+        for (port, _), (_, bridge) in zip(cables[:2], reversed(cables[:2]), strict=True):
             ip(lab, f"link set {port} master {bridge}")
 
     def end(self, lab: RunningLab) -> None:

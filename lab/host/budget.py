@@ -1,7 +1,9 @@
 """The machine's memory, vCPUs and disk, shared by all labs on it through a ledger file under flock.
 
 Each entry belongs to a live process (pid, start time, boot); entries of dead processes are dropped by the next reader.
-A lab that asks for more than the machine has fails at once; one that has to wait says so and waits its turn.
+A lab that asks for more than the machine has fails at once; one that has to wait says so and waits its turn. It is the
+first's turn when that fits, by the budget that its own process was given; and one that no longer looks whether it does
+(its process is stopped, or hangs) keeps its place but holds up nobody.
 
 All checkouts on the machine share the file. What another version has put into it is kept as it is: entries that this
 version cannot read are not counted, but they are not dropped either, and unknown fields are preserved.
@@ -43,6 +45,8 @@ GUEST_DISK_GIB = 2
 # Likewise one that holds somebody's data (lab.machines.disks).
 FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
+# Who waits looks each second; on a machine that has far too much to do, some seconds late.
+_LOOKS_SECONDS = 30.0
 _REPEAT_SECONDS = 60.0
 
 
@@ -72,7 +76,11 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What one lab holds or, while `waiting`, asks for."""
+    """What one lab holds or, while `waiting`, asks for.
+
+    Of one that waits: `budget` is what all labs together may use as its process was told, and `looked` when it looked
+    last, in seconds since the machine's start; older versions of this file's readers tell neither.
+    """
 
     lab: str
     mib: NotNegative
@@ -82,6 +90,13 @@ class Entry(msgspec.Struct, frozen=True):
     disk_gib: NotNegative = 0
     waiting: bool = False
     boot: str = ""
+    budget: Amount | None = None
+    looked: float | None = None
+
+    @property
+    def looks(self) -> bool:
+        """Whether it would notice that it can have what it waits for."""
+        return self.looked is None or time.monotonic() - self.looked < _LOOKS_SECONDS
 
     @property
     def lives(self) -> bool:
@@ -139,6 +154,10 @@ def _entry(raw: Any) -> Entry | None:
         return msgspec.convert(raw, Entry)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
+
+
+def _held(entries: list[Entry]) -> Amount:
+    return sum((e.amount for e in entries if not e.waiting), Amount())
 
 
 class Ledger:
@@ -207,24 +226,27 @@ class Ledger:
 
     def free(self, entries: list[Entry]) -> Amount:
         """What these entries leave free."""
-        return self.capacity - sum((e.amount for e in entries if not e.waiting), Amount())
+        return self.capacity - _held(entries)
 
     def try_take(self, lab: str, wanted: Amount, owner: tuple[int, int]) -> list[Entry] | None:
         """Take `wanted` for a lab, or enter it as waiting and return the other entries.
 
-        First come, first served; a later lab may take what is left when that is too little for an earlier one.
+        First come, first served; a later lab may take what is left when that is too little for an earlier one, by that
+        one's own budget.
         """
         with self._open() as entries:
             others = [e for e in entries if e.lab != lab]
             queue = [e.lab for e in entries if e.waiting]
-            free = self.free(others)
             ahead = queue[: queue.index(lab)] if lab in queue else queue
-            fits_ahead = any(not e.amount.short(free) for e in others if e.lab in ahead)
-            waits = bool(wanted.short(free)) or fits_ahead
+            held = _held(others)
+            turns = (e for e in others if e.lab in ahead and e.looks)
+            comes_first = any(not e.amount.short((e.budget or self.capacity) - held) for e in turns)
+            waits = comes_first or bool(wanted.short(self.capacity - held))
             entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waits, boot_id())
-            if waits and lab in queue:
-                return others
-            entries[:] = [*others, entry]
+            if waits:
+                entry = msgspec.structs.replace(entry, budget=self.capacity, looked=time.monotonic())
+            # Who waits stays where it is in the queue.
+            entries[:] = [entry if e.lab == lab else e for e in entries] if lab in queue and waits else [*others, entry]
             return others if waits else None
 
     def take(self, lab: str, wanted: Amount, owner: tuple[int, int], timeout: float) -> None:

@@ -30,19 +30,19 @@ def is_told(topology: Topology, node: NodeSpec) -> bool:
     links = topology.links(node)
     if topology.addressing == "static" or any(link.bond or link.trunk for link in links):
         return True
-    told = (bool(net.dhcp or net.dhcpv6 or net.router_advertisements) for link in links for net in link.networks)
-    return not all(told)
+    all_told = (bool(net.dhcp or net.dhcpv6 or net.router_advertisements) for link in links for net in link.networks)
+    return not all(all_told)
 
 
 def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
     """The host's document: cards, bonds, VLANs, addresses, and routes and DNS servers that nobody tells it."""
-    found: list[dict[str, Any]] = []
+    interfaces: list[dict[str, Any]] = []
     routes: list[dict[str, Any]] = []
     for link in topology.links(node):
-        found += _plain(node, link)
+        interfaces += _plain(node, link)
         for network in link.trunk:
             name = f"{_name(node, link.name)}.{network.vlan}"
-            found.append(
+            interfaces.append(
                 {
                     "name": name,
                     "type": "vlan",
@@ -56,7 +56,7 @@ def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
             tagged = f".{network.vlan}" if network in link.trunk else ""
             routes += _routes(link, network, f"{_name(node, link.name)}{tagged}")
     return {
-        "interfaces": found,
+        "interfaces": interfaces,
         "dns-resolver": {"config": {"server": _servers(topology, node)}},
         "routes": {"config": _first_of_each(routes, topology, node)},
     }
@@ -103,13 +103,13 @@ def _family(version: int, addresses: list[dict[str, Any]], network: Network | No
 
 def _routes(link: Link, network: Network, interface: str) -> list[dict[str, Any]]:
     """Default routes by a network, for families in which the host has an address that nobody gave it."""
-    found = []
+    routes = []
     for subnet in network.subnets:
         version = subnet.version
         leased = network.dhcpv6 if version == 6 else network.dhcp
         gateway = network.gateway_of(version)
         if gateway and not leased and any(ip_address(text) in subnet for text, _ in link.addresses):
-            found.append(
+            routes.append(
                 {
                     "destination": _DEFAULT[version],
                     "next-hop-address": gateway,
@@ -117,7 +117,7 @@ def _routes(link: Link, network: Network, interface: str) -> list[dict[str, Any]
                     "table-id": _MAIN_TABLE,
                 }
             )
-    return found
+    return routes
 
 
 def _first_of_each(routes: list[dict[str, Any]], topology: Topology, node: NodeSpec) -> list[dict[str, Any]]:

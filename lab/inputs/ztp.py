@@ -149,8 +149,8 @@ def _text(path: Path) -> str:
 
 def _registries(path: Path, tables: str) -> None:
     """Put the lab's mirrors before the user's: of two tables for a location the first is used."""
-    given = _text(path)
-    head, mark, rest = given.partition("[[registry]]")
+    text = _text(path)
+    head, mark, rest = text.partition("[[registry]]")
     user = f"\n{mark}{rest}\n" if mark else ""
     write_private(path, f"{head.rstrip()}\n{tables}{user}")
 

@@ -25,8 +25,8 @@ class Cable:
     @property
     def onboard(self) -> int:
         """Which of the firmware's own cards it is; 0 for none of them."""
-        found = _ONBOARD.fullmatch(self.nic.name)
-        return int(found[1]) if found else 0
+        match = _ONBOARD.fullmatch(self.nic.name)
+        return int(match[1]) if match else 0
 
 
 def by_switch(link: Link) -> bool:
@@ -36,10 +36,10 @@ def by_switch(link: Link) -> bool:
 
 def cables_of(node: NodeSpec, layout: Layout) -> tuple[Cable, ...]:
     """A machine's cables, in the order of its cards."""
-    found = {}
+    by_name = {}
     for link in layout.topology.links(node):
         bridge = "" if by_switch(link) or link.network is None else layout.bridge(link.network)
         mtu = max(network.mtu for network in link.networks)
         for nic in link.nics:
-            found[nic.name] = Cable(nic, port(nic.mac), bridge, mtu)
-    return tuple(found[nic.name] for nic in node.all_nics)
+            by_name[nic.name] = Cable(nic, port(nic.mac), bridge, mtu)
+    return tuple(by_name[nic.name] for nic in node.all_nics)

@@ -6,9 +6,7 @@ import hashlib
 import subprocess
 import sys
 import uuid
-from typing import Literal
 
-from lab.errors import LabError
 from lab.host import records
 from lab.layout import Layout
 from lab.machines import disks
@@ -69,7 +67,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
                 model=disk.model,
                 wwn=disk.wwn,
                 rotational=bool(disk.rotational),
-                bus=_bus(disk),
+                bus=disk.bus,
             )
             for number, disk in enumerate(node.all_disks)
         )
@@ -81,13 +79,6 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
         console_socket=str(layout.console_socket(node)),
         uid_base=first_user(layout.root.name, index),
     )
-
-
-def _bus(disk: Disk) -> Literal["virtio", "sata", "scsi", "nvme", "usb"]:
-    """A disk's bus; who asks for another one has been told before (lab.host.unmade)."""
-    if disk.bus == "iscsi":
-        raise LabError("container machines have no iSCSI disks")
-    return disk.bus
 
 
 def _stick(node: NodeSpec, layout: Layout) -> tuple[DiskSpec, ...]:

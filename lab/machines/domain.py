@@ -6,11 +6,12 @@ import uuid
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, register_namespace, tostring
 
+from lab.buses import BUSES, Bus
 from lab.host.kvm import OVMF_CODE, OVMF_SECURE_CODE
 from lab.layout import POOL, Layout
 from lab.machines.attach import Cable, cables_of
 from lab.machines.disks import STICK_SERIAL
-from lab.topology import FROM_NETWORK, FROM_STICK, Bus, Disk, NodeSpec
+from lab.topology import FROM_NETWORK, FROM_STICK, Disk, NodeSpec
 
 OVMF_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 # Variables with Microsoft's keys enrolled, by which Debian's shim is signed, and secure boot on.
@@ -125,19 +126,19 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
 def _targets(disks: tuple[Disk, ...]) -> list[str]:
     """libvirt's names of disks, one of a kind for each bus: they choose the place on the bus, not the guest's name."""
     counts: dict[str, int] = {}
-    found = []
+    names = []
     for disk in disks:
-        kind = {"virtio": "vd", "nvme": "nvme"}.get(disk.bus, "sd")
+        kind = BUSES[disk.bus].kernel
         counts[kind] = counts.get(kind, 0) + 1
-        found.append(f"{kind}{chr(ord('a') + counts[kind] - 1)}")
-    return found
+        names.append(f"{kind}{chr(ord('a') + counts[kind] - 1)}")
+    return names
 
 
 def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
     disks = node.all_disks
     for index, (spec, target) in enumerate(zip(disks, _targets(disks), strict=True)):
-        # An iSCSI disk is at the far end of the cards' cables.
-        if spec.bus in ("nvme", "iscsi"):
+        bus = BUSES[spec.bus]
+        if bus.attached_by != "libvirt":
             continue
         disk = SubElement(devices, "disk", type="file", device="disk")
         # The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast.
@@ -148,24 +149,23 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
         )
         SubElement(disk, "target", {"dev": target, "bus": spec.bus} | turns)
         SubElement(disk, "serial").text = node.serial(index)
-        if spec.bus == "scsi":
+        if bus.told_by == "elements":
             # libvirt writes WWNs without 0x.
             for name, text in (("wwn", spec.wwn.removeprefix("0x")), ("product", spec.model)):
                 if text:
                     SubElement(disk, name).text = text
         if spec.root:
             SubElement(disk, "boot", order="1")
-        if spec.bus == "sata":
+        if bus.told_by == "overrides":
             SubElement(disk, "alias", name=_alias(index))
     SubElement(devices, "controller", type="sata", index="0")
     buses: set[Bus] = {disk.bus for disk in disks}
     if layout.topology.boot in FROM_STICK:
         _stick(devices, node, layout)
         buses.add("usb")
-    if "scsi" in buses:
-        SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
-    if "usb" in buses:
-        SubElement(devices, "controller", type="usb", index="0", model="qemu-xhci")
+    for name, bus in BUSES.items():
+        if name in buses and bus.controller:
+            SubElement(devices, "controller", type=name, index="0", model=bus.controller)
 
 
 def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
@@ -196,13 +196,14 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
             overrides += [(alias, "speed", "signed", _MBIT), (alias, "duplex", "string", "full")]
     slot = _NVME_SLOT
     for index, disk in enumerate(node.all_disks):
-        if disk.bus == "nvme":
-            drive = f"file={str(layout.disk(node, index)).replace(',', ',,')},format=raw,if=none,id=nvme{index}"
+        bus = BUSES[disk.bus]
+        if bus.attached_by == "command line":
+            drive = f"file={str(layout.disk(node, index)).replace(',', ',,')},format=raw,if=none,id={disk.bus}{index}"
             words += ["-drive", f"{drive},cache=unsafe,discard=unmap,aio=threads"]
-            device = f"nvme,serial={node.serial(index)},drive=nvme{index},bus=pcie.0,addr={slot:#x}"
+            device = f"{disk.bus},serial={node.serial(index)},drive={disk.bus}{index},bus=pcie.0,addr={slot:#x}"
             words += ["-device", device + ",bootindex=1" * disk.root]
             slot += 1
-        if disk.bus == "sata":
+        if bus.told_by == "overrides":
             overrides += [(_alias(index), "wwn", "unsigned", str(int(disk.wwn, 16)))] if disk.wwn else []
             overrides += [(_alias(index), "model", "string", disk.model)] if disk.model else []
     if words:

@@ -62,11 +62,11 @@ def config(store: Store, digest: str) -> dict[str, Any]:
 
 def layers(store: Store, digest: str) -> list[Path]:
     """The image's layers, the lowest first. Raises IncompleteImage."""
-    found = [(layer["digest"], store.blob(layer["digest"])) for layer in manifest(store, digest)["layers"]]
-    lacking = [name for name, path in found if path is None]
+    paths = [(layer["digest"], store.blob(layer["digest"])) for layer in manifest(store, digest)["layers"]]
+    lacking = [name for name, path in paths if path is None]
     if lacking:
         raise IncompleteImage(f"{', '.join(lacking)} is missing")
-    return [path for _, path in found if path is not None]
+    return [path for _, path in paths if path is not None]
 
 
 @contextmanager

@@ -195,10 +195,10 @@ def _text(path: Path | None) -> str | None:
 
 def from_registry(cache: Cache, text: str, upstream: Upstream) -> Subject:
     """The release of that name, copied unless it is here. Raises SubjectError."""
-    told = f"--release {text}"
-    name = parse_name(text, told)
+    source = f"--release {text}"
+    name = parse_name(text, source)
     digest = name.digest or upstream.digest(str(name))
-    return cache.load(digest) or cache.mirror(f"{name.repository}@{digest}", upstream, told)
+    return cache.load(digest) or cache.mirror(f"{name.repository}@{digest}", upstream, source)
 
 
 def from_directory(cache: Cache, directory: Path, text: str | None) -> Subject:

@@ -34,7 +34,7 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 from __future__ import annotations
 
 from lab.topology.choices import FROM_NETWORK, FROM_STICK, Addressing, BootWay, MachineKind, Platform
-from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
+from lab.topology.disks import DISK_GIB, Disk, Holds
 from lab.topology.errors import FieldsError
 from lab.topology.links import Link
 from lab.topology.load import load, load_text, read
@@ -75,7 +75,6 @@ __all__ = [
     "Bond",
     "BondMode",
     "BootWay",
-    "Bus",
     "Disk",
     "FieldsError",
     "Firmware",

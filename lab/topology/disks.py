@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
+from lab.buses import BUSES, Bus
 from lab.topology.errors import Problem
 from lab.topology.problems import Checked, unique, within
 
-Bus = Literal["virtio", "sata", "scsi", "nvme", "usb", "iscsi"]
 Holds = Literal["nothing", "data", "old-system"]
 
 DISK_GIB = 20
@@ -18,10 +19,10 @@ _SERIAL = re.compile(r"^[A-Za-z0-9_.-]{1,20}$")
 _WWN = re.compile(r"^0x[0-9a-f]{16}$")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST = len(_LETTERS)
-# What disks of a bus can say of themselves besides their serial number.
-_WITH_WWN: tuple[Bus, ...] = ("sata", "scsi")
-_WITH_ROTATION: tuple[Bus, ...] = ("sata", "scsi")
-_MODEL_LENGTH = {"sata": 40, "scsi": 16, "iscsi": 16}
+_WITH_WWN = " or ".join(name for name, bus in BUSES.items() if bus.wwn)
+_WITH_ROTATION = " or ".join(name for name, bus in BUSES.items() if bus.rotation)
+_WITH_MODEL = " or ".join(name for name, bus in BUSES.items() if bus.model_length)
+_WITH_PORTALS = " or ".join(name for name, bus in BUSES.items() if bus.remote)
 
 
 class Disk(Checked, frozen=True, kw_only=True):
@@ -54,18 +55,19 @@ class Disk(Checked, frozen=True, kw_only=True):
             yield "serial", f"{self.serial!r} is not of up to 20 letters, digits, dots, dashes and underscores"
         if self.wwn and not _WWN.fullmatch(self.wwn):
             yield "wwn", f"{self.wwn!r} is not 0x and 16 lower-case hex digits"
-        if self.wwn and self.bus not in _WITH_WWN:
-            yield "wwn", f"a {self.bus} disk has none; use bus {' or '.join(_WITH_WWN)}"
-        if self.rotational is not None and self.bus not in _WITH_ROTATION:
-            yield "rotational", f"a {self.bus} disk does not say so; use bus {' or '.join(_WITH_ROTATION)}"
-        if self.model and self.bus not in _MODEL_LENGTH:
-            yield "model", f"a {self.bus} disk has none of its own; use bus {' or '.join(_MODEL_LENGTH)}"
-        elif len(self.model) > _MODEL_LENGTH.get(self.bus, 0) or not self.model.isprintable():
-            yield "model", f"{self.model!r} is not of up to {_MODEL_LENGTH.get(self.bus, 0)} printable characters"
-        if self.bus == "iscsi" and not self.portals:
+        bus = BUSES[self.bus]
+        if self.wwn and not bus.wwn:
+            yield "wwn", f"a {self.bus} disk has none; use bus {_WITH_WWN}"
+        if self.rotational is not None and not bus.rotation:
+            yield "rotational", f"a {self.bus} disk does not say so; use bus {_WITH_ROTATION}"
+        if self.model and not bus.model_length:
+            yield "model", f"a {self.bus} disk has none of its own; use bus {_WITH_MODEL}"
+        elif len(self.model) > bus.model_length or not self.model.isprintable():
+            yield "model", f"{self.model!r} is not of up to {bus.model_length} printable characters"
+        if bus.remote and not self.portals:
             yield "portals", "an iSCSI disk needs the networks that its target is reached by"
-        if self.bus != "iscsi" and self.portals:
-            yield "portals", f"a {self.bus} disk has none; use bus iscsi"
+        if self.portals and not bus.remote:
+            yield "portals", f"a {self.bus} disk has none; use bus {_WITH_PORTALS}"
         yield from unique([(f"portals[{i}]", name) for i, name in enumerate(self.portals)], "network")
 
     @property
@@ -75,11 +77,11 @@ class Disk(Checked, frozen=True, kw_only=True):
 
 
 def kernel_names(disks: tuple[Disk, ...]) -> list[str]:
-    """The kernel's names, without /dev/, as it detects disks in this order; iSCSI's come when all others are there."""
-    counts = {"vd": 0, "sd": 0, "nvme": 0}
+    """The kernel's names, without /dev/, as it detects disks in this order, remote ones after all others."""
+    counts: Counter[str] = Counter()
     names = [""] * len(disks)
-    for index, disk in sorted(enumerate(disks), key=lambda item: item[1].bus == "iscsi"):
-        kind = {"virtio": "vd", "nvme": "nvme"}.get(disk.bus, "sd")
+    for index, disk in sorted(enumerate(disks), key=lambda item: BUSES[item[1].bus].remote):
+        kind = BUSES[disk.bus].kernel
         number, counts[kind] = counts[kind], counts[kind] + 1
         names[index] = f"nvme{number}n1" if kind == "nvme" else f"{kind}{_LETTERS[number % MOST]}"
     return names

@@ -47,9 +47,9 @@ class _Reader:
             return _MISSING
         if any(field.required and field.name not in fields for field in msgspec.structs.fields(kind)):
             return _MISSING
-        made = kind(**fields)
-        self.found += [(_join(path, where), message) for where, message in made.problems()]
-        return made
+        struct = kind(**fields)
+        self.found += [(_join(path, where), message) for where, message in struct.problems()]
+        return struct
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
         """A field's value, or _MISSING when it is of another type."""
@@ -73,8 +73,8 @@ class _Reader:
         if not isinstance(value, list | tuple):
             self.found.append((path, f"must be a list, is {_named(value)}"))
             return _MISSING
-        made = tuple(self.struct(one, kind, f"{path}[{index}]") for index, one in enumerate(value))
-        return _MISSING if _MISSING in made else made
+        structs = tuple(self.struct(one, kind, f"{path}[{index}]") for index, one in enumerate(value))
+        return _MISSING if _MISSING in structs else structs
 
 
 def _join(path: str, name: str) -> str:
@@ -89,10 +89,10 @@ def read(document: Any, source: str = "topology") -> Topology:
     """The topology that plain data describe. Raises TopologyError with `source` and all fields that are wrong."""
     reader = _Reader()
     with collecting():
-        made = reader.struct(document, Topology, "")
-    if reader.found or not isinstance(made, Topology):
+        topology = reader.struct(document, Topology, "")
+    if reader.found or not isinstance(topology, Topology):
         raise TopologyError(source, [line(*problem) for problem in reader.found])
-    return made
+    return topology
 
 
 def load_text(text: str | bytes, source: str = "topology") -> Topology:

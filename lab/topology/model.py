@@ -12,15 +12,13 @@ from lab.topology import words
 from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.errors import Problem
 from lab.topology.links import Link, attached, portal_links, portal_problems
-from lab.topology.networks import Network
+from lab.topology.networks import Network, only_network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, unique
 from lab.topology.words import Subnet
 
 MACHINE_NETWORK = "192.168.111.0/24"
-# The name of the network of a topology that lists none.
-ONLY = "lab"
 
 
 class Topology(Checked, frozen=True, kw_only=True):
@@ -104,7 +102,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         renamed = {
             "ipv4": "machine_network", "ipv6": "machine_network", "address6": "address", "gateway": "address",
         }  # fmt: skip
-        for path, message in self._only_network().problems():
+        for path, message in self.all_networks[0].problems():
             if not path.startswith("aliases"):
                 yield renamed.get(path, path), message.replace(" is outside ", " is outside machine_network ")
 
@@ -128,7 +126,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             yield "machine_network", f"{self.machine_network} is none of the machines' networks, {', '.join(subnets)}"
 
     def _attachments(self) -> Iterator[Problem]:
-        known = {one.name: one for one in self.all_networks}
+        networks = {one.name: one for one in self.all_networks}
         for i, node in enumerate(self.nodes):
             for path, one in attached(node):
                 place = f"nodes[{i}].{path}" if path else f"nodes[{i}]"
@@ -136,10 +134,10 @@ class Topology(Checked, frozen=True, kw_only=True):
                 named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
                 good = True
                 for field, name in named:
-                    network = known.get(name)
+                    network = networks.get(name)
                     if network is None:
                         good = False
-                        yield f"{place}.{field}", f"there is no network {name!r}; there are {', '.join(known)}"
+                        yield f"{place}.{field}", f"there is no network {name!r}; there are {', '.join(networks)}"
                     elif network.bmc:
                         yield f"{place}.{field}", f"{name} is the network of the BMCs, which no machine is on"
                     elif field != "network" and not network.vlan:
@@ -201,59 +199,47 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     def _addresses(self) -> list[tuple[str, str]]:
         """Addresses with the paths of their fields, each of which has to be one thing's alone."""
-        found = []
+        by_path = []
         for i, net in enumerate(self.all_networks):
             prefix = f"networks[{i}]." if self.networks else ""
-            found += [(f"{prefix}address{'6' if ':' in text else ''}", text) for text in net.own]
-            found += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(net.aliases)]
+            by_path += [(f"{prefix}address{'6' if ':' in text else ''}", text) for text in net.own]
+            by_path += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(net.aliases)]
         for i, node in enumerate(self.nodes):
             for path, one in attached(node):
                 where = f"nodes[{i}].{path}.addresses" if path else ""
-                found += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", t) for k, t in enumerate(one.addresses)]
+                by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", t) for k, t in enumerate(one.addresses)]
         for name in ("api", "ingress"):
             several = getattr(self, f"{name}_vips")
             texts = list(enumerate(self.vips(name)))
             if self.load_balancer and name == "ingress":
                 # A balancer serves both at one address as well as at two.
                 texts = [(k, text) for k, text in texts if text not in self.vips("api")]
-            found += [(f"{name}_vips[{k}]" if several else f"{name}_vip", text) for k, text in texts]
-        return found
+            by_path += [(f"{name}_vips[{k}]" if several else f"{name}_vip", text) for k, text in texts]
+        return by_path
 
     # -- networks --------------------------------------------------------------------------------------------------
-
-    def _only_network(self) -> Network:
-        six = ":" in self.machine_network
-        return Network(
-            name=ONLY,
-            ipv4="" if six else self.machine_network,
-            ipv6=self.machine_network if six else "",
-            address="" if six else self.address or "",
-            address6=self.address or "" if six else "",
-            dhcp=self.addressing == "dhcp" and not six,
-            dhcpv6=self.addressing == "dhcp" and six,
-            router_advertisements=self.addressing == "dhcp" and six,
-            aliases=self.aliases,
-        )
 
     @property
     def all_networks(self) -> tuple[Network, ...]:
         """Its networks."""
-        return self.networks or (self._only_network(),)
+        return self.networks or (
+            only_network(self.machine_network, self.address or "", self.addressing == "dhcp", self.aliases),
+        )
 
     def _networks_of(self, one: Attached) -> tuple[Network, ...]:
         """The networks of a card or bond, the one without tags first."""
-        known = {network.name: network for network in self.all_networks}
-        first = one.network or ("" if one.trunk else next(iter(known)))
-        return tuple(known[name] for name in (first, *one.trunk) if name in known)
+        by_name = {network.name: network for network in self.all_networks}
+        first = one.network or ("" if one.trunk else next(iter(by_name)))
+        return tuple(by_name[name] for name in (first, *one.trunk) if name in by_name)
 
     def links(self, node: NodeSpec) -> tuple[Link, ...]:
         """How a machine is attached: cards on their own, then bonds."""
-        found = []
+        links = []
         for one in node.attached:
             networks = self._networks_of(one)
             plain = not one.trunk or bool(one.network)
             held = ((text, next((net for net in networks if net.holds(text)), networks[0])) for text in one.addresses)
-            found.append(
+            links.append(
                 Link(
                     name=one.name,
                     nics=(one,) if isinstance(one, Nic) else node.members(one),
@@ -264,15 +250,15 @@ class Topology(Checked, frozen=True, kw_only=True):
                     addresses=tuple(held),
                 )
             )
-        return tuple(found)
+        return tuple(links)
 
     @property
     def machine_networks(self) -> tuple[Network, ...]:
         """The networks of the addresses that the machines are known by."""
-        found = []
+        networks = []
         for node in self.nodes:
-            found += [network for network in self.all_networks if network.holds(node.ip) and network not in found]
-        return tuple(found) or self.all_networks[:1]
+            networks += [network for network in self.all_networks if network.holds(node.ip) and network not in networks]
+        return tuple(networks) or self.all_networks[:1]
 
     @property
     def machine_subnets(self) -> tuple[Subnet, ...]:
@@ -384,11 +370,11 @@ class Topology(Checked, frozen=True, kw_only=True):
         return next((n for n in self.nodes if n.name == name), None)
 
     def on(self, machine: MachineKind | None) -> Topology:
-        """The same with machines of this kind; None leaves them as they are."""
+        """The topology with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
 
     def behind(self, bmc: Bmc | None) -> Topology:
-        """The same with BMCs of this kind; None leaves them as they are."""
+        """The topology with BMCs of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, bmc=bmc) if bmc else self
 
     def bmc_of(self, node: NodeSpec) -> Bmc:

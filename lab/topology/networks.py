@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 from lab.topology import words
 from lab.topology.errors import Problem
-from lab.topology.problems import Checked, unique, within
+from lab.topology.problems import Checked, remembered, unique, within
 from lab.topology.words import LAB, NONE, Subnet
 
 # An IPv6 network's least MTU (RFC 8200 §5); IPv4 would do with less.
 LEAST_MTU, MOST_MTU = 1280, 9216
+
+# The name of a network that is not listed.
+ONLY = "lab"
 
 
 class Network(Checked, frozen=True, kw_only=True):
@@ -96,8 +99,8 @@ class Network(Checked, frozen=True, kw_only=True):
     @property
     def subnets(self) -> tuple[Subnet, ...]:
         """Its CIDRs, parsed: IPv4 first."""
-        found = (words.subnet(cidr) for cidr in (self.ipv4, self.ipv6) if cidr)
-        return tuple(one for one in found if one is not None)
+        parsed = (words.subnet(cidr) for cidr in (self.ipv4, self.ipv6) if cidr)
+        return tuple(one for one in parsed if one is not None)
 
     def subnet_of(self, address: str) -> Subnet | None:
         """Which of them has this address."""
@@ -154,9 +157,26 @@ class Network(Checked, frozen=True, kw_only=True):
     def lab_addresses(self) -> tuple[str, ...]:
         """All addresses that the lab has at it, its own first, with the length of their prefix (`192.0.2.1/24`)."""
         others = (self.gateway_of(4), self.gateway_of(6), *self.dns_servers, *self.ntp_servers, *self.aliases)
-        found = {}
+        lengths = {}
         for text in dict.fromkeys([*self.own, *(one for one in others if one)]):
             subnet = self.subnet_of(text)
             whole = 128 if ":" in text else 32
-            found[text] = subnet.prefixlen if subnet is not None and text in self.own else whole
-        return tuple(f"{text}/{length}" for text, length in found.items())
+            lengths[text] = subnet.prefixlen if subnet is not None and text in self.own else whole
+        return tuple(f"{text}/{length}" for text, length in lengths.items())
+
+
+@remembered
+def only_network(cidr: str, address: str, dhcp: bool, aliases: tuple[str, ...]) -> Network:
+    """The network of a topology whose networks are not listed."""
+    six = ":" in cidr
+    return Network(
+        name=ONLY,
+        ipv4="" if six else cidr,
+        ipv6=cidr if six else "",
+        address="" if six else address,
+        address6=address if six else "",
+        dhcp=dhcp and not six,
+        dhcpv6=dhcp and six,
+        router_advertisements=dhcp and six,
+        aliases=aliases,
+    )

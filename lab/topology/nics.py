@@ -7,7 +7,7 @@ from typing import Literal
 
 from lab.topology import words
 from lab.topology.errors import Problem
-from lab.topology.problems import Checked, unique, within
+from lab.topology.problems import Checked, remembered, unique, within
 
 NicModel = Literal["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"]
 BondMode = Literal["802.3ad", "active-backup", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"]
@@ -53,12 +53,23 @@ class Nic(Attached, frozen=True, kw_only=True):
             yield from words.interface("name", self.name)
 
     def at(self, index: int) -> Nic:
-        """The same with its place and name spelled out, as the machine's card of that index."""
-        bus = self.pci or index + 1
-        return Nic(
-            network=self.network, trunk=self.trunk, addresses=self.addresses, mac=self.mac, model=self.model,
-            pci=bus, name=self.name or f"enp{bus}s0",
-        )  # fmt: skip
+        """This card as the machine's one of that index, with its bus and name spelled out."""
+        return _at(self, index)
+
+
+@remembered
+def _at(card: Nic, index: int) -> Nic:
+    bus = card.pci or index + 1
+    return Nic(
+        network=card.network, trunk=card.trunk, addresses=card.addresses, mac=card.mac, model=card.model,
+        pci=bus, name=card.name or f"enp{bus}s0",
+    )  # fmt: skip
+
+
+@remembered
+def only(mac: str, ip: str) -> Nic:
+    """The card of a machine whose cards are not listed."""
+    return Nic(mac=mac, addresses=(ip,))
 
 
 class Bond(Attached, frozen=True, kw_only=True):

@@ -7,11 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from lab.buses import BUSES
 from lab.topology import disks as kinds
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, Disk
 from lab.topology.errors import Problem
-from lab.topology.nics import Attached, Bond, Nic
+from lab.topology.nics import Attached, Bond, Nic, only
 from lab.topology.problems import Checked, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
@@ -103,11 +104,11 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         for i, card in enumerate(cards):
             if card.name in bonded and (card.network or card.trunk or card.addresses):
                 yield f"nics[{i}]", f"{card.name} is in a bond: the bond has the network, trunk and addresses"
-        known = [text for one in self.attached for text in one.addresses]
-        if not known:
+        addresses = [text for one in self.attached for text in one.addresses]
+        if not addresses:
             yield "nics", "none has addresses: the lab has to know one, fixed or reserved, to reach the machine"
-        elif self.ip not in known:
-            yield "ip", f"{self.ip} is none of the machine's addresses, {', '.join(known)}"
+        elif self.ip not in addresses:
+            yield "ip", f"{self.ip} is none of the machine's addresses, {', '.join(addresses)}"
         elif self.mac != self._mac():
             yield "mac", f"{self.mac} is not that of the card with {self.ip}, which is {self._mac()}; leave mac out"
 
@@ -120,7 +121,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         if len(self.disks) > kinds.MOST:
             yield "disks", f"{len(self.disks)} are more than {kinds.MOST}"
         for index, disk in enumerate(self.disks):
-            if disk.bus == "iscsi" and not disk.root:
+            if BUSES[disk.bus].remote and not disk.root:
                 yield f"disks[{index}].bus", "the firmware attaches one iSCSI disk, the one to boot: mark it root"
         if self.secure_boot and self.portals:
             yield "secure_boot", "iPXE, which attaches an iSCSI disk, is not signed; leave one of them out"
@@ -137,7 +138,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     @property
     def all_nics(self) -> tuple[Nic, ...]:
         """Its cards, with bus and name spelled out."""
-        cards = self.nics or (Nic(mac=self.mac, addresses=(self.ip,)),)
+        cards = self.nics or (only(self.mac, self.ip),)
         return tuple(card.at(index) for index, card in enumerate(cards))
 
     def members(self, bond: Bond) -> tuple[Nic, ...]:
@@ -161,8 +162,8 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     @property
     def addresses(self) -> tuple[str, ...]:
         """All of its addresses, the one that it is known by first."""
-        found = [text for one in self.attached for text in one.addresses]
-        return tuple(dict.fromkeys([self.ip, *found]))
+        addresses = [text for one in self.attached for text in one.addresses]
+        return tuple(dict.fromkeys([self.ip, *addresses]))
 
     # -- disks -----------------------------------------------------------------------------------------------------
 

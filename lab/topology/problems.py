@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache, wraps
+from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
 from lab.topology.errors import FieldsError, Problem
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _COLLECTING: ContextVar[bool] = ContextVar("collecting", default=False)
 
 
@@ -38,6 +42,19 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         self.fill()
         if not _COLLECTING.get() and (found := list(self.problems())):
             raise FieldsError(found)
+
+
+def remembered(make: Callable[P, T]) -> Callable[P, T]:
+    """A function that makes a struct of nothing but its arguments, called once for equal ones: checking a topology asks
+    for the same cards and networks dozens of times. Not while problems are collected: nothing raises then.
+    """
+    cached = cast(Callable[P, T], lru_cache(1 << 12)(make))
+
+    @wraps(make)
+    def call(*args: P.args, **named: P.kwargs) -> T:
+        return make(*args, **named) if _COLLECTING.get() else cached(*args, **named)
+
+    return call
 
 
 def within(path: str, number: int, least: int, most: int) -> Iterator[Problem]:

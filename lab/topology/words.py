@@ -64,11 +64,11 @@ def addresses(path: str, texts: tuple[str, ...]) -> Iterator[Problem]:
 
 def one_address(path: str, text: str) -> Iterator[Problem]:
     """Whether it is an address, as it is usually written."""
-    found = address(text)
-    if found is None:
+    parsed = address(text)
+    if parsed is None:
         yield path, f"{text!r} is not an IP address"
-    elif str(found) != text:
-        yield path, f"{text!r} is usually written {found}"
+    elif str(parsed) != text:
+        yield path, f"{text!r} is usually written {parsed}"
 
 
 @lru_cache(1 << 12)

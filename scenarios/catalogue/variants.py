@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 import yaml
 
+from lab.bmcs.profile import working
 from lab.topology import WORKER_MIB, Addressing, Bmc, Bond, Disk, Network, Nic, NodeSpec, Topology
 from scenarios.catalogue.faulty import ROWS
 
@@ -286,7 +287,7 @@ def _large_manifests(_topology: Topology) -> dict[str, str]:
 
 
 #: The BMCs through which a cluster can be installed (docs/bmcs.md).
-BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
+BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one in working())
 #: Those of clusters that get installed: what a row of the matrix may have (matrix.yaml).
 FEATURES: dict[str, Variant] = {
     # Without static addresses in agent-config.yaml there is none to choose the rendezvous IP from.

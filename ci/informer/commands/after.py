@@ -55,25 +55,30 @@ def _serve(arguments: argparse.Namespace) -> int:
 def add(command: Adder) -> None:
     """Add them."""
     prune = command("prune", _prune, "remove old evidence of runs; the runs stay in the history")
-    prune.add_argument("directory", type=Path, metavar="DIR", help="only below this directory")
-    for option, default, told in (
-        ("--green-days", retention.GREEN_DAYS, "days that green runs keep theirs"),
-        ("--red-days", retention.RED_DAYS, "days that red runs keep theirs"),
-        ("--gib", retention.GIB, "GiB in all"),
+    prune.add_argument("directory", type=Path, metavar="DIR", help="remove nothing outside of this directory")
+    for option, default, text in (
+        ("--green-days", retention.GREEN_DAYS, "keep evidence of green runs for N days"),
+        ("--red-days", retention.RED_DAYS, "keep evidence of red runs for N days"),
+        ("--gib", retention.GIB, "keep at most N GiB of evidence in all"),
     ):
         prune.add_argument(
-            option, type=whole_type(0, 1 << 20), default=default, metavar="N", help=f"{told} ({default})"
+            option, type=whole_type(0, 1 << 20), default=default, metavar="N", help=f"{text} (default: {default})"
         )
     traced = command("traces", _traces, "write or send runs as OpenTelemetry traces")
-    traced.add_argument("--file", type=Path, help="write them here, OTLP in JSON, a line a run")
     traced.add_argument(
-        "--endpoint", metavar="URL", help="send them there, for example http://localhost:4318/v1/traces"
+        "--file", type=Path, metavar="FILE", help="write them to this file: OTLP as JSON, one run a line"
     )
-    traced.add_argument("--job", help="of this job only")
-    traced.add_argument("--payload", help="on this payload only")
-    traced.add_argument("--since", type=day, help="from this day on")
-    serve = command("serve", _serve, "serve the pages, made anew at each look; until Ctrl-C")
+    traced.add_argument(
+        "--endpoint", metavar="URL", help="send them to this address, for example http://localhost:4318/v1/traces"
+    )
+    traced.add_argument("--job", help="only runs of this job")
+    traced.add_argument("--payload", help="only runs on this payload")
+    traced.add_argument("--since", type=day, metavar="DATE", help="only runs since this day")
+    serve = command("serve", _serve, "serve the pages over HTTP, always up to date, until Ctrl-C")
     serve.add_argument(
-        "--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="(default: 127.0.0.1:8080; anybody may read)"
+        "--listen",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT",
+        help="address to serve on; whoever reaches it may read (default: 127.0.0.1:8080)",
     )
     add_blocking(serve)

@@ -68,17 +68,28 @@ def _hosts(arguments: argparse.Namespace) -> int:
 
 def add(command: Adder) -> None:
     """Add them."""
-    keys = command("keys", _keys, "make the keys that scheduler, workers and collector show one another")
-    keys.add_argument("directory", type=Path, metavar="DIR")
-    scheduler = command("scheduler", _scheduler, "bring workers and collectors together; until Ctrl-C")
-    worker = command("worker", _worker, "run units on this machine for the scheduler there; until Ctrl-C")
+    keys = command("keys", _keys, "make the keys by which scheduler, workers and node0-ci run know one another")
+    keys.add_argument("directory", type=Path, metavar="DIR", help="where to write them; copy it to all hosts")
+    scheduler = command("scheduler", _scheduler, "hand the runs of node0-ci run out to workers, until Ctrl-C")
+    worker = command("worker", _worker, "make runs on this machine for a scheduler, until Ctrl-C")
     worker.add_argument(
-        "--name", type=_host_name, default=socket.gethostname(), help="of this host (default: its host name)"
+        "--name", type=_host_name, default=socket.gethostname(), help="name of this host (default: its host name)"
     )
-    worker.add_argument("--memory", type=whole_type(1, MEMORY_MIB), metavar="MIB", help="at most so much for labs")
-    worker.add_argument("--vcpu", type=whole_type(1, 1 << 16), metavar="N", help="at most so many for labs")
-    worker.add_argument("--spool", type=Path, metavar="DIR", help="where results wait to be fetched")
-    hosts = command("hosts", _hosts, "list the hosts that are there, and what they have")
-    for sub in (scheduler, worker, hosts):
-        sub.add_argument("address", metavar="HOST:PORT", help="of the scheduler")
-        sub.add_argument("--tls", type=Path, metavar="DIR", help="keys; only loopback does without")
+    worker.add_argument(
+        "--memory", type=whole_type(1, MEMORY_MIB), metavar="MIB", help="memory that labs may use (default: all)"
+    )
+    worker.add_argument(
+        "--vcpu", type=whole_type(1, 1 << 16), metavar="N", help="virtual CPUs that labs may use (default: all)"
+    )
+    worker.add_argument(
+        "--spool",
+        type=Path,
+        metavar="DIR",
+        help="where results wait for node0-ci run (default: in the state directory)",
+    )
+    hosts = command("hosts", _hosts, "list a scheduler's hosts, and what each has")
+    for sub, what in ((scheduler, "address to listen on"), (worker, "the scheduler"), (hosts, "the scheduler")):
+        sub.add_argument("address", metavar="HOST:PORT", help=what)
+        sub.add_argument(
+            "--tls", type=Path, metavar="DIR", help="keys, from node0-ci keys; needed unless HOST is this machine"
+        )

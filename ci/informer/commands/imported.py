@@ -65,20 +65,24 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 def add(command: Adder) -> None:
     """Add them."""
-    load = command("load", _load, "remember runs: a directory of artefacts, or a JUnit file")
-    load.add_argument("path", type=Path, metavar="PATH")
-    load.add_argument("--payload", type=name, required=True, help="what they ran on")
-    load.add_argument("--job", type=name, help="which job a JUnit file is of")
-    load.add_argument("--began", metavar="TIME", help="when it began (ISO 8601), where a JUnit file does not say")
-    simulated = command("simulate", _simulate, "judge nights that are made up: what is found, and what is cried")
+    load = command("load", _load, "add runs to the history: a directory of artefacts, or a JUnit file")
+    load.add_argument("path", type=Path, metavar="PATH", help="what pytest scenarios/ left, or a JUnit file")
+    load.add_argument("--payload", type=name, required=True, help="name of the release that the runs were on")
+    load.add_argument("--job", type=name, help="the job that a JUnit file is a run of (it does not say so itself)")
+    load.add_argument("--began", metavar="TIME", help="start of the run (ISO 8601), if the JUnit file has none")
+    simulated = command(
+        "simulate",
+        _simulate,
+        "judge made-up nights: how many regressions are found, and how many false alarms are raised",
+    )
     for option, kind, default, told in (
-        ("--nights", whole_type(3, 3650), 365, "nights"),
-        ("--seed", whole_type(0, 2**63), 0, "the same seed gives the same nights"),
-        ("--years", whole_type(1, 1000), 1, "so many seeds, beginning with --seed"),
-        ("--jobs", whole_type(1, 1000), 20, "jobs"),
+        ("--nights", whole_type(3, 3650), 365, "number of nights"),
+        ("--seed", whole_type(0, 2**63), 0, "seed of the random numbers: the same seed gives the same nights"),
+        ("--years", whole_type(1, 1000), 1, "repeat with N seeds, beginning with --seed"),
+        ("--jobs", whole_type(1, 1000), 20, "number of jobs"),
         ("--runs", whole_type(1, 1000), 10, "runs of each job a night"),
-        ("--flakes", real_type(0, 50, "percent"), 2, "percent of runs that fail for nothing"),
-        ("--planted", whole_type(0, 1000), 10, "regressions of 3 to 30 points, each in a job of its own"),
+        ("--flakes", real_type(0, 50, "percent"), 2, "percent of the runs that fail at random"),
+        ("--planted", whole_type(0, 1000), 10, "regressions to be found: 3 to 30 more failures in 100 runs of one job"),
     ):
         simulated.add_argument(option, type=kind, default=default, metavar="N", help=f"{told} (default: {default})")
-    simulated.add_argument("--keep", type=Path, metavar="FILE", help="write the first year's nightly runs to a history")
+    simulated.add_argument("--keep", type=Path, metavar="FILE", help="also save the first year's runs, as a history")

@@ -42,8 +42,8 @@ def _status(arguments: argparse.Namespace) -> int:
             print("no runs yet: node0-ci load, or node0-ci run")
             return ACCEPTED
         as_of = arguments.day or max(rows[-1].day for rows in by_job.values())
-        known = {job: [row for row in rows if row.day <= as_of] for job, rows in by_job.items()}
-        states = [job_state(rows, as_of, bad) for rows in known.values() if rows]
+        rows_until = {job: [row for row in rows if row.day <= as_of] for job, rows in by_job.items()}
+        states = [job_state(rows, as_of, bad) for rows in rows_until.values() if rows]
     print_lines(text.columns(text.STATE_HEADS, map(text.state_row, states)))
     return REJECTED if any(state.watch.finding for state in states) else ACCEPTED
 
@@ -123,25 +123,35 @@ def _page(arguments: argparse.Namespace) -> int:
 
 def add(command: Adder) -> None:
     """Add them."""
-    status = command("status", _status, "how the jobs are: kind, failures, durations, regressions")
-    status.add_argument("--day", type=day, help="as of this day (default: that of the last run)")
+    status = command("status", _status, "show how the jobs are: kind, failures, durations, regressions")
+    status.add_argument(
+        "--day", type=day, metavar="DATE", help="as they were on this day (default: that of the last run)"
+    )
     verdict = command("verdict", _verdict, "accept or reject a payload, with the figures that make it so")
-    verdict.add_argument("payload", metavar="PAYLOAD")
-    verdict.add_argument("--json", action="store_true", help="for programs")
-    verdict.add_argument("--junit", type=Path, metavar="FILE", help="write the payload's runs as JUnit too")
+    verdict.add_argument("payload", metavar="PAYLOAD", help="the release to judge, by its name in the history")
+    verdict.add_argument("--json", action="store_true", help="print JSON")
+    verdict.add_argument("--junit", type=Path, metavar="FILE", help="also write the payload's runs to a JUnit file")
     history = command("history", _list, "list runs")
-    history.add_argument("--job", help="of this job only")
-    history.add_argument("--payload", help="on this payload only")
-    history.add_argument("--since", type=day, help="from this day on")
-    history.add_argument("--last", type=whole_type(1, 10**6), default=50, metavar="N", help="at most (default: 50)")
+    history.add_argument("--job", help="only runs of this job")
+    history.add_argument("--payload", help="only runs on this payload")
+    history.add_argument("--since", type=day, metavar="DATE", help="only runs since this day")
+    history.add_argument(
+        "--last", type=whole_type(1, 10**6), default=50, metavar="N", help="only the last N runs (default: 50)"
+    )
     triaged = command("triage", _triage, "label red runs, and show which are the same failure")
-    triaged.add_argument("--symptoms", type=Path, metavar="FILE", help="instead of ci/informer/symptoms.yaml")
-    triaged.add_argument("--since", type=day, help="clusters since this day (default: two weeks ago)")
-    triaged.add_argument("--note", nargs=2, metavar=("RUN|CLUSTER", "TEXT"), help="note something on a run or cluster")
-    compare = command("compare", _compare, "hold payload B against payload A, job by job")
-    compare.add_argument("a", metavar="A")
-    compare.add_argument("b", metavar="B")
+    triaged.add_argument(
+        "--symptoms", type=Path, metavar="FILE", help="know failures by this file (default: ci/informer/symptoms.yaml)"
+    )
+    triaged.add_argument(
+        "--since", type=day, metavar="DATE", help="show failures since this day (default: two weeks ago)"
+    )
+    triaged.add_argument(
+        "--note", nargs=2, metavar=("RUN|CLUSTER", "TEXT"), help="add a note to a run or to a cluster of failures"
+    )
+    compare = command("compare", _compare, "say whether payload B is worse than payload A, job by job")
+    compare.add_argument("a", metavar="A", help="the payload before, by its name in the history")
+    compare.add_argument("b", metavar="B", help="the payload to judge by it")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
-    page.add_argument("directory", type=Path, metavar="DIR")
+    page.add_argument("directory", type=Path, metavar="DIR", help="where to; index.html is the first page")
     for sub in (verdict, page):
         add_blocking(sub)

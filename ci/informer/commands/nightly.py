@@ -119,17 +119,23 @@ def _nightly(arguments: argparse.Namespace) -> int:
 
 def add(command: Adder) -> None:
     """Add them."""
-    nightly = command("nightly", _nightly, "run what tells most of the matrix in a night, and judge the payload")
-    nightly.add_argument("--hours", type=real_type(0.1, 168, "hours"), default=4, help="time for it all (default: 4)")
+    nightly = command(
+        "nightly", _nightly, "make the runs that say most about a payload within some hours, and judge it"
+    )
     nightly.add_argument(
-        "--machines", choices=("vm", "container"), help="kind of machines where a row does not care (default: "
-        "containers where this kernel can)",
+        "--hours", type=real_type(0.1, 168, "hours"), default=4, metavar="N", help="stop after N hours (default: 4)"
+    )
+    nightly.add_argument(
+        "--machines", choices=("vm", "container"), help="kind of machines, for scenarios that run on either "
+        "(default: containers, if this kernel can)",
     )  # fmt: skip
-    nightly.add_argument("--payload", type=name, help="what verdicts call it (default: the release's version)")
+    nightly.add_argument(
+        "--payload", type=name, help="name of the release, for node0-ci verdict (default: its version)"
+    )
     nightly.add_argument("--plan", action="store_true", help="show what would be run, and why; run nothing")
     nightly.add_argument(
         "--keep-gib", type=whole_type(0, 1 << 20), default=retention.GIB, metavar="N",
-        help=f"evidence of runs to keep (default: {retention.GIB})",
+        help=f"keep at most N GiB of evidence (default: {retention.GIB})",
     )  # fmt: skip
     add_options(nightly.add_argument)
     add_limits(nightly)

@@ -58,11 +58,13 @@ def engine(arguments: argparse.Namespace) -> Iterator[Engine]:
 
 def add_engine(sub: argparse.ArgumentParser) -> None:
     """Options that say where."""
-    sub.add_argument("--scheduler", metavar="HOST:PORT", help="run on the hosts there (default: on this machine)")
-    sub.add_argument("--tls", type=Path, metavar="DIR", help="keys for --scheduler, from node0-ci keys")
+    sub.add_argument(
+        "--scheduler", metavar="HOST:PORT", help="run on the hosts of this scheduler (default: on this machine)"
+    )
+    sub.add_argument("--tls", type=Path, metavar="DIR", help="directory of keys for --scheduler, made by node0-ci keys")
     sub.add_argument(
         "-j", "--side-by-side", type=whole_type(1, 64), default=1, metavar="N",
-        help="runs at a time on this machine, as far as they fit (default: 1)",
+        help="make N runs at a time on this machine, if its memory and processors allow (default: 1)",
     )  # fmt: skip
 
 
@@ -75,13 +77,17 @@ def add_limits(sub: argparse.ArgumentParser) -> None:
     """Options that bound runs."""
     # In pytest's place, for tests.
     sub.add_argument("--program", nargs="+", default=PYTEST, help=argparse.SUPPRESS)
-    sub.add_argument("--artifacts", type=Path, default=Path("artifacts/informer"), help="where evidence goes")
     sub.add_argument(
-        "--minutes", type=real_type(1, 1440, "minutes"), default=120, help="longest for a run (default: 120)"
-    )
+        "--artifacts", type=Path, default=Path("artifacts/informer"), metavar="DIR",
+        help="directory for the runs' logs, screens and journals (default: artifacts/informer)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--minutes", type=real_type(1, 1440, "minutes"), default=120, metavar="N",
+        help="stop a run after N minutes (default: 120)",
+    )  # fmt: skip
     sub.add_argument(
         "--more", type=whole_type(0, 1000), default=running.MOST_MORE, metavar="N",
-        help="most runs beyond those, where a failure makes a job suspicious (default: 60)",
+        help="make up to N more runs in all, of jobs that a failure makes suspicious (default: 60)",
     )  # fmt: skip
 
 
@@ -89,8 +95,8 @@ def _code(rows: list[Row]) -> int:
     """Red where a run failed; undecided where all runs of a job were void: nothing has been tested then."""
     if any(row.outcome is Outcome.FAILED for row in rows):
         return REJECTED
-    told = {row.job for row in rows if row.outcome is not Outcome.VOID}
-    return ACCEPTED if all(row.job in told for row in rows) else UNDECIDED
+    tested = {row.job for row in rows if row.outcome is not Outcome.VOID}
+    return ACCEPTED if all(row.job in tested for row in rows) else UNDECIDED
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -176,28 +182,38 @@ def _bisect(arguments: argparse.Namespace) -> int:
 def add(command: Adder) -> None:
     """Add them."""
     run = command("run", _run, "run scenarios and remember how they ended")
-    run.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
-    run.add_argument("-n", type=whole_type(1, 1000), default=1, metavar="N", help="so often each (default: 1)")
+    run.add_argument(
+        "scenarios", nargs="+", metavar="SCENARIO", help="what to install and test, for example sno-ipv4-static-uefi"
+    )
+    run.add_argument("-n", type=whole_type(1, 1000), default=1, metavar="N", help="run each N times (default: 1)")
     run.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
-    run.add_argument("--kvm", action="store_true", help="only on hosts with KVM")
+    run.add_argument("--kvm", action="store_true", help="use only hosts that have KVM")
     run.add_argument(
         "--payload",
         type=name,
-        help="what the runs are on, as verdicts name it (default: the release's version, or lab)",
+        help="name of the release under test, for node0-ci verdict (default: the release's version, or lab)",
     )
     add_options(run.add_argument)
     add_limits(run)
-    resume = command("resume", _resume, "go on with a plan whose node0-ci was killed or interrupted")
-    resume.add_argument("plan", nargs="?", metavar="PLAN", help="its name (default: the last one that is not done)")
-    resume.add_argument("--list", action="store_true", help="list them, and run nothing")
-    resume.add_argument("--forget", metavar="PLAN", help="go on with it never more, and run nothing")
-    bisect = command("bisect", _bisect, "find the first bad of several releases by running a scenario on some of them")
-    bisect.add_argument("scenario", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
-    bisect.add_argument("releases", nargs="+", metavar="RELEASE", help="pullspecs or directories, the good one first")
-    bisect.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
-    bisect.add_argument("--sure", type=real_type(50, 100, "percent"), default=95, help="percent (default: 95)")
+    resume = command("resume", _resume, "continue a plan whose node0-ci was killed or interrupted")
+    resume.add_argument("plan", nargs="?", metavar="PLAN", help="the plan's name (default: the last unfinished one)")
+    resume.add_argument("--list", action="store_true", help="list the unfinished plans, and run nothing")
+    resume.add_argument("--forget", metavar="PLAN", help="give this plan up for good, and run nothing")
+    bisect = command(
+        "bisect", _bisect, "find the first bad one of several releases by running a scenario on some of them"
+    )
+    bisect.add_argument("scenario", metavar="SCENARIO", help="what fails, for example sno-ipv4-static-uefi")
     bisect.add_argument(
-        "--most", type=whole_type(1, 1000), default=30, metavar="N", help="most runs (default: 30)"
+        "releases", nargs="+", metavar="RELEASE",
+        help="pullspecs or directories in their order: the first is known to be good, the last to be bad",
+    )  # fmt: skip
+    bisect.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
+    bisect.add_argument(
+        "--sure", type=real_type(50, 100, "percent"), default=95, metavar="PERCENT",
+        help="stop when the answer is this certain (default: 95)",
+    )  # fmt: skip
+    bisect.add_argument(
+        "--most", type=whole_type(1, 1000), default=30, metavar="N", help="stop after N runs (default: 30)"
     )  # fmt: skip
     add_limits(bisect)
     for sub in (run, resume, bisect):

@@ -39,11 +39,11 @@ def _quiet() -> None:
 
 
 async def _until_told() -> None:
-    told = asyncio.Event()
+    ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    await told.wait()
+        loop.add_signal_handler(number, ended.set)
+    await ended.wait()
 
 
 async def _scheduler(address: str, security: Security | None, say: Say) -> None:

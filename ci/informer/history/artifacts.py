@@ -52,13 +52,13 @@ def _tail(path: Path) -> str:
 
 def evidence(folder: Path) -> dict[str, str]:
     """The ends of a run's texts by kind, without secrets, each file's behind a line with its name."""
-    found: dict[str, str] = {}
+    by_kind: dict[str, str] = {}
     for kind, patterns in KINDS.items():
         paths = dict.fromkeys(p for pattern in patterns for p in sorted(folder.glob(pattern)) if p.is_file())
         texts = [f"== {path.relative_to(folder)}\n{_tail(path)}" for path in paths if path.stat().st_size]
         if texts:
-            found[kind] = redact("\n".join(texts)[:KIND_BYTES])
-    return found
+            by_kind[kind] = redact("\n".join(texts)[:KIND_BYTES])
+    return by_kind
 
 
 def _step(entry: Mapping[str, Any]) -> Step:

@@ -131,48 +131,48 @@ class History:
         """Runs in the order in which they began: of a job, of a payload, from a day on, the last so many."""
         chosen = [("job.name = ?", job), ("payload.name = ?", payload), ("run.began >= ?", since and since.isoformat())]
         where = " AND ".join(text for text, value in chosen if value is not None) or "1"
-        found = self.db.execute(
+        rows = self.db.execute(
             f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} ORDER BY run.began DESC, run.id DESC LIMIT ?",
             [*(value for _, value in chosen if value is not None), -1 if last is None else last],
         )
-        return [_row(one) for one in found.fetchall()][::-1]
+        return [_row(one) for one in rows.fetchall()][::-1]
 
     def run(self, number: int) -> Row:
         """The run of an id. Raises InformerError."""
-        found = self.db.execute(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE run.id = ?", (number,)).fetchone()
-        if found is None:
+        row = self.db.execute(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE run.id = ?", (number,)).fetchone()
+        if row is None:
             raise InformerError(f"{self.path}: run: there is no run {number}")
-        return _row(found)
+        return _row(row)
 
     def steps(self, number: int) -> list[Step]:
         """A run's phases."""
-        found = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
+        rows = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
         return [
             Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
-            for one in found
+            for one in rows
         ]
 
     def attempts(self, number: int) -> list[Attempt]:
         """A run's attempts at its tests."""
-        found = self.db.execute(
+        rows = self.db.execute(
             "SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test"
             " WHERE run = ? ORDER BY position",
             (number,),
         )
-        return [Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"]) for one in found]
+        return [Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"]) for one in rows]
 
     def evidence(self, number: int) -> dict[str, str]:
         """A run's texts by their kind."""
-        found = self.db.execute("SELECT kind, text FROM evidence WHERE run = ?", (number,))
-        return {one["kind"]: one["text"] for one in found}
+        rows = self.db.execute("SELECT kind, text FROM evidence WHERE run = ?", (number,))
+        return {one["kind"]: one["text"] for one in rows}
 
     def payloads(self) -> list[str]:
         """Names of payloads, in the order in which they were first run."""
-        found = self.db.execute(
+        rows = self.db.execute(
             "SELECT payload.name FROM run JOIN payload ON payload.id = run.payload"
             " GROUP BY payload.id ORDER BY min(run.began), payload.id"
         )
-        return [one["name"] for one in found]
+        return [one["name"] for one in rows]
 
     def jobs(self) -> list[str]:
         """Names of jobs, sorted."""
@@ -185,12 +185,12 @@ class History:
 
     def last_good(self, before: date) -> date | None:
         """The day of the first run of the last payload that was accepted and run before a day."""
-        found = self.db.execute(
+        row = self.db.execute(
             """SELECT min(run.began) AS began FROM run JOIN payload ON payload.id = run.payload WHERE payload.good = 1
             GROUP BY payload.id HAVING began < ? ORDER BY began DESC LIMIT 1""",
             (before.isoformat(),),
         ).fetchone()
-        return date.fromisoformat(found["began"][:10]) if found else None
+        return date.fromisoformat(row["began"][:10]) if row else None
 
     def note(self, text: str, written: str, *, run: int | None = None, cluster: str | None = None) -> None:
         """Add a person's note to a run or a cluster of failures. Raises InformerError when there is none."""
@@ -204,11 +204,11 @@ class History:
 
     def notes(self, run: int | None = None, cluster: str | None = None) -> Sequence[tuple[str, str]]:
         """When each note of a run or cluster was written, and its text."""
-        found = self.db.execute(
+        rows = self.db.execute(
             "SELECT written, text FROM note WHERE run = ? OR cluster = ? ORDER BY id", (run, cluster)
         )
-        return [(one["written"], one["text"]) for one in found]
+        return [(one["written"], one["text"]) for one in rows]
 
 
-def _row(found: sqlite3.Row) -> Row:
-    return Row(**{**dict(found), "outcome": Outcome(found["outcome"]), "label": Label(found["label"])})
+def _row(row: sqlite3.Row) -> Row:
+    return Row(**{**dict(row), "outcome": Outcome(row["outcome"]), "label": Label(row["label"])})

@@ -32,7 +32,7 @@ _STATUS = {Outcome.FAILED: StatusCode.ERROR, Outcome.PASSED: StatusCode.OK, Outc
 
 
 def _context(row: Row, place: int) -> SpanContext:
-    """The same ids whenever the same run is told again."""
+    """The ids of a run's span, which stay when the run is told again."""
     trace = int.from_bytes(sha256(row.key.encode()).digest()[:16], "big") or 1
     span = int.from_bytes(sha256(f"{row.key} {place}".encode()).digest()[:8], "big") or 1
     return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))

@@ -26,19 +26,19 @@ def end(history: History, name: str, ended: str) -> None:
 
 def plan(history: History, name: str) -> tuple[bytes, Path]:
     """A plan's JSON, and the folder for its evidence. Raises InformerError."""
-    found = history.db.execute("SELECT plan, artifacts FROM plan WHERE id = ?", (name,)).fetchone()
-    if found is None:
+    row = history.db.execute("SELECT plan, artifacts FROM plan WHERE id = ?", (name,)).fetchone()
+    if row is None:
         raise InformerError(f"{history.path}: plan: there is no plan {name!r}")
-    return found["plan"].encode(), Path(found["artifacts"])
+    return row["plan"].encode(), Path(row["artifacts"])
 
 
 def open_plans(history: History) -> list[tuple[str, str, int, int]]:
     """Plans that are not done, the oldest first: name, when they were made, units in all, units done."""
-    found = history.db.execute(
+    rows = history.db.execute(
         """SELECT plan.id, made, count(unit.key) AS units, coalesce(sum(unit.done), 0) AS done FROM plan
         LEFT JOIN unit ON unit.plan = plan.id WHERE ended IS NULL GROUP BY plan.id ORDER BY made, plan.id"""
     )
-    return [(one["id"], one["made"], one["units"], one["done"]) for one in found]
+    return [(one["id"], one["made"], one["units"], one["done"]) for one in rows]
 
 
 def add(history: History, name: str, units: Iterable[tuple[str, bytes]]) -> None:
@@ -59,10 +59,10 @@ def done(history: History, key: str) -> None:
 
 def units(history: History, name: str, *, done: bool | None = None) -> dict[str, bytes]:
     """A plan's units by key, as JSON, in their order: all, or those that are done or not."""
-    found = history.db.execute(
+    rows = history.db.execute(
         "SELECT key, unit FROM unit WHERE plan = ? AND (? IS NULL OR done = ?) ORDER BY position", (name, done, done)
     )
-    return {one["key"]: one["unit"].encode() for one in found}
+    return {one["key"]: one["unit"].encode() for one in rows}
 
 
 def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]]:

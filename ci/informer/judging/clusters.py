@@ -66,10 +66,10 @@ class _Known:
     """The clusters that a failure may belong to: those seen within two weeks before it."""
 
     def __init__(self, history: History) -> None:
-        found = history.db.execute("SELECT * FROM cluster ORDER BY first_seen, id")
-        self.texts = {one["id"]: one["text"] for one in found}
-        found = history.db.execute("SELECT id, last_seen FROM cluster")
-        self.last = {one["id"]: date.fromisoformat(one["last_seen"]) for one in found}
+        rows = history.db.execute("SELECT * FROM cluster ORDER BY first_seen, id")
+        self.texts = {one["id"]: one["text"] for one in rows}
+        rows = history.db.execute("SELECT id, last_seen FROM cluster")
+        self.last = {one["id"]: date.fromisoformat(one["last_seen"]) for one in rows}
 
     def nearest(self, text: str, day: date) -> str | None:
         """The cluster of a text, if there is one."""

@@ -161,9 +161,9 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
 
 def regressions(history: History, job: str) -> list[tuple[str, str, str, str, str, float]]:
     """A job's regressions: since, seen, closed (or nothing), sample, base, p."""
-    found = history.db.execute(
+    rows = history.db.execute(
         """SELECT since, seen, coalesce(closed, '') AS closed, sample, base, p FROM regression
         JOIN job ON job.id = regression.job WHERE job.name = ? ORDER BY since""",
         (job,),
     )
-    return [(one["since"], one["seen"], one["closed"], one["sample"], one["base"], one["p"]) for one in found]
+    return [(one["since"], one["seen"], one["closed"], one["sample"], one["base"], one["p"]) for one in rows]

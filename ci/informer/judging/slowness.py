@@ -57,12 +57,12 @@ def _leaves(history: History, row: Row) -> dict[str, float]:
 
 
 def _at_usual_speed(runs: Sequence[Mapping[str, float]], usual: Mapping[str, float]) -> list[dict[str, float]]:
-    found = []
+    scaled = []
     for run in runs:
         shares = [seconds / usual[name] for name, seconds in run.items() if usual.get(name, 0) >= _TELLING]
         if len(shares) >= LEAST_STEPS and (speed := statistics.median(shares)) > 0:
-            found.append({name: run[name] / speed for name in usual if name in run})
-    return found
+            scaled.append({name: run[name] / speed for name in usual if name in run})
+    return scaled
 
 
 def found(history: History, ours: Sequence[Row], others: Sequence[Row]) -> Slower | None:
@@ -74,8 +74,8 @@ def found(history: History, ours: Sequence[Row], others: Sequence[Row]) -> Slowe
 
 def judged(now: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]) -> Slower | None:
     """As `found`, of runs that are given as the seconds of their steps."""
-    known = dict.fromkeys(name for run in before for name in run if name not in _LABS)
-    names = [name for name in known if all(name in run for run in now)]
+    before_names = dict.fromkeys(name for run in before for name in run if name not in _LABS)
+    names = [name for name in before_names if all(name in run for run in now)]
     usual = {name: statistics.median([run[name] for run in before if name in run]) for name in names}
     sample, base = _at_usual_speed(now, usual), _at_usual_speed(before, usual)
     if len(sample) < LEAST_RUNS or len(base) < ENOUGH:

@@ -123,8 +123,8 @@ def _by_job(row: Row) -> tuple[str, str, int]:
 
 
 def _clusters(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_cluster: dict[str, list[Row]] = {}
     for row in rows:
         if row.cluster:
-            found.setdefault(row.cluster, []).append(row)
-    return found
+            by_cluster.setdefault(row.cluster, []).append(row)
+    return by_cluster

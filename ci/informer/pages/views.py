@@ -120,8 +120,8 @@ def _sparkline(seconds: Sequence[float]) -> str:
 
 def job(name: str, rows: Sequence[Row], regressions: Sequence[Regression] = ()) -> Iterable[str]:
     """One job's history: regressions, durations, change points, runs."""
-    told = [row for row in rows[-LISTED:] if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
-    good = [row for row in told if row.outcome.good]
+    counted = [row for row in rows[-LISTED:] if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
+    good = [row for row in counted if row.outcome.good]
     took = durations.summary([row.seconds for row in good])
     yield f"<p>Run it again: <code>{escape(command(name))}</code></p>"
     if regressions:
@@ -134,8 +134,8 @@ def job(name: str, rows: Sequence[Row], regressions: Sequence[Regression] = ()) 
         yield f"<h2>Durations</h2><p>{escape(str(took))}, of the last {took.count} that passed.</p>"
         yield _sparkline([row.seconds for row in good])
     changes = [("duration", good[c.index], c.p) for c in changepoint.change_points([row.seconds for row in good])]
-    failing = [float(row.outcome is Outcome.FAILED) for row in told]
-    changes += [("share of failures", told[c.index], c.p) for c in changepoint.change_points(failing)]
+    failing = [float(row.outcome is Outcome.FAILED) for row in counted]
+    changes += [("share of failures", counted[c.index], c.p) for c in changepoint.change_points(failing)]
     if changes:
         yield from table(
             "Change points",

@@ -12,7 +12,7 @@ import yaml
 
 import installer.redact
 import lab.redact
-from installer.redact.tests import corpus, values
+from installer.redact.testing import corpus, values
 from lab.evidence import bundle as evidence
 from lab.release.cluster import installconfig
 

@@ -19,7 +19,7 @@ ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: which every log passes.
 COMMON = ("installer", "installer.formats", "installer.redact")
 #: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
-LEAVES = ("lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
+LEAVES = ("lab.buses", "lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
 #: Shows what is in it: its __init__ imports from the rooms below.
 FACADES = ("lab",)
 #: Tie the rooms of installer/ together; nothing imports them.

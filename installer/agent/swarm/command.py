@@ -70,49 +70,66 @@ def _parser() -> argparse.ArgumentParser:
         prog="node0 swarm", description="Many simulated agents against a rendezvous service"
     )
     add = parser.add_argument
-    add("hosts", type=COUNT, metavar="N", help=f"how many (at most {MOST_HOSTS})")
-    add("--url", required=True, help="the service, https://ADDRESS:8090/")
-    add("--token", required=True, type=Path, metavar="FILE", help="the agents' token")
-    add("--ca", type=Path, metavar="FILE", help="CA of the service (default: the system's)")
-    add("--infra-env-id", default="", metavar="ID", help="where hosts register (default: made, as the shape says)")
-    add("--user-token", type=Path, metavar="FILE", help="the user's token, to make clusters and infra-envs")
+    add("hosts", type=COUNT, metavar="N", help=f"number of hosts (at most {MOST_HOSTS})")
+    add("--url", required=True, help="the service, for example https://192.168.111.80:8090/")
+    add("--token", required=True, type=Path, metavar="FILE", help="file with the agents' token")
+    add("--ca", type=Path, metavar="FILE", help="CA certificate of the service (default: the system's)")
+    add(
+        "--infra-env-id",
+        default="",
+        metavar="ID",
+        help="register in this infra-env (default: make one for each cluster)",
+    )
+    add("--user-token", type=Path, metavar="FILE", help="file with the user's token, to make clusters and infra-envs")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument(
         "--clusters",
         type=CLUSTERS,
         metavar="K",
-        help="deal the hosts to K clusters; 0: to none (default: 1)",
+        help="divide the hosts among K clusters; 0: register them in none (default: 1)",
     )
-    shape.add_argument("--cluster-size", type=COUNT, metavar="S", help="as many clusters of S hosts as it takes")
-    add("--network", type=IPv4Network, default=IPv4Network("10.64.0.0/16"), help="of the hosts (default: %(default)s)")
-    add("--seconds", type=SPAN, default=60.0, metavar="S", help="how long at most (default: 60)")
+    shape.add_argument("--cluster-size", type=COUNT, metavar="S", help="make clusters of S hosts, as many as it takes")
+    add(
+        "--network",
+        type=IPv4Network,
+        default=IPv4Network("10.64.0.0/16"),
+        metavar="CIDR",
+        help="network of the hosts' addresses (default: %(default)s)",
+    )
+    add("--seconds", type=SPAN, default=60.0, metavar="S", help="stop after S seconds (default: 60)")
     add(
         "--ramp",
         type=RAMP,
         metavar="S",
-        help="until the last host has started (default: 20 hosts a second)",
+        help="start the hosts evenly over S seconds (default: 20 hosts a second)",
     )
     add(
         "--p99",
         type=MS,
         metavar="MS",
-        help="find the limit: more and more hosts until p99 is above this",
+        help="find the limit: add hosts until the 99th percentile of response times is above MS milliseconds",
     )
     add(
         "--step",
         type=COUNT,
         default=250,
         metavar="N",
-        help="with --p99: so many hosts more at a time (default: 250)",
+        help="with --p99: add N hosts at a time (default: 250)",
     )
-    add("--hold", type=SPAN, default=15.0, metavar="S", help="with --p99: measure each step for so long (default: 15)")
+    add(
+        "--hold",
+        type=SPAN,
+        default=15.0,
+        metavar="S",
+        help="with --p99: measure for S seconds before more are added (default: 15)",
+    )
     add(
         "--service-pid",
         type=PID,
         metavar="PID",
-        help="the service's process on this machine: tell its load",
+        help="process ID of the service on this machine, to report its load",
     )
-    add("--json", action="store_true", help="tell it as JSON")
+    add("--json", action="store_true", help="print the report as JSON")
     return parser
 
 

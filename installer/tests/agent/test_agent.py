@@ -21,7 +21,7 @@ from installer.agent.host import inventory as agent_inventory
 from installer.assisted import inventory as inv
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
-from installer.redact.tests import corpus
+from installer.redact.testing import corpus
 
 HERE = HostSystem(Path("/"))
 

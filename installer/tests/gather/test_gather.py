@@ -26,7 +26,7 @@ from installer.gather.command import addresses
 from installer.gather.remote import Access, add
 from installer.observe.service import Reach
 from installer.redact import Redactor
-from installer.redact.tests import corpus
+from installer.redact.testing import corpus
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for
 from installer.testing.service.single_kit import World

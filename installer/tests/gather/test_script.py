@@ -18,7 +18,7 @@ import pytest
 from installer.gather.remote import add, script
 from installer.redact import Redactor
 from installer.redact.program import program
-from installer.redact.tests import corpus, values
+from installer.redact.testing import corpus, values
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the script wants root")
 SCRIPT = resources.files("installer.ignition") / "data/bin/agent-gather"

@@ -38,8 +38,8 @@ class FencedDiskReader:
         def read() -> list[list[str]]:
             return [ext4_names(partition) for partition in partitions]
 
-        found = self._value(read, list[list[str]], partitions, [])
-        return found if len(found) == len(partitions) else [[] for _ in partitions]
+        links = self._value(read, list[list[str]], partitions, [])
+        return links if len(links) == len(partitions) else [[] for _ in partitions]
 
     def _value(self, read: Callable[[], T], kind: type[T], descriptors: Iterable[int], otherwise: T) -> T:
         try:

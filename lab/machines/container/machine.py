@@ -14,7 +14,7 @@ import msgspec
 
 from drivers.container import View
 from lab.machines.container.errors import MachineError
-from lab.machines.container.fence import inside
+from lab.machines.container.fence import holder
 from lab.machines.container.hardware import cables
 from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import BootFrom, MachineSpec
@@ -112,7 +112,7 @@ class Machine:
         if os.read(self._status, 64):
             self.running = True
             return
-        if self._end() == inside.REBOOTED:
+        if self._end() == holder.REBOOTED:
             # What was to be tried once has been.
             powered = self.directory / "on"
             msgspec.structs.replace(MachineSpec.load(powered), boot_once=None).save(powered)
@@ -178,13 +178,13 @@ class Machine:
 
     def first(self, device: str, once: bool) -> None:
         """Try this device first, always or once."""
-        first_device: BootFrom | None = next((known for known in _DEVICES if known == device), None)
+        first_device: BootFrom | None = next((one for one in _DEVICES if one == device), None)
         if first_device is None:
             raise MachineError("boot", f"it has no {device} to boot from")
         if once:
             self.change(boot_once=first_device)
         else:
-            order = (first_device, *(known for known in _DEVICES if known != first_device))
+            order = (first_device, *(one for one in _DEVICES if one != first_device))
             self.change(boot=order, boot_once=None)
             if self.on:
                 # Firmware reads it at every start, whoever asked for that.

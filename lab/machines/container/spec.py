@@ -28,6 +28,8 @@ from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
+from lab.buses import Bus
+
 BootFrom = Literal["hd", "usb", "cdrom", "network"]
 FILE = "machine.json"
 
@@ -56,7 +58,7 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     model: str = ""
     wwn: str = ""
     rotational: bool = False
-    bus: Literal["virtio", "sata", "scsi", "nvme", "usb"] = "virtio"
+    bus: Bus = "virtio"
 
     def partition(self, number: int) -> str:
         """The kernel's name of one of its partitions."""

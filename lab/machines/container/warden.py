@@ -31,12 +31,12 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent, unshare
-from lab.machines.container import emptied as emptied_groups
+from lab.machines.container import emptygroups
 from lab.machines.container.disk_reader import FencedDiskReader
 from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import handover, inside
+from lab.machines.container.fence import handover, holder
 from lab.machines.container.fence.broker import Broker
-from lab.machines.container.hardware import cables, faces
+from lab.machines.container.hardware import cables, pseudofs
 from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
@@ -128,7 +128,7 @@ class Warden:
             for drive in self._drives
             if drive.name in labels
         ]
-        faces.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
+        pseudofs.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
 
     # -- its life --------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Warden:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            inside.hold(theirs)
+            holder.hold(theirs)
         theirs.close()
         ours.settimeout(_STEP_SECONDS)
         _expect(ours.recv(1 << 16), b"namespaces")
@@ -166,9 +166,9 @@ class Warden:
             handover.hand_over(root, self._work / "place", self._users, spec.uid_base, layers=self._work / "layers")
         else:
             self._drives = boot.early.drives
-        faces.make_files(spec, self._work / "files", boot.arguments)
-        faces.show_cards(spec, self._work / "files")
-        faces.make_dev(spec, self._work / "dev", self._console.terminal)
+        pseudofs.make_files(spec, self._work / "files", boot.arguments)
+        pseudofs.show_cards(spec, self._work / "files")
+        pseudofs.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
         for number in self.own_devices():
             self._group.allow("{}:{}".format(*number))
@@ -178,7 +178,7 @@ class Warden:
         Path(f"/proc/{self._outer}/oom_score_adj").write_text(str(OOM_SCORE))
         self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
-        _expect(message, inside.LISTENING)
+        _expect(message, holder.LISTENING)
         self._group.put_beside(self._outer)
         self._broker = Broker(fds[0], self._users, self)
         self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
@@ -186,7 +186,7 @@ class Warden:
 
     def _send(self, boot: Boot) -> None:
         """The order to the process that holds the namespaces, with the initrds."""
-        order = inside.Order(
+        order = holder.Order(
             work=str(self._work),
             cgroups=() if self.hierarchies.unified else tuple(self.hierarchies.at),
             argv=(*boot.init, *self._init_arguments()),
@@ -203,7 +203,7 @@ class Warden:
     def _told(self) -> None:
         """A word of the machine's first process: init runs, or something broke."""
         message = self._line.recv(1 << 16)
-        if message == inside.RUNNING:
+        if message == holder.RUNNING:
             os.write(self._status, b"running\n")
         else:
             self._selector.unregister(self._line)
@@ -213,17 +213,17 @@ class Warden:
     def _init_arguments(self) -> tuple[str, ...]:
         """How systemd is told which control groups there are, and what its services have in their environment."""
         # Disks in /sys are the lab's files: libudev shall believe in them (of systemd's own variables).
-        told = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
+        environment = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
-            return ("systemd.unified_cgroup_hierarchy=1", *told)
-        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *told)
+            return ("systemd.unified_cgroup_hierarchy=1", *environment)
+        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *environment)
 
     def serve(self) -> int:
         """Answer calls and carry the console until the machine ends; returns how it did."""
         outer = os.pidfd_open(self._outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
-        groups = emptied_groups.Watch(self._group.of_systemd) if self._group.of_systemd else None
+        groups = emptygroups.Watch(self._group.of_systemd) if self._group.of_systemd else None
         while True:
             for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
@@ -238,7 +238,7 @@ class Warden:
                     groups.tell(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
-                text = faces.meminfo(self.spec.memory_mib, self._group.memory_used())
+                text = pseudofs.meminfo(self.spec.memory_mib, self._group.memory_used())
                 # In place: the machine has this file mounted.
                 (self._work / "files/proc/meminfo").write_text(text)
 
@@ -270,8 +270,8 @@ def _expect(message: bytes, wanted: bytes) -> None:
 def firmware_named(name: str) -> Firmware:
     """`module:function`, imported."""
     module, _, function = name.partition(":")
-    found: Firmware = getattr(importlib.import_module(module), function)
-    return found
+    firmware: Firmware = getattr(importlib.import_module(module), function)
+    return firmware
 
 
 def main(argv: list[str]) -> int:
@@ -294,9 +294,9 @@ def main(argv: list[str]) -> int:
         warden.say(f"node0: the machine cannot be started: {error}")
         raise
     code = warden.serve()
-    if code == inside.STOPPED:
+    if code == holder.STOPPED:
         warden.wait_for_ever()
-    if code not in (inside.POWERED_OFF, inside.REBOOTED):
+    if code not in (holder.POWERED_OFF, holder.REBOOTED):
         # Linux, kernel/exit.c.
         warden.say("Kernel panic - not syncing: Attempted to kill init!")
         warden.wait_for_ever()

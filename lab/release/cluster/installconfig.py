@@ -88,10 +88,10 @@ class InstallConfig:
     @property
     def pod_networks(self) -> tuple[tuple[str, int], ...]:
         """The first cluster network of each family, as (CIDR, length of a node's part): of them pods get addresses."""
-        found: dict[int, tuple[str, int]] = {}
+        by_family: dict[int, tuple[str, int]] = {}
         for cidr, prefix in self.cluster_networks:
-            found.setdefault(ipaddress.ip_network(cidr).version, (cidr, prefix))
-        return tuple(found[version] for version in self.families if version in found)
+            by_family.setdefault(ipaddress.ip_network(cidr).version, (cidr, prefix))
+        return tuple(by_family[version] for version in self.families if version in by_family)
 
     @property
     def no_proxy(self) -> str:

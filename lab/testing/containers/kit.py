@@ -44,8 +44,8 @@ def write(path, text):
 
 def tree() -> Path | None:
     """The root tree of the machine OS, when some release was built here."""
-    found = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
-    return found[-1] if found else None
+    trees = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
+    return trees[-1] if trees else None
 
 
 def spec(

@@ -9,13 +9,13 @@ from drivers.errors import ConnectionFailedError, DriverError, MediaError
 from drivers.protocols import Boot, BootDevice, Power, PowerState, VirtualMedia
 from drivers.redfish import system
 from lab.bmcs.front import Front
-from lab.bmcs.profile import profile, profiles
+from lab.bmcs.profile import profile, working
 from lab.daemons import httpd
 from lab.testing.bmcs import Running, hurried, running
 
 # BMCs do not verify whom they fetch images from (sushy-tools, resources/vmedia.py).
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
-WORKING = [name for name in profiles() if name not in ("lab", "liar", "bare")]
+WORKING = working()
 
 
 @pytest.fixture

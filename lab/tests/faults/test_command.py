@@ -1,6 +1,8 @@
 """`node0-lab fault`: every fault has a command whose options are its fields."""
 
 import argparse
+import re
+from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -9,6 +11,8 @@ import pytest
 from lab.commands import cli
 from lab.commands.fault import fault_of
 from lab.faults import BlackHole, Fault, Kill, LinkDown, Loss, Partition, RegistryImage, RegistryRefuses
+
+PAGE = (Path(__file__).parents[3] / "docs/faults.md").read_text()
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -40,6 +44,11 @@ def test_each_fault_has_a_command_that_says_what_it_does(kind: type[msgspec.Stru
     text = capsys.readouterr().out
     assert all(f"--{field.name.replace('_', '-')}" in text for field in msgspec.structs.fields(kind))
     assert " ".join((kind.__doc__ or "x").split())[:40] in " ".join(text.split())
+
+
+@pytest.mark.parametrize("kind", get_args(Fault))
+def test_the_page_says_what_each_fault_does(kind: type[msgspec.Struct]) -> None:
+    assert re.search(rf"^\| [^|]*`{kind.__name__}`[^|]* \| \w", PAGE, re.M)
 
 
 @pytest.mark.parametrize(

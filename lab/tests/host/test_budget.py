@@ -3,6 +3,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -244,3 +245,61 @@ def test_capacity_is_the_machines_or_what_was_said(tmp_path, monkeypatch):
     monkeypatch.setenv("NODE0_BUDGET_MIB", "5")
     monkeypatch.setenv("NODE0_BUDGET_VCPU", "6")
     assert capacity(labs) - Amount(0, 0, capacity(labs).disk_gib) == Amount(5, 6, 0)
+
+
+def waiting(path, lab):
+    """A lab's entry in the file."""
+    [entry] = [one for one in json.loads(path.read_text()) if one["lab"] == lab]
+    return entry
+
+
+def test_one_that_waits_for_a_smaller_budget_of_its_own_holds_up_nobody(path):
+    """Processes may be told different budgets (NODE0_BUDGET_MIB): whether a lab fits is judged by its own."""
+    large, small = Ledger(path, Amount(1000, 8, 8)), Ledger(path, Amount(500, 8, 8))
+    large.take("a", Amount(300), me(), 0)
+    assert small.try_take("first", Amount(400), me()) is not None
+    assert large.try_take("second", Amount(400), me()) is None
+    assert [(e.lab, e.waiting) for e in large.entries()] == [("a", False), ("first", True), ("second", False)]
+
+
+def test_one_with_a_larger_budget_of_its_own_has_its_turn(path):
+    large, small = Ledger(path, Amount(1000, 8, 8)), Ledger(path, Amount(500, 8, 8))
+    large.take("a", Amount(900), me(), 0)
+    assert large.try_take("first", Amount(700), me()) is not None
+    large.give_back("a")
+    assert small.try_take("second", Amount(100), me()) is not None, "the first's turn has come"
+    assert large.try_take("first", Amount(700), me()) is None
+
+
+def test_one_that_no_longer_looks_holds_up_nobody_and_keeps_its_place(ledger, monkeypatch):
+    ledger.take("a", Amount(900), me(), 0)
+    assert ledger.try_take("first", Amount(500), me()) is not None
+    ledger.give_back("a")
+    assert ledger.try_take("second", Amount(600), me()) is not None, "it is the first's turn"
+    clock = time.monotonic()
+    monkeypatch.setattr(budget.time, "monotonic", lambda: clock + 31)
+    assert ledger.try_take("second", Amount(600), me()) is None, "which has not looked for half a minute"
+    assert ledger.try_take("first", Amount(500), me()) is not None
+    ledger.give_back("second")
+    assert ledger.try_take("third", Amount(600), me()) is not None, "and looks again, in its old place"
+    assert ledger.try_take("first", Amount(500), me()) is None
+
+
+def test_one_of_an_older_version_is_judged_by_this_budget(path):
+    path.write_text(json.dumps([theirs(waiting=True)]))
+    assert Ledger(path, Amount(3, 8, 8)).try_take("a", Amount(3), me()) is None
+    Ledger(path, Amount(3, 8, 8)).give_back("a")
+    assert Ledger(path, Amount(10, 8, 8)).try_take("b", Amount(10), me()) is not None
+    assert waiting(path, "theirs") == theirs(waiting=True)
+
+
+def test_who_waits_says_how_much_it_may_use_and_that_it_looks(path):
+    ledger = Ledger(path, Amount(10, 8, 8))
+    ledger.take("a", Amount(10), me(), 0)
+    assert ledger.try_take("b", Amount(5), me()) is not None
+    first = waiting(path, "b")
+    assert first["budget"] == {"mib": 10, "vcpu": 8, "disk_gib": 8}
+    assert ledger.try_take("c", Amount(5), me()) is not None
+    assert ledger.try_take("b", Amount(5), me()) is not None
+    assert waiting(path, "b")["looked"] > first["looked"]
+    assert [e.lab for e in ledger.entries()] == ["a", "b", "c"], "to look again costs nobody his place"

@@ -13,7 +13,7 @@ from lab.host import preflight
 from lab.host.paths import cache_dir
 from lab.lab import Lab
 from lab.release.os.build import ISO_NAME
-from lab.tests.firmware import kit as live
+from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
 name: luks

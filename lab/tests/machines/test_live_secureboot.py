@@ -16,8 +16,8 @@ from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.release.os.build import ISO_NAME
 from lab.release.os.media import efi
 from lab.testing.containers.kit import tree
-from lab.tests.firmware import kit as live
 from lab.tests.machines import kit
+from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
 name: secure

@@ -4,7 +4,7 @@
   machine's owners and no device files, where the caller wanted it. The medium in the drive is one of them (iso9660).
 - `mount` of a squashfs in a file of the machine, which would take a loop device: the source `image:OFFSET:SIZE:PATH`
   stands for the file, read-only. All other mounts go on to the kernel.
-- `mount` with MS_REMOUNT and MS_BIND, without `nodev`, of a mount that has it: where it is locked (attached.py) it
+- `mount` with MS_REMOUNT and MS_BIND, without `nodev`, of a mount that has it: where it is locked (lockedmounts.py) it
   stays, and the other flags are done. runc 1.1 has no second try with the flags that there are, as later ones have.
 - `mount` of a sysfs, or of /sys itself without what lies over it, for a container that shares the machine's network
   namespace: it gets the machine's /sys, with the machine's devices, and not the host's.
@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container.fence import attached, handover, options, seccomp
+from lab.machines.container.fence import handover, lockedmounts, options, seccomp
 from lab.machines.container.fence.caller import Caller, mounts_of
 from lab.machines.container.fence.errors import NotAllowed, Refusal
 from lab.machines.container.kernel import loops, syscalls
@@ -214,7 +214,7 @@ class Broker:
             wanted = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
             with caller.mounts() as there:
                 caller.still_there()
-                attached.remount_there(there, target, wanted, sum(_ATTRIBUTES.values()))
+                lockedmounts.remount_there(there, target, wanted, sum(_ATTRIBUTES.values()))
         finally:
             os.close(target)
         return True
@@ -269,10 +269,10 @@ class Broker:
                 caller.still_there()
 
                 def clone() -> None:
-                    attached.enter(machine)
+                    lockedmounts.enter(machine)
                     tree = syscalls.open_tree("/sys", recursive=True)
                     syscalls.set_attributes(tree, attributes | syscalls.MOUNT_ATTR_NODEV, recursive=True)
-                    attached.enter(there)
+                    lockedmounts.enter(there)
                     syscalls.attach_at(tree, target)
 
                 syscalls.by_a_child(clone)
@@ -298,7 +298,7 @@ class Broker:
         with caller.mounts() as there:
             caller.still_there()
             users = self._users if mapped else None
-            attached.mount_there(there, target, kind, nodes, pairs=pairs, attributes=attributes, users=users)
+            lockedmounts.mount_there(there, target, kind, nodes, pairs=pairs, attributes=attributes, users=users)
 
     def _partitions(self, caller: Caller, arguments: list[int]) -> bool:
         status = os.stat(f"/proc/{caller.pid}/fd/{arguments[0] & 0xFFFFFFFF}")

@@ -55,8 +55,8 @@ class Caller:
         data = b""
         while b"\0" not in data and len(data) < _PATH_BYTES:
             # Up to the end of a page: the next one need not be there.
-            there = address + len(data)
-            data += self.memory(there, 4096 - there % 4096)
+            begin = address + len(data)
+            data += self.memory(begin, 4096 - begin % 4096)
         return os.fsdecode(data.split(b"\0", 1)[0])
 
     def still_there(self) -> None:

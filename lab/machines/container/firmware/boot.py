@@ -18,7 +18,9 @@ import msgspec
 from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
 from lab.machines.container.fence.errors import CannotRead
-from lab.machines.container.firmware.asked import (
+from lab.machines.container.firmware.choose import DRIVE, Devices, choose
+from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.messages import (
     FETCHED,
     MOUNTED,
     Chosen,
@@ -30,8 +32,6 @@ from lab.machines.container.firmware.asked import (
     Nothing,
     Say,
 )
-from lab.machines.container.firmware.choose import DRIVE, Devices, choose
-from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.netboot.card import Cards
 from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
 from lab.machines.container.firmware.screen import Screen
@@ -101,11 +101,11 @@ class _Asked:
 
     def _lease(self, wanted: Lease, line: socket.socket) -> None:
         try:
-            found = self._cards.lease(wanted.card, http=wanted.http)
+            lease = self._cards.lease(wanted.card, http=wanted.http)
         except (NoLease, OSError) as error:
             line.send(str(error).encode())
         else:
-            line.send(msgspec.json.encode(found))
+            line.send(msgspec.json.encode(lease))
 
     def _fetch(self, wanted: Fetch, line: socket.socket) -> None:
         try:

@@ -16,12 +16,12 @@ from typing import BinaryIO, cast
 import msgspec
 
 from lab.machines.container.firmware import disk, live, net
-from lab.machines.container.firmware.asked import Chosen, Console, Held, Nothing
 from lab.machines.container.firmware.errors import BootStopped, NoEntry
 from lab.machines.container.firmware.formats.errors import NotIso
 from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.formats.partitions import read_table
 from lab.machines.container.firmware.loaders.entry import Entry, Room
+from lab.machines.container.firmware.messages import Chosen, Console, Held, Nothing
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 
@@ -46,20 +46,20 @@ class Devices:
 
 
 def choose(spec: MachineSpec, devices: Devices, line: socket.socket) -> None:
-    """Say at `line` what is started, or that nothing is (lab.machines.container.firmware.asked)."""
+    """Say at `line` what is started, or that nothing is (lab.machines.container.firmware.messages)."""
     screen = Screen(cast(BinaryIO, Console(line.send)))
     tried: list[str] = []
     try:
         for device in spec.order:
             try:
-                said, images = _from(device, spec, devices, screen, line=line)
+                chosen, images = _from(device, spec, devices, screen, line=line)
             except NoEntry as error:
                 _failed(spec, device, str(error), screen)
                 tried.append(f"{device}: {error}")
                 continue
             screen.kernel(f"Linux version {os.uname().release} (the host's)")
-            screen.kernel(f"Command line: {' '.join(said.arguments)}")
-            socket.send_fds(line, [msgspec.json.encode(said)], images)
+            screen.kernel(f"Command line: {' '.join(chosen.arguments)}")
+            socket.send_fds(line, [msgspec.json.encode(chosen)], images)
             return
     except BootStopped as error:
         screen.line(error.reason)
@@ -101,11 +101,11 @@ def _from(
     if device in ("usb", "network"):
         with contextlib.suppress(NoEntry), _medium(devices.medium) as medium:
             media.append(_held(medium, DRIVE, indexes))
-    said = Chosen(entry.arguments, tuple(media))
+    chosen = Chosen(entry.arguments, tuple(media))
     images += indexes
     if len(images) > _MOST_IMAGES or sum(map(len, entry.arguments)) > _MOST_ARGUMENTS:
         raise BootStopped("error: out of memory: too many initrds, or too long a command line.")
-    return said, images
+    return chosen, images
 
 
 def _held(medium: Medium, name: str, indexes: list[int]) -> Held:

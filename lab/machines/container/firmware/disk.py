@@ -12,12 +12,12 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from lab.machines.container.firmware.asked import MOUNTED, Mount
 from lab.machines.container.firmware.errors import BootStopped, NoEntry
 from lab.machines.container.firmware.formats import fat
 from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
 from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.loaders.grub import Grub
+from lab.machines.container.firmware.messages import MOUNTED, Mount
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import FirmwareKind
@@ -60,20 +60,20 @@ def table(device: int, firmware: FirmwareKind) -> Table:
     return partitions
 
 
-def slices(target: str, blocks: Mapping[str, int], found: Table) -> list[Slice]:
+def slices(target: str, blocks: Mapping[str, int], table: Table) -> list[Slice]:
     """The disk's partitions that are devices: those of the size that the table says."""
     infix = "p" if target[-1].isdigit() else ""
-    made = []
-    for partition in found.partitions:
+    devices = []
+    for partition in table.partitions:
         name = f"{target}{infix}{partition.number}"
         if name in blocks and os.lseek(blocks[name], 0, os.SEEK_END) == partition.size:
-            made.append(Slice(partition, name, _kind(blocks[name])))
-    return made
+            devices.append(Slice(partition, name, _kind(blocks[name])))
+    return devices
 
 
 def _kind(device: int) -> Literal["ext4", "xfs"] | None:
-    found = (kind for kind, at, magic in _READABLE if os.pread(device, len(magic), at) == magic)
-    return next(found, None)
+    kinds = (kind for kind, at, magic in _READABLE if os.pread(device, len(magic), at) == magic)
+    return next(kinds, None)
 
 
 def mounter(line: socket.socket) -> Mounter:

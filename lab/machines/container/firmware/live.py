@@ -37,21 +37,21 @@ def entry(medium: Medium, firmware: FirmwareKind, screen: Screen, room: Room) ->
 
 def initrds(medium: Medium, chosen: Entry, room: Room) -> list[int]:
     """What the boot loader reads for the kernel: files in memory. Raises BootStopped."""
-    found = []
+    files = []
     for name in chosen.initrds:
         extent = medium.find(name)
         length = extent.length if extent else 0
         room.take(name, length)
-        found.append(kept(medium.opened(name), length))
-    return found
+        files.append(kept(medium.opened(name), length))
+    return files
 
 
 def index(medium: Medium) -> int | None:
     """An index of the medium for erofs: a file in memory; None where erofs has no form for it."""
     try:
-        made = erofs.index(medium.files, medium.directories, medium.size, medium.volume_id)
+        content = erofs.index(medium.files, medium.directories, medium.size, medium.volume_id)
     except CannotIndex:
         return None
     descriptor = os.memfd_create("medium.erofs")
-    os.write(descriptor, made)
+    os.write(descriptor, content)
     return descriptor

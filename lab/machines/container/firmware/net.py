@@ -12,13 +12,13 @@ from ipaddress import IPv4Interface
 import msgspec
 
 from lab.machines.container.firmware import live
-from lab.machines.container.firmware.asked import FETCHED, Fetch
-from lab.machines.container.firmware.asked import Lease as Ask
 from lab.machines.container.firmware.errors import NoEntry
 from lab.machines.container.firmware.formats.errors import NotIso
 from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.loaders.entry import Entry, Room
 from lab.machines.container.firmware.loaders.ipxe import Ipxe
+from lab.machines.container.firmware.messages import FETCHED, Fetch
+from lab.machines.container.firmware.messages import Lease as Ask
 from lab.machines.container.firmware.netboot.dhcp import Lease
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec, Nic
@@ -37,18 +37,18 @@ class Network:
     def lease(self, card: str, *, http: bool) -> Lease:
         """An address, and what to boot. Raises NoEntry."""
         self._line.send(msgspec.json.encode(Ask(card, http)))
-        said = self._line.recv(_ANSWER_BYTES)
+        answer = self._line.recv(_ANSWER_BYTES)
         try:
-            return msgspec.json.decode(said, type=Lease)
+            return msgspec.json.decode(answer, type=Lease)
         except msgspec.DecodeError:
-            raise NoEntry(said.decode(errors="replace")) from None
+            raise NoEntry(answer.decode(errors="replace")) from None
 
     def fetch(self, url: str, most: int) -> int:
         """A file in memory with what lies at a URL. Raises NoEntry."""
         self._line.send(msgspec.json.encode(Fetch(url, most)))
-        said, descriptors, _, _ = socket.recv_fds(self._line, _ANSWER_BYTES, 1)
-        if said != FETCHED:
-            raise NoEntry(said.decode(errors="replace"))
+        answer, descriptors, _, _ = socket.recv_fds(self._line, _ANSWER_BYTES, 1)
+        if answer != FETCHED:
+            raise NoEntry(answer.decode(errors="replace"))
         return descriptors[0]
 
     def text(self, url: str) -> str:
@@ -106,10 +106,10 @@ def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room:
 def _settings(nic: Nic, spec: MachineSpec, lease: Lease) -> dict[str, str]:
     """iPXE's settings that scripts ask for (ipxe.org/cfg)."""
     address = IPv4Interface(lease.address)
-    found = {"mac": nic.mac, "ip": str(address.ip), "netmask": str(address.netmask), "uuid": spec.uuid}
-    found |= {"filename": lease.file, "next-server": lease.server, "gateway": lease.router}
+    settings = {"mac": nic.mac, "ip": str(address.ip), "netmask": str(address.netmask), "uuid": spec.uuid}
+    settings |= {"filename": lease.file, "next-server": lease.server, "gateway": lease.router}
     platform = "efi" if spec.firmware == "uefi" else "pcbios"
-    plain = {name: value for name, value in found.items() if value}
+    plain = {name: value for name, value in settings.items() if value}
     of_card = {f"net0/{name}": value for name, value in plain.items()}
     return plain | of_card | {"platform": platform, "buildarch": "x86_64"}
 

@@ -14,20 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from lab.buses import BUSES, ContainerDisk
+from lab.errors import LabError
 from lab.machines.container.firmware.formats.partitions import Partition, Table
 from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512
-# What disks say of themselves unless they are told otherwise: QEMU's words, so that all machines say the same.
-_MODELS = {
-    "virtio": "node0 disk",
-    "sata": "QEMU HARDDISK",
-    "scsi": "QEMU HARDDISK",
-    "nvme": "QEMU NVMe Ctrl",
-    "usb": "QEMU HARDDISK",
-}
-_VENDORS = {"virtio": "0x1af4", "sata": "ATA", "scsi": "QEMU", "nvme": "", "usb": "QEMU"}
 # What of ASCII stays as it is in names in /dev.
 _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
@@ -60,36 +53,40 @@ def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -
     }
 
 
+def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
+    """What disks of its bus are here. Raises LabError; of other disks lab.host.unsupported tells before."""
+    disk = BUSES[spec.bus].containers
+    if isinstance(disk, str):
+        raise LabError(f"{spec.bus}: {disk}")
+    return disk
+
+
 def _database(spec: DiskSpec) -> dict[str, str]:
-    """What udev's own rules find out of a disk (60-persistent-storage.rules of systemd 252)."""
-    plain = spec.model or _MODELS[spec.bus]
-    model, encoded = plain.replace(" ", "_"), plain.replace(" ", "\\x20")
-    short, bus = spec.serial, {"sata": "ata", "scsi": "scsi", "usb": "usb"}.get(spec.bus)
-    if spec.bus == "virtio":
+    """What udev's own rules find out of a disk."""
+    bus = _of_the_bus(spec)
+    name = spec.model or bus.model
+    model, short = name.replace(" ", "_"), spec.serial
+    if bus.only_serial:
         return {"ID_SERIAL": short} if short else {}
-    whole = {"scsi": f"0QEMU_{model}_{short}", "usb": f"QEMU_{model}_{short}-0:0"}.get(spec.bus, f"{model}_{short}")
-    found = {
+    properties = {
         "DEVTYPE": "disk",
         "ID_TYPE": "disk",
         "ID_MODEL": model,
-        "ID_MODEL_ENC": encoded,
-        "ID_SERIAL": whole,
+        "ID_MODEL_ENC": name.replace(" ", "\\x20"),
+        "ID_SERIAL": bus.id_serial.format(model=model, serial=short),
         "ID_SERIAL_SHORT": short,
     }
-    found |= {"ID_BUS": bus} if bus else {}
-    found |= {"ID_SCSI_SERIAL": short} if spec.bus == "scsi" else {}
-    found |= {"ID_VENDOR": _VENDORS[spec.bus]} if bus in ("scsi", "usb") else {}
-    found |= {"ID_WWN": spec.wwn, "ID_WWN_WITH_EXTENSION": spec.wwn} if spec.wwn else {}
-    return found
+    properties |= {"ID_BUS": bus.id_bus} if bus.id_bus else {}
+    properties |= {"ID_SCSI_SERIAL": short} if bus.id_scsi_serial else {}
+    properties |= {"ID_VENDOR": bus.vendor} if bus.id_vendor else {}
+    properties |= {"ID_WWN": spec.wwn, "ID_WWN_WITH_EXTENSION": spec.wwn} if spec.wwn else {}
+    return properties
 
 
 def _by_id(spec: DiskSpec) -> list[str]:
     """The disk's names in /dev/disk/by-id (as before)."""
-    found = []
-    if spec.serial:
-        start = {"virtio": "virtio", "sata": "ata", "scsi": "scsi", "nvme": "nvme", "usb": "usb"}[spec.bus]
-        found.append(f"by-id/{start}-{_database(spec)['ID_SERIAL']}")
-    return [*found, f"by-id/wwn-{spec.wwn}"] if spec.wwn else found
+    links = [f"by-id/{BUSES[spec.bus].by_id}-{_database(spec)['ID_SERIAL']}"] if spec.serial else []
+    return [*links, f"by-id/wwn-{spec.wwn}"] if spec.wwn else links
 
 
 def in_dev(name: str | bytes) -> str:
@@ -129,8 +126,8 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
         "add_random": "0",
     }
     own = {"removable": "0", "range": "16", "ext_range": "256", "capability": "0", "serial": spec.serial}
-    own |= {"device/model": spec.model or _MODELS[spec.bus], "device/serial": spec.serial}
-    own |= {"device/vendor": _VENDORS[spec.bus]}
+    bus = _of_the_bus(spec)
+    own |= {"device/model": spec.model or bus.model, "device/serial": spec.serial, "device/vendor": bus.vendor}
     own |= {"device/wwid": spec.wwn} if spec.wwn else {}
     own |= {f"queue/{name}": value for name, value in queue.items()}
     own |= _attributes(spec, spec.target, number, size)
@@ -224,24 +221,24 @@ class Disk:
 
     def devices(self) -> list[Device]:
         """The disk and its partitions."""
-        found = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
+        devices = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
         with contextlib.ExitStack() as held:
             parts = [_opened(loop, held) for _, loop in self._parts]
             read = self._reader.names(parts) if parts else []
         for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
             names = tuple(links)
-            found.append(
+            devices.append(
                 Device(device.name, device.number, device.size, device.parent, device.links + names, device.attributes)
             )
-        return found
+        return devices
 
     def names(self) -> dict[tuple[int, int], str]:
         """The machine's names of the disk and its partitions, by their numbers."""
-        found = {self.number: self.spec.target}
+        by_number = {self.number: self.spec.target}
         for part, loop in self._parts:
-            found[os.major(loop.rdev), os.minor(loop.rdev)] = self.spec.partition(part.number)
-        return found
+            by_number[os.major(loop.rdev), os.minor(loop.rdev)] = self.spec.partition(part.number)
+        return by_number
 
     def paths(self) -> dict[str, Path]:
         """Device files on the host by the machine's names."""

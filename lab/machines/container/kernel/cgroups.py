@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.kernel import deep, fuse, syscalls, users
+from lab.machines.container.kernel import fuse, syscalls, treewalk, users
 from lab.machines.container.kernel.errors import UnsupportedHostError
 
 TOP = "node0"
@@ -53,8 +53,8 @@ def controllers(cgroups: str) -> list[str]:
 
 
 def _need(wanted: Iterable[str], has: Iterable[str], where: str) -> None:
-    there = set(has)
-    missing = [name for name in wanted if name not in there]
+    names = set(has)
+    missing = [name for name in wanted if name not in names]
     if missing:
         raise UnsupportedHostError(f"{where} has no controllers {', '.join(missing)}: container machines need them")
 
@@ -156,13 +156,13 @@ class Group:
             # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
             def allow(folder: int, names: list[str]) -> None:
                 try:
-                    deep.write_in(folder, "devices.allow", f"b {number} rwm")
+                    treewalk.write_in(folder, "devices.allow", f"b {number} rwm")
                 except OSError:
                     # A group of the machine's own may be going, or be allowed nothing by the one above.
                     if not names:
                         raise
 
-            deep.visit(self._find("devices"), before=allow)
+            treewalk.visit(self._find("devices"), before=allow)
 
     def _pass_on(self, kind: str, folder: Path, *, last: bool = False) -> None:
         """What a group below needs before it can be used."""
@@ -212,18 +212,18 @@ class Group:
         for kind, top in self._folders.items():
             if "freezer" in kind.split(","):
                 with contextlib.suppress(OSError):
-                    deep.visit(top, before=_thaw)
+                    treewalk.visit(top, before=_thaw)
         with contextlib.suppress(OSError):
             fuse.abort(self._owners(), users.COUNT)
 
     def _owners(self) -> set[int]:
         """Whose the groups of machines in them are: what is about to end is listed in none."""
         folder = next(iter(self._folders.values()))
-        found = set()
+        owners = set()
         for own in (folder / OWN, *folder.glob(f"*/{OWN}")):
             with contextlib.suppress(OSError):
-                found.add(own.stat().st_uid)
-        return found - {0}
+                owners.add(own.stat().st_uid)
+        return owners - {0}
 
     def remove(self) -> None:
         """Remove them. Raises OSError when something still runs in them after ten seconds."""
@@ -243,7 +243,7 @@ def _limit_swap(file: Path, most: int) -> None:
 
 def _thaw(folder: int, _: list[str]) -> None:
     with contextlib.suppress(OSError):
-        deep.write_in(folder, "freezer.state", "THAWED")
+        treewalk.write_in(folder, "freezer.state", "THAWED")
 
 
 def remove(folder: Path, waiting: Callable[[], None]) -> None:
@@ -260,7 +260,7 @@ def remove(folder: Path, waiting: Callable[[], None]) -> None:
 
     while folder.exists():
         try:
-            deep.visit(folder, leave=gone)
+            treewalk.visit(folder, leave=gone)
             os.rmdir(folder)
         except FileNotFoundError:
             continue

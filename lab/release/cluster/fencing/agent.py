@@ -80,10 +80,10 @@ class Plan:
     @classmethod
     def load(cls, directory: Path) -> Plan:
         """Read it."""
-        found = json.loads((directory / pacemaker.PLAN).read_text())
+        plan = json.loads((directory / pacemaker.PLAN).read_text())
         certs = f"{RESOURCES}/etcd-certs"
-        etcd = host.Etcd(found["image"], found["command"], found["env"], certs, staticpods.ETCD_DATA)
-        return cls(found["node"], found["url"], found["client"], found["other"], found["otherClient"], etcd)
+        etcd = host.Etcd(plan["image"], plan["command"], plan["env"], certs, staticpods.ETCD_DATA)
+        return cls(plan["node"], plan["url"], plan["client"], plan["other"], plan["otherClient"], etcd)
 
 
 def _until(check: Callable[[], bool], seconds: float) -> bool:

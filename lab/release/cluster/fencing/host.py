@@ -127,6 +127,10 @@ def node(name: str) -> Seen:
         root = ElementTree.fromstring(must(["crm_mon", "--one-shot", "--output-as=xml"]))
     except ElementTree.ParseError as error:
         raise AgentError("crm_mon", str(error)) from error
-    found = root.find(f"nodes/node[@name='{name}']")
+    element = root.find(f"nodes/node[@name='{name}']")
     # Of one that pacemaker does not know nothing is known.
-    return Seen(False, True) if found is None else Seen(found.get("online") == "true", found.get("unclean") == "true")
+    return (
+        Seen(False, True)
+        if element is None
+        else Seen(element.get("online") == "true", element.get("unclean") == "true")
+    )

@@ -92,8 +92,8 @@ def _kubelet_conf(config: InstallConfig) -> str:
 
 def _proxy_files(config: InstallConfig) -> list[Config]:
     """The cluster's proxy as variables, for units that pull images; nothing without one."""
-    given = {"HTTP_PROXY": "httpProxy", "HTTPS_PROXY": "httpsProxy"}
-    lines = [f"{name}={config.proxy[key]}\n" for name, key in given.items() if config.proxy.get(key)]
+    variables = {"HTTP_PROXY": "httpProxy", "HTTPS_PROXY": "httpsProxy"}
+    lines = [f"{name}={config.proxy[key]}\n" for name, key in variables.items() if config.proxy.get(key)]
     # A proxy's address may hold its password.
     return [file(PROXY_ENV, "".join([*lines, f"NO_PROXY={config.no_proxy}\n"]), 0o600)] if lines else []
 

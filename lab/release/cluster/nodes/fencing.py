@@ -94,13 +94,13 @@ class Fencing:
         return {key: base64.b64decode(value).decode() for key, value in stored["data"].items()}
 
     def _credential(self, node: str) -> FencingCredential:
-        found = self._secret(credential_name(node))
+        secret = self._secret(credential_name(node))
         return FencingCredential(
             host_name=node,
-            address=found["address"],
-            username=found["username"],
-            password=found["password"],
-            verify=found.get("certificateVerification") != "Disabled",
+            address=secret["address"],
+            username=secret["username"],
+            password=secret["password"],
+            verify=secret.get("certificateVerification") != "Disabled",
         )
 
     def _report(self, now: dt.datetime, *, done: bool) -> None:

@@ -75,16 +75,16 @@ def corosync_conf(nodes: Sequence[Peer]) -> str:
 
 
 def _options(parent: Element, kind: str, identity: str, values: dict[str, str]) -> None:
-    found = SubElement(parent, kind, id=identity)
+    pairs = SubElement(parent, kind, id=identity)
     for name, value in values.items():
-        SubElement(found, "nvpair", id=f"{identity}-{name}", name=name, value=value)
+        SubElement(pairs, "nvpair", id=f"{identity}-{name}", name=name, value=value)
 
 
 def _operations(parent: Element, identity: str, operations: Sequence[tuple[str, str, str]]) -> None:
-    found = SubElement(parent, "operations")
+    group = SubElement(parent, "operations")
     for name, interval, timeout in operations:
         key = f"{identity}-{name}-{interval}"
-        SubElement(found, "op", id=key, name=name, interval=interval, timeout=timeout)
+        SubElement(group, "op", id=key, name=name, interval=interval, timeout=timeout)
 
 
 def fence_options(node: str, credential: FencingCredential) -> dict[str, str]:

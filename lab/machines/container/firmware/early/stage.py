@@ -1,7 +1,7 @@
 """The early boot: what systemd would start in the image's initramfs, started in its order.
 
 It runs as the machine's first process, in the machine's namespaces and behind its fence (see
-lab.machines.container.fence.inside): what it reads and starts was written by whoever made the image.
+lab.machines.container.fence.holder): what it reads and starts was written by whoever made the image.
 """
 
 from __future__ import annotations

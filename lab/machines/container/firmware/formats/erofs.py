@@ -94,9 +94,9 @@ def _tree(files: Mapping[str, Extent], directories: list[str], image_size: int) 
         if len(name.encode()) > 255:
             raise CannotIndex(f"the name {name!r} is longer than 255 bytes")
         if name not in parent.children:
-            made = _Node(len(nodes) + 1, parent=parent)
-            parent.children[name] = made
-            nodes.append(made)
+            child = _Node(len(nodes) + 1, parent=parent)
+            parent.children[name] = child
+            nodes.append(child)
         return parent.children[name]
 
     for path in [*sorted(directories), *sorted(files)]:

@@ -40,8 +40,8 @@ class Room:
 
 def kept(file: BinaryIO, length: int) -> int:
     """A file in memory with the next bytes of a file. Raises OSError when there is no memory for it."""
-    made = os.memfd_create("initrd")
+    memory = os.memfd_create("initrd")
     while length > 0 and (data := file.read(min(length, _CHUNK))):
-        os.write(made, data)
+        os.write(memory, data)
         length -= len(data)
-    return made
+    return memory

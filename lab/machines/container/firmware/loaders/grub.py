@@ -88,15 +88,15 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 def _double(text: str, at: int) -> tuple[str, int]:
     """What stands in double quotes, backslashes before the signs that mean something there taken off."""
-    made = ""
+    content = ""
     while at < len(text) and text[at] != '"':
         if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\", "$", "\n"):
-            made += "" if text[at + 1] == "\n" else text[at + 1]
+            content += "" if text[at + 1] == "\n" else text[at + 1]
             at += 1
         else:
-            made += text[at]
+            content += text[at]
         at += 1
-    return made, at + 1
+    return content, at + 1
 
 
 @dataclass
@@ -199,26 +199,26 @@ class Grub:
 
     def _expand(self, word: _Word) -> list[str]:
         """A word with its variables' values; those outside of quotes may make several words of it, or none."""
-        made = [""]
+        words = [""]
         quoted = False
         unquoted = ""
 
         def flush() -> None:
             nonlocal unquoted
             at = 0
-            for found in _NAME.finditer(unquoted):
-                made[-1] += unquoted[at : found.start()]
-                value = self._variables.get(found[1] or found[2], "")
+            for name in _NAME.finditer(unquoted):
+                words[-1] += unquoted[at : name.start()]
+                value = self._variables.get(name[1] or name[2], "")
                 parts = value.split()
                 if parts:
-                    if value[0].isspace() and made[-1]:
-                        made.append("")
-                    made[-1] += parts[0]
-                    made.extend(parts[1:])
+                    if value[0].isspace() and words[-1]:
+                        words.append("")
+                    words[-1] += parts[0]
+                    words.extend(parts[1:])
                     if value[-1].isspace():
-                        made.append("")
-                at = found.end()
-            made[-1] += unquoted[at:]
+                        words.append("")
+                at = name.end()
+            words[-1] += unquoted[at:]
             unquoted = ""
 
         for text, quote in word.pieces:
@@ -227,9 +227,9 @@ class Grub:
                 continue
             flush()
             quoted = True
-            made[-1] += text if quote == "'" else _NAME.sub(self._value, text)
+            words[-1] += text if quote == "'" else _NAME.sub(self._value, text)
         flush()
-        return [text for text in made if text or (quoted and len(made) == 1)]
+        return [text for text in words if text or (quoted and len(words) == 1)]
 
     def _value(self, found: re.Match[str]) -> str:
         return self._variables.get(found[1] or found[2], "")

@@ -12,7 +12,7 @@ import os
 import socket
 from pathlib import Path
 
-from lab.machines.container.kernel import deep, syscalls
+from lab.machines.container.kernel import syscalls, treewalk
 
 # In its root file system; of PID 1, which passes it on to users' managers.
 SOCKET = "run/systemd/cgroups-agent"
@@ -32,7 +32,7 @@ def populated(top: Path) -> dict[str, bool]:
         depth = len(names)
         full = below.pop(depth + 1, False)
         try:
-            with deep.file_in(folder, "cgroup.procs", os.O_RDONLY) as file:
+            with treewalk.file_in(folder, "cgroup.procs", os.O_RDONLY) as file:
                 full = bool(os.read(file, 1)) or full
         except OSError:
             # Just removed.
@@ -41,7 +41,7 @@ def populated(top: Path) -> dict[str, bool]:
         if depth < _DEEPEST and len(path := f"/{'/'.join(names)}") < _PATH_BYTES:
             by_group[path] = full
 
-    deep.visit(top, after=look)
+    treewalk.visit(top, after=look)
     return by_group
 
 

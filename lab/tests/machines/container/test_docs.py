@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs/machines.md").read_text()
 SCENARIOS = {path.name: path.read_text() for path in (ROOT / "scenarios").glob("*.py")}
 

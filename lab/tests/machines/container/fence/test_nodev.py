@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from lab.machines.container.fence import attached
+from lab.machines.container.fence import lockedmounts
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.kernel.loops import attach
 from lab.testing.containers.kit import attempt
@@ -145,7 +145,7 @@ def test_what_passes_through_a_lesser_namespace_keeps_nodev_and_nothing_else(ope
         with attach(image) as loop:
             read_only = syscalls.MOUNT_ATTR_RDONLY
             nodes = {"vda": loop.rdev}
-            attached.mount_there(there, target, "ext4", nodes, pairs={}, attributes=read_only, users=users)
+            lockedmounts.mount_there(there, target, "ext4", nodes, pairs={}, attributes=read_only, users=users)
         os.write(told[1], b"x")
     finally:
         _, status = os.waitpid(pid, 0)
@@ -176,8 +176,8 @@ def _changed(place):
     # For who leaves it out, the warden does the rest.
     with open("/proc/self/ns/mnt") as here:
         target = os.open(place, os.O_PATH)
-        attached.remount_there(here.fileno(), target, known, known)
+        lockedmounts.remount_there(here.fileno(), target, known, known)
         if not {"ro", "nosuid", "nodev"} <= flags():
             return 5
-        attached.remount_there(here.fileno(), target, 0, known)
+        lockedmounts.remount_there(here.fileno(), target, 0, known)
     return 0 if {"rw", "nodev"} <= flags() and "nosuid" not in flags() else 6

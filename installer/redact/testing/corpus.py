@@ -12,9 +12,9 @@ import json
 import urllib.parse
 from collections.abc import Iterator
 
-from installer.redact.tests import places
-from installer.redact.tests.syntaxes import KEPT, KEY_SYNTAXES, SPECIAL, SYNTAXES, b64
-from installer.redact.tests.values import (
+from installer.redact.testing import places
+from installer.redact.testing.syntaxes import KEPT, KEY_SYNTAXES, SPECIAL, SYNTAXES, b64
+from installer.redact.testing.values import (
     AUTH,
     CRYPTED,
     KEYS,

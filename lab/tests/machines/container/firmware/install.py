@@ -1,6 +1,6 @@
 """The image's coreos-installer writes a disk, on a kernel that may know no partition tables.
 
-    unshare --mount python -m lab.tests.firmware.install FOLDER SQUASHFS DISK CONFIG
+    unshare --mount python -m lab.tests.machines.container.firmware.install FOLDER SQUASHFS DISK CONFIG
 
 What a kernel does for it is done here: partitions as devices, and what blkid asks sysfs about them.
 """

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container.fence import attached, broker, caller, handover, seccomp
+from lab.machines.container.fence import broker, caller, handover, lockedmounts, seccomp
 from lab.machines.container.fence.errors import Refusal
 from lab.machines.container.kernel import loops
 
@@ -65,7 +65,7 @@ class Asked(broker.Broker):
 @pytest.fixture
 def asked(monkeypatch):
     """One that mounts nothing."""
-    monkeypatch.setattr(attached, "mount_there", lambda *words, **more: None)
+    monkeypatch.setattr(lockedmounts, "mount_there", lambda *words, **more: None)
     monkeypatch.setattr(loops, "attach", lambda *words, **more: contextlib.nullcontext(loops.Loop(9, -1)))
     with open("/dev/null") as nobody, open("/proc/self/ns/user") as users:
         yield Asked(nobody.fileno(), users.fileno(), Hardware())

@@ -17,7 +17,7 @@ from lab.host.preflight import container_problems
 from lab.machines.container.firmware import disk
 from lab.machines.container.kernel.loops import attach
 from lab.testing.containers.kit import PATIENCE, World
-from lab.tests.firmware import kit
+from lab.tests.machines.container.firmware import kit
 
 pytestmark = pytest.mark.lab
 

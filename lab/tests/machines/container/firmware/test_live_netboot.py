@@ -19,7 +19,7 @@ from lab.machines.container.firmware.netboot.dhcp import decode, encode
 from lab.machines.container.spec import Nic
 from lab.release.os.media.cpio import Member, write_archive
 from lab.subject.installer import default_installer
-from lab.tests.firmware import kit, only
+from lab.tests.machines.container.firmware import kit, only
 from lab.topology import BootWay, Network, NodeSpec, Topology
 from lab.topology import Nic as Card
 

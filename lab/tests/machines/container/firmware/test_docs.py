@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.machines.container.firmware.early.stage import REPLACED
 
-PAGE = Path(__file__).parents[3] / "docs/machines.md"
+PAGE = Path(__file__).parents[5] / "docs/machines.md"
 
 
 def test_each_unit_that_is_replaced_is_in_the_table() -> None:

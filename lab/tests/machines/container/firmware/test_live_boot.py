@@ -13,7 +13,7 @@ import pytest
 from lab.machines.container.firmware.disk import slices
 from lab.machines.container.firmware.formats.partitions import Partition, Table
 from lab.machines.container.spec import Nic
-from lab.tests.firmware import kit
+from lab.tests.machines.container.firmware import kit
 
 #: They boot the machine OS of the cache, which only the lane of labs builds before: elsewhere they would be skipped.
 pytestmark = pytest.mark.lab

@@ -84,11 +84,11 @@ def _below(directory: int) -> list[str]:
 @contextlib.contextmanager
 def file_in(directory: int, name: str, flags: int) -> Iterator[int]:
     """A file of a directory, opened. Raises OSError."""
-    found = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+    file = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
     try:
-        yield found
+        yield file
     finally:
-        os.close(found)
+        os.close(file)
 
 
 def write_in(directory: int, name: str, text: str) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 
+from lab.buses import BUSES
 from lab.topology import NodeSpec, Topology
 
 _VIRTUAL = re.compile(r"^(enp[1-9][0-9]?s0|eno[1-9][0-9]{0,3})$")
@@ -23,15 +24,15 @@ def host_has(kind: str) -> bool:
         return False
 
 
-def unmade(topology: Topology, has: Callable[[str], bool] = host_has) -> list[str]:
+def unsupported(topology: Topology, has: Callable[[str], bool] = host_has) -> list[str]:
     """All of it. `has` says whether the host's kernel, which is that of container machines, has a kind of interface."""
     find = _of_containers if topology.machine == "container" else _of_vms
-    found = []
+    lines = []
     for index, node in enumerate(topology.nodes):
-        found += [f"nodes[{index}].{line}" for line in find(node)]
+        lines += [f"nodes[{index}].{line}" for line in find(node)]
     if topology.machine == "container":
-        found += _of_the_kernel(topology, has)
-    return found
+        lines += _of_the_kernel(topology, has)
+    return lines
 
 
 def _of_containers(node: NodeSpec) -> Iterator[str]:
@@ -40,9 +41,8 @@ def _of_containers(node: NodeSpec) -> Iterator[str]:
     if node.tpm:
         yield "tpm: container machines have none; use machine: vm"
     for index, disk in enumerate(node.disks):
-        if disk.bus == "iscsi":
-            rule = "the initiator is the kernel, which container machines have of the host; use machine: vm"
-            yield f"disks[{index}].bus: iscsi, but {rule}"
+        if isinstance(reason := BUSES[disk.bus].containers, str):
+            yield f"disks[{index}].bus: {disk.bus}, but {reason}; use machine: vm"
     if node.clock_offset:
         yield f"clock_offset: {node.clock_offset}, but the clock of container machines is the host's; use machine: vm"
 

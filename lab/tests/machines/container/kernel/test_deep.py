@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container import emptied, machined
+from lab.machines.container import emptygroups, machined
 from lab.machines.container import machine as machines
 from lab.machines.container.errors import MachineError
-from lab.machines.container.kernel import cgroups, deep
+from lab.machines.container.kernel import cgroups, treewalk
 from lab.testing.containers.kit import spec
 
 DEPTH = 1500
@@ -43,10 +43,10 @@ def test_a_process_in_a_deep_group_is_seen(tmp_path):
     (tmp_path / "cgroup.procs").touch()
     bottom = descend(tmp_path, name="a", depth=DEPTH, files=["cgroup.procs"])
     try:
-        found = emptied.populated(tmp_path)
+        found = emptygroups.populated(tmp_path)
         assert not any(found.values())
-        deep.write_in(bottom, "cgroup.procs", "7\n")
-        found = emptied.populated(tmp_path)
+        treewalk.write_in(bottom, "cgroup.procs", "7\n")
+        found = emptygroups.populated(tmp_path)
         assert found["/"]
         assert found["/a/a"]
         assert len(found) < DEPTH
@@ -66,7 +66,7 @@ def test_a_deep_frozen_group_is_thawed_and_a_device_allowed(tmp_path):
         group.unhold()
         group.allow("7:3")
         for name, text in (("freezer.state", b"THAWED"), ("devices.allow", b"b 7:3 rwm")):
-            with deep.file_in(bottom, name, os.O_RDONLY) as file:
+            with treewalk.file_in(bottom, name, os.O_RDONLY) as file:
                 assert os.read(file, 100) == text
     finally:
         os.close(bottom)
@@ -82,7 +82,7 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
     (top / "file").touch()
     (top / "link").symlink_to("/")
     before, after, left = [], [], []
-    deep.visit(
+    treewalk.visit(
         top,
         before=lambda here, names: before.append((*names,)),
         after=lambda here, names: after.append((*names,)),

@@ -1,6 +1,7 @@
-"""A machine whose init is a script: its firmware, its early boot, and a look at what they made.
+r"""A machine whose init is a script: its firmware, its early boot, and a look at what they made.
 
-    unshare --mount --net --pid --fork --mount-proc python -m lab.tests.firmware.only DIRECTORY SCRIPT FOLDER
+    unshare --mount --net --pid --fork --mount-proc \
+        python -m lab.tests.machines.container.firmware.only DIRECTORY SCRIPT FOLDER
 
 Standard output is how it ended. The script (root directory as $1) says what it sees on the console, behind a line that
 is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080.
@@ -24,7 +25,7 @@ import msgspec
 
 from lab.machines.container import firmware
 from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import inside
+from lab.machines.container.fence import holder
 from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import Boot, Fence, MachineSpec
 from lab.machines.container.warden import Warden
@@ -69,7 +70,7 @@ def main(directory: str, script: str, folder: str) -> int:
         serve(folder)
     try:
         warden.start()
-        if warden.serve() == inside.STOPPED:
+        if warden.serve() == holder.STOPPED:
             said = Path(warden.spec.console_log).read_text().strip().splitlines()[-1]
             sys.stdout.write(f"BootStopped: {said}\n")
     except NotBootable as error:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from installer.redact import MARK, Redactor, redact, redactor, shortened
 from installer.redact.hint import promising
 from installer.redact.program import program
-from installer.redact.tests import corpus, syntaxes, values
+from installer.redact.testing import corpus, syntaxes, values
 
 VECTORS = {vector.name: vector for vector in corpus.vectors()}
 

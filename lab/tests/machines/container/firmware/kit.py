@@ -25,7 +25,7 @@ from lab.machines.container.kernel import loops
 from lab.machines.container.spec import DiskSpec, MachineSpec
 from lab.release.os.build import ISO_NAME
 from lab.release.os.media.cpio import Member, write_archive
-from lab.tests.firmware.only import SEEN
+from lab.tests.machines.container.firmware.only import SEEN
 
 BOOT_SECONDS = 120.0
 PROOF = "written by Ignition"
@@ -185,7 +185,15 @@ def installed(folder: Path, config: dict[str, Any], gib: int = 8) -> Path:
         header = medium.head("images/pxeboot/rootfs.img", 4096)
     start = extent.offset + (110 + int(header[94:102], 16) + 3) // 4 * 4
     with loops.attach(iso, offset=start, size=int(header[54:62], 16), read_only=True) as squashfs:
-        command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "lab.tests.firmware.install"]
+        command = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            sys.executable,
+            "-m",
+            "lab.tests.machines.container.firmware.install",
+        ]
         command += [str(folder / "installer"), str(squashfs.path), str(disk), str(ignition)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
@@ -212,7 +220,7 @@ def booted(folder: Path, machine: MachineSpec, script: str = "true", serve: Path
     log = Path(machine.console_log)
     log.unlink(missing_ok=True)
     command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable]
-    command += ["-m", "lab.tests.firmware.only", str(folder), script, str(serve or "-")]
+    command += ["-m", "lab.tests.machines.container.firmware.only", str(folder), script, str(serve or "-")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOOT_SECONDS, check=False)
     console, _, seen = log.read_text().replace("\r", "").partition(f"{SEEN}\n")
     print(console, done.stdout, done.stderr, seen, sep="\n")
