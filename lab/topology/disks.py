@@ -32,7 +32,8 @@ class Disk(Checked, frozen=True, kw_only=True):
     (a file system, a volume group, random bytes), or an old system's volume group. `wwn` (`0x` and 16 digits), `model`
     and `rotational` are what SATA and SCSI disks tell. With `bus: iscsi` the disk is one of a target in the lab, which
     answers in the networks that `portals` names; the machine's firmware attaches it, by several portals as one disk
-    with several paths (multipath). One that `can_fail` is made to by the faults DiskErrors and DiskSlow (lab.machines.failing).
+    with several paths (multipath). A disk that `can_fail` does so by the faults DiskErrors and DiskSlow
+    (lab.machines.failing).
     """
 
     size_gib: int = DISK_GIB

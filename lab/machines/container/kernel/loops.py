@@ -56,7 +56,8 @@ class Loop:
 
 
 def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = False, direct: bool = False) -> Loop:
-    """A loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device, past its page cache if ``direct``.
+    """A loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device, past the page cache of that
+    if ``direct``.
 
     Raises:
         OSError: there is no such file, or no loop device within half a minute.

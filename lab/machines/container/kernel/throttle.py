@@ -18,7 +18,7 @@ _LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
 
 
 def mount(place: Path) -> Path:
-    """Mount the host's hierarchy there, an empty directory of this mount namespace. Raises OSError where it has none."""
+    """Mount the host's hierarchy in an empty directory of this mount namespace. Raises OSError where it has none."""
     syscalls.mount("cgroup", str(place), "cgroup", 0, data="blkio")
     return place
 
