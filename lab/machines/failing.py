@@ -3,7 +3,8 @@
 The machine has the upper one. The lower one, the medium, is what fails: the kernel refuses what is written to a block
 device that is read-only (EPERM, block/fops.c), and reads nothing behind a device's end. A loop device that meets either
 below it ends the request with an I/O error (drivers/block/loop.c), and stays as it is for all who have it open. So this
-takes neither device mapper nor a daemon in the path, and the disk is as quick as any other until it fails.
+takes neither device mapper nor a daemon in the path, and the disk is as quick as any other until it fails
+(feasibility.md, "Disks that fail").
 """
 
 from __future__ import annotations

@@ -8,7 +8,18 @@ import pytest
 
 from lab.commands import cli
 from lab.commands.fault import fault_of
-from lab.faults import BlackHole, Fault, Kill, LinkDown, Loss, Partition, RegistryImage, RegistryRefuses
+from lab.faults import (
+    BlackHole,
+    DiskErrors,
+    DiskSlow,
+    Fault,
+    Kill,
+    LinkDown,
+    Loss,
+    Partition,
+    RegistryImage,
+    RegistryRefuses,
+)
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -25,6 +36,9 @@ def parsed(*words: str) -> argparse.Namespace:
         (["kill", "--node", "master-0", "--process", "etcd"], Kill("master-0", "etcd")),
         (["registry-image", "--image", "etcd"], RegistryImage("etcd", "absent")),
         (["registry-refuses"], RegistryRefuses()),
+        (["disk-errors", "--node", "master-0"], DiskErrors("master-0", "", "writes")),
+        (["disk-errors", "--node", "master-0", "--disk", "vdb", "--what", "all"], DiskErrors("master-0", "vdb", "all")),
+        (["disk-slow", "--node", "master-0", "--kib", "512"], DiskSlow("master-0", 512)),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
