@@ -184,7 +184,7 @@ class Disk:
         """Attach it. Raises OSError."""
         self.spec = spec
         self._reader = reader
-        # A disk that can fail is a device itself, whose errors are to come at once (lab.machines.failing).
+        # A disk that can fail is a device (lab.machines.failing): through its page cache its errors would come late.
         self._direct = Path(spec.path).is_block_device()
         self._whole = attach(Path(spec.path), direct=self._direct)
         self._parts: list[tuple[Partition, Loop]] = []
