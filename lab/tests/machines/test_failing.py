@@ -53,19 +53,28 @@ def test_a_limit_is_in_every_group_and_goes_with_its_lab(tmp_path, monkeypatch):
     monkeypatch.setattr(throttle, "_NOTES", tmp_path / "notes")
     top = tmp_path / "blkio"
     own, new = top / "node0/sno-1", top / "node0/sno-1/new"
-    own.mkdir(parents=True)
     name = "blkio.throttle.write_bps_device"
+
+    def made(group: Path) -> None:
+        group.mkdir(parents=True)
+        for one in (name, name.replace("write", "read")):
+            (group / one).touch()
 
     def said(group: Path) -> str:
         return (group / name).read_text()
 
+    made(top)
+    made(own)
     throttle.limit(top, "sno-1", os.makedev(7, 3), 1 << 20)
     assert said(top) == said(own) == "7:3 1048576"
-    new.mkdir()
+    made(new)
     throttle.keep(top, "other")
-    assert not (new / name).exists()
+    assert said(new) == ""
+    # Written again it would count anew: a kernel that is asked twice a second lets nothing large through.
+    (own / name).write_text("7:3 1048576\n7:9 1\n")
     throttle.keep(top, "sno-1")
     assert said(new) == "7:3 1048576"
+    assert said(own) == "7:3 1048576\n7:9 1\n"
     throttle.limit(top, "sno-1", os.makedev(7, 3), 0)
     assert said(top) == said(new) == "7:3 0"
     throttle.limit(top, "sno-1", os.makedev(7, 4), 5)
@@ -73,6 +82,6 @@ def test_a_limit_is_in_every_group_and_goes_with_its_lab(tmp_path, monkeypatch):
     assert said(own) == "7:4 0"
     assert list((tmp_path / "notes").iterdir()) == []
     # Nothing is left to be kept up.
-    (own / name).unlink()
+    (own / name).write_text("")
     throttle.keep(top, "sno-1")
-    assert not (own / name).exists()
+    assert said(own) == ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from lab.machines.container.kernel import syscalls
@@ -31,30 +32,37 @@ def limit(top: Path, lab: str, device: int, rate: int) -> None:
     if rate:
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(str(rate))
-        _write(top, f"{number} {rate}")
+        _write(top, number, rate)
     else:
-        _write(top, f"{number} 0")
+        _write(top, number, 0)
         note.unlink(missing_ok=True)
 
 
 def keep(top: Path, lab: str) -> None:
-    """Limit what groups that are new ask for, too."""
+    """Limit what groups that are new ask for, too.
+
+    Not the others again: a limit that is written starts to count anew, and what is larger than its half second's worth
+    would wait for ever.
+    """
     for note in (_NOTES / lab).glob("*:*"):
-        _write(top, f"{note.name} {note.read_text()}")
+        _write(top, note.name, int(note.read_text()), known=False)
 
 
 def lift(top: Path, lab: str) -> None:
     """Lift all limits of a lab that has ended."""
     for note in (_NOTES / lab).glob("*:*"):
-        _write(top, f"{note.name} 0")
+        _write(top, note.name, 0)
         note.unlink()
     with contextlib.suppress(FileNotFoundError):
         (_NOTES / lab).rmdir()
 
 
-def _write(top: Path, line: str) -> None:
+def _write(top: Path, number: str, rate: int, *, known: bool = True) -> None:
+    """Into all groups, or without those that know of the device."""
     for group, _, _ in os.walk(top):
         for name in _LIMITS:
-            # It may have ended since. Without O_CREAT, which this file system has not.
+            file = Path(group, name)
+            # The group may have ended since.
             with contextlib.suppress(FileNotFoundError):
-                Path(group, name).write_text(line)
+                if known or not re.search(rf"^{number} ", file.read_text(), re.MULTILINE):
+                    file.write_text(f"{number} {rate}")
