@@ -12,18 +12,18 @@ from lab.running import RunningLab
 
 
 class DiskErrors(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """What is written to a machine's disk fails with an I/O error, and, where `what` is all, what is read from it too.
+    """What is written to a machine's disk fails with an I/O error, and, where `fails` is all, what is read from it too.
 
     `disk` is its name in the machine (vda); without it, the one to install on.
     """
 
     node: str
     disk: str = ""
-    what: Literal["writes", "all"] = "writes"
+    fails: Literal["writes", "all"] = "writes"
 
     def begin(self, lab: RunningLab) -> None:
         """Fail. Raises LabError for a disk that cannot."""
-        failing.fail(failing.place(lab.layout, lab.nodes[self.node].name, self.disk), reads=self.what == "all")
+        failing.fail(failing.place(lab.layout, lab.nodes[self.node].name, self.disk), reads=self.fails == "all")
 
     def end(self, lab: RunningLab) -> None:
         """Work again; what the machine made of the errors stays."""

@@ -37,12 +37,20 @@ def parsed(*words: str) -> argparse.Namespace:
         (["registry-image", "--image", "etcd"], RegistryImage("etcd", "absent")),
         (["registry-refuses"], RegistryRefuses()),
         (["disk-errors", "--node", "master-0"], DiskErrors("master-0", "", "writes")),
-        (["disk-errors", "--node", "master-0", "--disk", "vdb", "--what", "all"], DiskErrors("master-0", "vdb", "all")),
+        (
+            ["disk-errors", "--node", "master-0", "--disk", "vdb", "--fails", "all"],
+            DiskErrors("master-0", "vdb", "all"),
+        ),
         (["disk-slow", "--node", "master-0", "--kib", "512"], DiskSlow("master-0", 512)),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
     assert fault_of(parsed(*words)) == fault
+
+
+@pytest.mark.parametrize("kind", get_args(Fault))
+def test_no_option_has_the_name_of_what_the_command_itself_goes_by(kind: type[msgspec.Struct]) -> None:
+    assert {field.name for field in msgspec.structs.fields(kind)}.isdisjoint({"what", "lab"})
 
 
 @pytest.mark.parametrize("kind", get_args(Fault))

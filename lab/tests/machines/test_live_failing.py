@@ -61,8 +61,8 @@ def test_a_kernel_gets_errors_and_its_machine_goes_on(tmp_path, folder):
         node = lab.nodes["master-0"]
         node.boot_image(image)
         node.console.wait_for(line("written:read"), SECONDS)
-        for what, state in (("writes", "refused:read"), ("all", "refused:unread")):
-            faults = [DiskErrors("master-0", disk, what) for disk in ALL]
+        for fails, state in (("writes", "refused:read"), ("all", "refused:unread")):
+            faults = [DiskErrors("master-0", disk, fails) for disk in ALL]
             for fault in faults:
                 fault.begin(lab)
             node.console.wait_for(line(state), SECONDS)
