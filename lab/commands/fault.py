@@ -23,6 +23,7 @@ Examples:
   node0-lab fault begin name-missing --name api            no record for the API
   node0-lab fault begin registry-image --image etcd --how error
   node0-lab fault begin kill --node master-0 --process etcd
+  node0-lab fault begin disk-errors --node master-0        writes to its disk fail, if its topology lets it
   node0-lab fault ls                                       what lasts, by number
   node0-lab fault end 1                                    mend it; without a number, all
 """
