@@ -95,6 +95,29 @@ def test_a_multipath_device_over_iscsi(world: World) -> None:
     assert (request["boot_device"], request["enable_skip_mco_reboot"]) == ("m", False)
 
 
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [
+        ((), ("ip=52-54-00-00-00-83:dhcp", "ip=52-54-00-00-00-84:dhcp", NIC)),
+        (("--append-karg", "ip=enp1s0:off"), ()),
+    ],
+)
+def test_each_path_has_a_card_of_its_own(world: World, own: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    """As upstream's "multipath iSCSI installation disk": no root=, and no ip= beside one of the user's."""
+    second = {"name": "enp5s0", "mac_address": "52:54:00:00:00:84", "ipv4_addresses": ["10.9.1.9/24"]}
+    path = {**disks()[0], "drive_type": "iSCSI", "holders": "dm-0"}
+    paths = [
+        {**path, "name": "sda", "id": "a", "path": "/dev/sda", "iscsi": {"host_ip_address": "10.9.0.9"}},
+        {**path, "name": "sdb", "id": "b", "path": "/dev/sdb", "iscsi": {"host_ip_address": "10.9.1.9"}},
+    ]
+    whole = {**disks()[0], "drive_type": "Multipath", "name": "dm-0", "path": "/dev/dm-0", "id": "m", "by_path": ""}
+    found = view(world, own, disks=[whole, *paths], interfaces=nics(ISCSI, second))
+    assert installerargs.arguments(found) == [
+        *own,
+        *kargs("rw", "rd.multipath=default", "rd.iscsi.firmware=1", *wanted),
+    ]
+
+
 def test_a_network_of_the_users_is_copied_once(world: World) -> None:
     found = view(world, ("--copy-network",))
     with world.store.change():

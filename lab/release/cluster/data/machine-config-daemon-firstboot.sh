@@ -15,6 +15,8 @@ if ((${#missing[@]})); then
     done
     place=/run/machine-config-daemon/boot
     mkdir -p "$place"
+    # Of a disk with several paths, udev's links lead to the partition that can be mounted once it has seen all.
+    udevadm settle --timeout=60 || true
     mount "${source:-LABEL=boot}" "$place"
     trap 'umount "$place"' EXIT
     config=$place/grub/installed.cfg

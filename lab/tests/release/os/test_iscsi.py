@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lab.release.os import build
 
 DRACUT = Path(build.__file__).parent / "data/dracut"
 CARDS = {"eth7": "52:54:00:00:00:07", "eth9": "52:54:00:00:00:09"}
+RENAMING = "I:1\nE:ID_RENAMING=1\n"
 
 
 @pytest.fixture
@@ -79,6 +81,26 @@ def test_a_card_gets_its_name_first(place: Path) -> None:
         done = run(place)
     assert done.returncode == 0, done.stderr
     assert "ip link set dev eth9 up" in (place / "log").read_text()
+
+
+def test_a_card_that_is_getting_its_name_is_waited_for(place: Path) -> None:
+    """udev writes what it knows of a card before it gives it its name, too: under the old one it is soon gone."""
+    (place / "udev/n3").write_text(RENAMING)
+    gone = f'case "$*" in *eth9*) [ -e {place}/net/eth9 ];; esac'
+    (place / "bin/ip").write_text(f'#!/bin/sh\necho ip "$@" >> {place}/log\n{gone}\n')
+    named = f"sleep 1; mv {place}/net/eth9 {place}/net/enp2s0; echo I:1 > {place}/udev/n3"
+    with subprocess.Popen(["sh", "-c", named]):
+        done = run(place)
+    assert done.returncode == 0, done.stderr
+    assert "ip link set dev enp2s0 up" in (place / "log").read_text()
+    assert "eth9" not in (place / "log").read_text()
+
+
+def test_what_fails_is_told_by_its_line(place: Path) -> None:
+    (place / "bin/ip").write_text('#!/bin/sh\necho "Cannot find device" >&2\nexit 1\n')
+    done = run(place)
+    assert done.returncode == 1
+    assert re.search(r'^node0: script, line \d+: ip link set dev "\$name" up: code 1$', done.stderr, re.MULTILINE)
 
 
 def test_who_did_not_ask_for_it_gets_none(place: Path) -> None:

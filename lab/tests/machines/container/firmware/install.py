@@ -1,6 +1,6 @@
 """The image's coreos-installer writes a disk, on a kernel that may know no partition tables.
 
-    unshare --mount python -m lab.tests.machines.container.firmware.install FOLDER SQUASHFS DISK CONFIG
+    unshare --mount python -m lab.tests.machines.container.firmware.install FOLDER SQUASHFS DISK CONFIG [KARG...]
 
 What a kernel does for it is done here: partitions as devices, and what blkid asks sysfs about them.
 """
@@ -18,7 +18,7 @@ from lab.machines.container.kernel import loops
 from lab.release.os import coreos_installer
 
 
-def main(folder: str, squashfs: str, disk: str, config: str) -> int:
+def main(folder: str, squashfs: str, disk: str, config: str, *kargs: str) -> int:
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True, timeout=30)
     lower, drive = Path(folder) / "lower", Path(folder) / "vda"
     lower.mkdir()
@@ -49,7 +49,8 @@ def main(folder: str, squashfs: str, disk: str, config: str) -> int:
 
     coreos_installer.reread, coreos_installer.run = reread, run
     image = str(lower / "usr/lib/node0/metal.raw")
-    return coreos_installer.main(["install", "--image-file", image, "--ignition-file", config, str(drive)])
+    more = [f"--append-karg={word}" for word in kargs]
+    return coreos_installer.main(["install", "--image-file", image, "--ignition-file", config, *more, str(drive)])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -172,8 +172,9 @@ def remove_groups(name: str) -> None:
                 time.sleep(0.05)
 
 
-def installed(folder: Path, config: dict[str, Any], gib: int = 8) -> Path:
-    """A disk's image that the machine OS was installed on, to be configured by ``config`` at its first boot."""
+def installed(folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequence[str] = ()) -> Path:
+    """A disk's image that the machine OS was installed on, to be configured by ``config`` at its first boot. Its kernel
+    has further arguments."""
     disk, ignition = folder / "disk.img", folder / "config.ign"
     with disk.open("wb") as file:
         file.truncate(gib << 30)
@@ -194,7 +195,7 @@ def installed(folder: Path, config: dict[str, Any], gib: int = 8) -> Path:
             "-m",
             "lab.tests.machines.container.firmware.install",
         ]
-        command += [str(folder / "installer"), str(squashfs.path), str(disk), str(ignition)]
+        command += [str(folder / "installer"), str(squashfs.path), str(disk), str(ignition), *kargs]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
     return disk

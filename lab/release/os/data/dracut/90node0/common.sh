@@ -11,6 +11,10 @@ cmdline_value() {
     printf '%s' "${value%\"}"
 }
 
+# A script that ends by errexit says of which command: most programs do not tell who they are.
+set -o errtrace
+trap 'echo "node0: ${0##*/}, line $LINENO: $BASH_COMMAND: code $?" >&2' ERR
+
 # fatal TEXT: says it where the operator looks, and fails the unit.
 fatal() {
     echo "node0: $*" > "${KMSG:-/dev/kmsg}"

@@ -33,4 +33,6 @@ install() {
         awk cut dd findmnt head mktemp od sort tr uname wc
     inst_libdir_file 'libtss2-tcti-device.so*' 'libcryptsetup-token-*.so'
     inst_rules 55-dm.rules 60-persistent-storage-dm.rules 95-dm-notify.rules
+    # What udev knows of mapped devices has to outlive the initramfs: they are not told of anew, and have no links without.
+    inst_rules "$moddir/../90dm/11-dm.rules"
 }
