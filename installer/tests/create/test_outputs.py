@@ -4,6 +4,7 @@ import base64
 import gzip
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -114,11 +115,14 @@ def test_manifests_changed_by_hand_end_in_the_image(directory, lab, capsys):
     (directory / "agent.x86_64.iso").unlink()
     assert create("image", directory) == 0
     assert content(directory / "agent.x86_64.iso")[1] == files
-    # A new install-config counts more than old manifests.
-    inputs(directory, lab[0])
-    assert create("image", directory) == 0
-    _config, files = content(directory / "agent.x86_64.iso")
-    assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
+    # The same install-config says nothing new, however it is written; another counts more than old manifests.
+    install_config = "/etc/assisted/manifests/agent-cluster-install.yaml"
+    for change, cidr in (({}, "10.132.0.0/14"), ({"sshKey": ""}, "10.128.0.0/14")):
+        inputs(directory, lab[0], change)
+        with (directory / "install-config.yaml").open("a") as file:
+            file.write("# the same\n")
+        assert create("image", directory) == 0
+        assert cidr in content(directory / "agent.x86_64.iso")[1][install_config]
 
 
 def path_text(objects):
@@ -132,6 +136,7 @@ def test_image_from_manifests_alone(directory, capsys):
     other.mkdir()
     for folder in ("cluster-manifests", "mirror"):
         shutil.copytree(directory / folder, other / folder)
+    (other / "cluster-manifests/cluster-image-set.yaml").unlink()  # then it is the installer's own
     (other / "openshift").mkdir()
     (other / "openshift/two.yaml").write_text("kind: A\n---\nkind: B\n")
     capsys.readouterr()
@@ -142,19 +147,96 @@ def test_image_from_manifests_alone(directory, capsys):
     assert {"/etc/assisted/extra-manifests/two-0.yaml", "/etc/assisted/extra-manifests/two-1.yaml"} <= set(files)
     assert files["/usr/local/share/start-cluster/start-cluster.env"].startswith("REQUIRED_MASTER_NODES=1\n")
     assert "/etc/assisted/manifests/agent-config.yaml" not in files
+    assert "releaseImage: " in files["/etc/assisted/manifests/cluster-image-set.yaml"]
     assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == [SNO["sshKey"]]
     assert "https://api.ostest.test.node0.example:6443" in (other / "auth/kubeconfig").read_text()
 
 
+DISCARDED = re.compile(r"level=warning msg=Discarding the (.*) that was provided in the target directory because its")
+
+
 def test_manifests_beside_a_new_install_config_are_discarded(directory, lab, capsys):
     assert create("cluster-manifests", directory) == 0
-    inputs(directory, lab[0])
+    inputs(directory, lab[0], {"sshKey": ""})
     capsys.readouterr()
     assert create("image", directory) == 0
-    err = capsys.readouterr().err
-    assert "level=warning msg=Discarding the cluster-manifests/agent-cluster-install.yaml that was provided" in err
+    assert DISCARDED.findall(capsys.readouterr().err) == [
+        *("Agent PullSecret", "InfraEnv Config", "NMState Config", "AgentClusterInstall Config"),
+        *("ClusterDeployment Config", "ClusterImageSet Config"),
+        *("Mirror Registries Config", "Mirror Registries Certificate File"),
+    ]
     assert not (directory / "cluster-manifests").exists()
     assert not (directory / "mirror").exists()
+
+
+@pytest.mark.parametrize("target", ["cluster-manifests", "image"])
+def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, target):
+    later = directory / "agent-config.yaml"
+    written = later.read_text()
+    later.unlink()
+    assert create("cluster-manifests", directory) == 0
+    assert "cluster-manifests/nmstateconfig.yaml" not in names(directory)
+    # What it says nothing of stays as it was edited.
+    secret, domain = (directory / f"cluster-manifests/{name}.yaml" for name in ("pull-secret", "cluster-deployment"))
+    domain.write_text(domain.read_text().replace("test.node0.example", "edited.node0.example"))
+    edited = secret.read_text() + "# mine\n"
+    secret.write_text(edited)
+    (directory / "cluster-manifests/agent-cluster-install.yaml").write_text("kind: AgentClusterInstall\n")
+    later.write_text(written + "additionalNTPSources: [later.example]\n")
+    capsys.readouterr()
+    assert create(target, directory) == 0
+    assert DISCARDED.findall(capsys.readouterr().err) == ["InfraEnv Config", "AgentClusterInstall Config"]
+    assert not later.exists()
+    assert create("image", directory) == 0
+    files = content(directory / "agent.x86_64.iso")[1]
+    assert "192.168.111.80/24" in files["/etc/assisted/network/host0/eth0.nmconnection"]
+    assert "later.example" in files["/etc/assisted/manifests/infraenv.yaml"]
+    assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
+    assert files["/etc/assisted/manifests/pull-secret.yaml"] == edited
+    assert "https://api.ostest.edited.node0.example:6443" in (directory / "auth/kubeconfig").read_text()
+
+
+def test_the_same_agent_config_again_changes_nothing(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    path = directory / "cluster-manifests/infraenv.yaml"
+    path.write_text(path.read_text() + "# mine\n")
+    inputs(directory, lab[0])
+    capsys.readouterr()
+    assert create("cluster-manifests", directory) == 0
+    assert "Discarding" not in capsys.readouterr().err
+    assert path.read_text().endswith("# mine\n")
+    assert names(directory) == [*MANIFESTS, *MIRROR]
+
+
+def test_what_is_discarded_must_be_readable(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    (directory / "cluster-manifests/infraenv.yaml").write_text("a: [\n")
+    inputs(directory, lab[0], agent={"additionalNTPSources": ["later.example"]})
+    capsys.readouterr()
+    assert create("cluster-manifests", directory) == 1
+    wrong = 'failed to load asset "InfraEnv Config": failed to unmarshal cluster-manifests/infraenv.yaml: line 1: '
+    assert wrong in capsys.readouterr().err
+
+
+def test_files_that_were_removed_come_back_from_the_state(directory):
+    assert create("cluster-manifests", directory) == 0
+    before = {name: (directory / name).read_bytes() for name in names(directory)}
+    for name in ("nmstateconfig", "infraenv", "cluster-image-set"):
+        (directory / f"cluster-manifests/{name}.yaml").unlink()
+    assert create("cluster-manifests", directory) == 0
+    assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+def test_extra_manifests_wait_for_the_image(directory, capsys):
+    (directory / "openshift").mkdir()
+    (directory / "openshift/a.yaml").write_text("a: [\n")
+    assert create("cluster-manifests", directory) == 0
+    assert create("image", directory) == 1
+    assert "failed to unmarshal openshift/a.yaml: line 1: " in capsys.readouterr().err
+    (directory / "openshift/a.yaml").write_text("kind: A\n")
+    assert create("image", directory) == 0
+    assert "/etc/assisted/extra-manifests/a-0.yaml" in content(directory / "agent.x86_64.iso")[1]
+    assert not (directory / "openshift").exists()
 
 
 def test_wrong_manifests_write_nothing(directory, capsys):
@@ -272,7 +354,7 @@ def test_unconfigured_ignition(directory, capsys):
         shutil.copy(directory / f"cluster-manifests/{name}.yaml", other / "cluster-manifests")
     capsys.readouterr()
     assert create("unconfigured-ignition", other) == 0
-    assert names(other) == ["unconfigured-agent.ign"]
+    assert names(other) == [*MIRROR, "unconfigured-agent.ign"]
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == f"level=info msg=Unconfigured-Ignition created in: {other}"
     config = json.loads((other / "unconfigured-agent.ign").read_text())

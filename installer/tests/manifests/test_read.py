@@ -114,9 +114,12 @@ def test_old_spelling_and_defaults(spelling):
 
 
 @pytest.mark.parametrize("name", [n for n in names.MANIFESTS if n != names.NMSTATE])
-def test_every_file_but_nmstate_is_needed(name):
+def test_every_file_but_nmstate_and_the_image_set_is_needed(name):
     _config, _hosts, files = generated()
-    for broken in ({k: v for k, v in files.items() if k != name}, {**files, name: b""}):
+    without = {k: v for k, v in files.items() if k != name}
+    if name == names.IMAGE_SET:
+        read.read_manifests(without, RELEASE, "X")
+    for broken in ([without] if name != names.IMAGE_SET else []) + [{**files, name: b""}]:
         with pytest.raises(InstallerError, match="missing configuration or manifest file"):
             read.read_manifests(broken, RELEASE, "X")
     with pytest.raises(InstallerError, match=f"failed to unmarshal {name}"):
