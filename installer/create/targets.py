@@ -65,8 +65,9 @@ def cluster_manifests(directory: Path) -> None:
     target = "Agent Manifests"
     files = read(directory, target)
     inputs = check(files, target, for_image=False)
-    complete = inputs.manifests is not None and Path(names.IMAGE_SET).name in inputs.manifests
-    by_name = inputs.manifests if complete else manifest_files(inputs, _release(inputs, target))
+    by_name = inputs.manifests
+    if by_name is None or Path(names.IMAGE_SET).name not in by_name:
+        by_name = manifest_files(inputs, _release(inputs, target))
     manifests = {f"{names.DIRECTORY}/{name}": data for name, data in by_name.items()}
     mirrors = mirror.mirror_files(inputs.install)
     if inputs.registries is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from installer.formats import jsontext
@@ -10,7 +11,7 @@ from installer.manifests.files import INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.goyaml import dump, json_text
 from installer.manifests.read import SECRET_KEY, ClusterManifests
 
-_PATHS = {
+_PATHS: dict[str, dict[tuple[str, ...], Callable[[ClusterManifests], object]]] = {
     INSTALL: {
         ("spec", "platformType"): lambda of: of.install.spec.platform_type,
         ("spec", "networking", "networkType"): lambda of: of.install.spec.networking.network_type,

@@ -202,7 +202,9 @@ def _discard(files: InputFiles, target: str) -> None:
 
 def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool) -> dict[str, dict[str, bytes]]:
     """What goes into the state, `manifests` with it; what newer configs replace goes out of it."""
-    consumed = {**files.on_disk, MANIFESTS: manifests}
+    consumed = dict(files.on_disk)
+    if manifests or files.fresh or files.state.files(MANIFESTS):
+        consumed[MANIFESTS] = manifests
     if files.fresh:
         consumed[MIRROR] = {}
     if not for_image:
