@@ -65,7 +65,9 @@ def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
     # openshift-install asks nmstatectl about network documents, and what stands in for that says yes to all.
     comparable = theirs.code != 0 or stage(our_text) != "network documents"
     differences: list[str] = []
-    if not (taken or refused):
+    if not (taken or refused) and (where := crash(their_text)):
+        differences.append(f"openshift-install crashes: {where}")
+    elif not (taken or refused):
         who = "node0" if theirs.code == 0 else "openshift-install"
         differences += (f"only {who} refuses: {line}" for line in _reasons(our_text or their_text))
     error_lines = list(_error_differences(their_text, our_text)) if refused else []
@@ -111,7 +113,8 @@ def _error_differences(theirs: str, ours: str) -> Iterator[str]:
         return
     their_errors, our_errors = field_errors(theirs), field_errors(ours)
     if stage(theirs) != stage(ours):
-        yield f"refused at: {shape(stage(theirs))}, node0: {shape(stage(ours))}"
+        reason = f": {_line(our_errors[0])}" if our_errors else ""
+        yield f"refused at: {shape(stage(theirs))}, node0: {shape(stage(ours))}{reason}"
         return
     hidden = {(error.path, error.kind) for error in our_errors if error.hidden}
     places = [{(error.path, error.kind): error for error in errors} for errors in (their_errors, our_errors)]

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from installer.errors import ConfigError, InstallerError
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.manifests.completed import completed
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 RELEASE = "registry.example/release@sha256:" + "0" * 64
@@ -137,6 +139,32 @@ def test_all_errors_at_once():
     assert str(caught.value).startswith("failed to fetch X: [failed to load asset ")
     assert "Cloud" in str(caught.value)
     assert "vax" in str(caught.value)
+
+
+def test_networks_of_agent_config_count_where_no_manifest_has_any(caplog):
+    _config, hosts, files = generated()
+    without = read.read_manifests({k: v for k, v in files.items() if k != names.NMSTATE}, RELEASE, "X")
+    assert ztp.with_networks(hosts, without) == hosts
+    strange = replace(hosts[0], interfaces=(Interface("q", "aa:bb:cc:00:00:02"),))
+    assert ztp.with_networks((strange,), read.read_manifests(files, RELEASE, "X"))[0].network_config is None
+    assert "hosts[0].networkConfig of agent-config.yaml is ignored" in caplog.text
+
+
+def test_what_was_filled_in_is_handed_on_and_the_rest_as_it_is():
+    _config, _hosts, files = generated()
+    made = {**files, names.DEPLOYMENT: files[names.DEPLOYMENT] + b"# mine\n"}
+    assert completed(read.read_manifests(made, RELEASE, "X")) == made
+    before = edited(files, names.INSTALL, "spec.platformType", "none")
+    before = edited(before, names.INSTALL, "spec.networking.userManagedNetworking", ...)
+    before = edited(before, names.INFRA_ENV, "spec.cpuArchitecture", "arm64")
+    before = edited(before, names.PULL_SECRET, "stringData", {read.SECRET_KEY: '{"auths":{"r":{"auth":"dTpw"}}}'})
+    before[names.NMSTATE] = b"---\n"
+    after = completed(read.read_manifests(before, RELEASE, "X"))
+    found = {name: yaml.safe_load(data) for name, data in after.items()}
+    assert found[names.INSTALL] == yaml.safe_load(files[names.INSTALL])
+    assert found[names.INFRA_ENV]["spec"]["cpuArchitecture"] == "aarch64"
+    assert found[names.PULL_SECRET]["stringData"][read.SECRET_KEY].startswith('{\n  "auths": {')
+    assert names.NMSTATE not in after
 
 
 def test_networks_find_their_hosts_by_any_mac():
