@@ -2,9 +2,7 @@
 
 import base64
 import gzip
-import hashlib
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -21,11 +19,11 @@ from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image import cpio
 from installer.image.config_image import PATHS
 from installer.image.iso.iso9660 import Iso
-from installer.testing.create.image_kit import COMPONENTS, content
-from installer.testing.create.inputs_kit import AGENT, SNO, text
-from installer.testing.create.iso_kit import KARGS, build
-from installer.testing.create.outputs_kit import kernel_line
-from installer.testing.create.registry_kit import MISSING, registry
+from installer.testing.create.image_kit import content
+from installer.testing.create.inputs_kit import SNO
+from installer.testing.create.iso_kit import KARGS
+from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, inputs, kernel_line, names, payload
+from installer.testing.create.registry_kit import MISSING
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
@@ -34,14 +32,8 @@ URL = "http://192.168.111.1:8080/boot"
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("payload")
-    iso = build(folder, "2023-07.x86_64")
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
-    with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        yield server, server.push_release(images), iso
+    with payload(tmp_path_factory.mktemp("payload")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -56,41 +48,12 @@ def directory(lab, tmp_path, monkeypatch):
     return folder
 
 
-def inputs(folder, server, install=None, agent=None):
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
-    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
-    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
-
-
-def create(target: str, directory: Path) -> int:
-    return main(["agent", "create", target, "--dir", str(directory)])
-
-
 def brought(path: Path) -> dict[str, bytes]:
     """What a config image brings."""
     with path.open("rb") as file:
         packed = Iso(file, path).file("config.gz")
     assert packed is not None
     return cpio.unpack(gzip.decompress(packed))
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file() and p.name[0] != ".")
-
-
-MANIFESTS = [
-    f"cluster-manifests/{name}.yaml"
-    for name in (
-        "agent-cluster-install",
-        "cluster-deployment",
-        "cluster-image-set",
-        "infraenv",
-        "nmstateconfig",
-        "pull-secret",
-    )
-]
-MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
 
 
 def test_manifests_changed_by_hand_end_in_the_image(directory, lab, capsys):
@@ -150,93 +113,6 @@ def test_image_from_manifests_alone(directory, capsys):
     assert "releaseImage: " in files["/etc/assisted/manifests/cluster-image-set.yaml"]
     assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == [SNO["sshKey"]]
     assert "https://api.ostest.test.node0.example:6443" in (other / "auth/kubeconfig").read_text()
-
-
-DISCARDED = re.compile(r"level=warning msg=Discarding the (.*) that was provided in the target directory because its")
-
-
-def test_manifests_beside_a_new_install_config_are_discarded(directory, lab, capsys):
-    assert create("cluster-manifests", directory) == 0
-    inputs(directory, lab[0], {"sshKey": ""})
-    capsys.readouterr()
-    assert create("image", directory) == 0
-    assert DISCARDED.findall(capsys.readouterr().err) == [
-        *("Agent PullSecret", "InfraEnv Config", "NMState Config", "AgentClusterInstall Config"),
-        *("ClusterDeployment Config", "ClusterImageSet Config"),
-        *("Mirror Registries Config", "Mirror Registries Certificate File"),
-    ]
-    assert not (directory / "cluster-manifests").exists()
-    assert not (directory / "mirror").exists()
-
-
-@pytest.mark.parametrize("target", ["cluster-manifests", "image"])
-def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, target):
-    later = directory / "agent-config.yaml"
-    written = later.read_text()
-    later.unlink()
-    assert create("cluster-manifests", directory) == 0
-    assert "cluster-manifests/nmstateconfig.yaml" not in names(directory)
-    # What it says nothing of stays as it was edited.
-    secret, domain = (directory / f"cluster-manifests/{name}.yaml" for name in ("pull-secret", "cluster-deployment"))
-    domain.write_text(domain.read_text().replace("test.node0.example", "edited.node0.example"))
-    edited = secret.read_text() + "# mine\n"
-    secret.write_text(edited)
-    (directory / "cluster-manifests/agent-cluster-install.yaml").write_text("kind: AgentClusterInstall\n")
-    later.write_text(written + "additionalNTPSources: [later.example]\n")
-    capsys.readouterr()
-    assert create(target, directory) == 0
-    assert DISCARDED.findall(capsys.readouterr().err) == ["InfraEnv Config", "AgentClusterInstall Config"]
-    assert not later.exists()
-    assert create("image", directory) == 0
-    files = content(directory / "agent.x86_64.iso")[1]
-    assert "192.168.111.80/24" in files["/etc/assisted/network/host0/eth0.nmconnection"]
-    assert "later.example" in files["/etc/assisted/manifests/infraenv.yaml"]
-    assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
-    assert files["/etc/assisted/manifests/pull-secret.yaml"] == edited
-    assert "https://api.ostest.edited.node0.example:6443" in (directory / "auth/kubeconfig").read_text()
-
-
-def test_the_same_agent_config_again_changes_nothing(directory, lab, capsys):
-    assert create("cluster-manifests", directory) == 0
-    path = directory / "cluster-manifests/infraenv.yaml"
-    path.write_text(path.read_text() + "# mine\n")
-    inputs(directory, lab[0])
-    capsys.readouterr()
-    assert create("cluster-manifests", directory) == 0
-    assert "Discarding" not in capsys.readouterr().err
-    assert path.read_text().endswith("# mine\n")
-    assert names(directory) == [*MANIFESTS, *MIRROR]
-
-
-def test_what_is_discarded_must_be_readable(directory, lab, capsys):
-    assert create("cluster-manifests", directory) == 0
-    (directory / "cluster-manifests/infraenv.yaml").write_text("a: [\n")
-    inputs(directory, lab[0], agent={"additionalNTPSources": ["later.example"]})
-    capsys.readouterr()
-    assert create("cluster-manifests", directory) == 1
-    wrong = 'failed to load asset "InfraEnv Config": failed to unmarshal cluster-manifests/infraenv.yaml: line 1: '
-    assert wrong in capsys.readouterr().err
-
-
-def test_files_that_were_removed_come_back_from_the_state(directory):
-    assert create("cluster-manifests", directory) == 0
-    before = {name: (directory / name).read_bytes() for name in names(directory)}
-    for name in ("nmstateconfig", "infraenv", "cluster-image-set"):
-        (directory / f"cluster-manifests/{name}.yaml").unlink()
-    assert create("cluster-manifests", directory) == 0
-    assert {name: (directory / name).read_bytes() for name in names(directory)} == before
-
-
-def test_extra_manifests_wait_for_the_image(directory, capsys):
-    (directory / "openshift").mkdir()
-    (directory / "openshift/a.yaml").write_text("a: [\n")
-    assert create("cluster-manifests", directory) == 0
-    assert create("image", directory) == 1
-    assert "failed to unmarshal openshift/a.yaml: line 1: " in capsys.readouterr().err
-    (directory / "openshift/a.yaml").write_text("kind: A\n")
-    assert create("image", directory) == 0
-    assert "/etc/assisted/extra-manifests/a-0.yaml" in content(directory / "agent.x86_64.iso")[1]
-    assert not (directory / "openshift").exists()
 
 
 def test_wrong_manifests_write_nothing(directory, capsys):
