@@ -45,6 +45,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "nutanix-vips": (r"value of: platform\.nutanix\.(api|ingress)VIPs: Invalid value: IP expected to be in one of",),
     "defaults-in-values": (r"value of: (controlPlane|compute\[\])\.platform\.aws: Invalid value",),
     # output and warnings
+    "same-install-config": (r"warning of openshift-install only: Discarding the ",),
     "networks-left-over": (r"output of openshift-install only: cluster-manifests/nmstateconfig\.yaml$",),
     "null-documents": (r"output: cluster-manifests/nmstateconfig\.yaml$",),
     "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),

@@ -18,6 +18,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The version that an image set's name ends with: either installer's own.
 _VERSION = re.compile(r"\bopenshift-\d[\w.\-]*")
 
+# Besides what is empty: fields that Go leaves out, or writes, where nobody gave them.
+_NOT_GIVEN = (("installed", False), ("workerAgents", 0))
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -161,7 +164,7 @@ def _meaning(name: str, text: str) -> Any:
 def _filled(value: Any) -> Any:
     """A document without what Go writes of a field that was not given."""
     if isinstance(value, dict):
-        pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) != ("installed", False))
+        pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) not in _NOT_GIVEN)
         return {key: item for key, item in pairs if item not in (None, "", [], {})}
     return [_filled(item) for item in value] if isinstance(value, list) else value
 

@@ -63,8 +63,7 @@ def host_files(hosts: Sequence[Host], target: str) -> list[HostFiles]:
 
 def _of_host(path: str, error: NetworkConfigError) -> list[str]:
     """What is wrong with a host's interfaces, and what with its document, each by its path."""
-    from installer.network.errors import InvalidNetworkConfig
-    from installer.network.host import HOST
+    from installer.network import HOST, InvalidNetworkConfig
 
     if not isinstance(error, InvalidNetworkConfig):
         return [f"{path}.networkConfig: {error}"]
