@@ -24,6 +24,7 @@ from installer.manifests.files import (
     NMSTATE,
     PULL_SECRET,
 )
+from installer.manifests.overrides import NATIVE_NETWORK_TYPES
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
 
 SECRET_KEY = ".dockerconfigjson"
@@ -88,6 +89,8 @@ def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
 
 def _network_type(config: ClusterInstall) -> Iterator[FieldError]:
     networking, needs = config.spec.networking, config.spec.provision_requirements
+    if networking.network_type not in NATIVE_NETWORK_TYPES:
+        return  # what another one needs is its own affair
     yield from networks.errors(networking, needs.control_plane_agents + needs.worker_agents)
 
 

@@ -101,6 +101,13 @@ def test_rules(name, path, value, message):
     assert "s3cr3t" not in str(caught.value)
 
 
+def test_pod_networks_of_other_network_types_are_not_judged():
+    _config, _hosts, files = generated()
+    files = edited(files, names.INSTALL, "spec.networking.networkType", "Cilium")
+    files = edited(files, names.INSTALL, "spec.networking.clusterNetwork.0.hostPrefix", 14)
+    assert read.read_install(files).spec.networking.cluster_network[0].host_prefix == 14
+
+
 @pytest.mark.parametrize("spelling", ["none", "None"])
 def test_old_spelling_and_defaults(spelling):
     _config, _hosts, files = generated()
