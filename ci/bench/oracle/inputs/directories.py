@@ -78,7 +78,8 @@ def manifests() -> dict[str, list[Config]]:
 
 
 def _object(version: str, kind: str, metadata: Config, **rest: Any) -> Config:
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+    # A copy, so that a change of one place is none of another.
+    return copy.deepcopy({"apiVersion": version, "kind": kind, "metadata": metadata}) | copy.deepcopy(rest)
 
 
 #: Changes of one document of the manifests, by file, its number and a path in it.
