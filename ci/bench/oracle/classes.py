@@ -9,6 +9,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     # node0 refuses
     "dns-labels": (
         r"(only node0 refuses|error of node0 only): baseDomain: Invalid value: each label",
+        r"refused at: .*, node0: install-config's rules: baseDomain: Invalid value: each label",
         r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
         r"(only node0 refuses|error of node0 only): additionalNTPSources: Invalid value: NTP server is not a valid",
     ),
