@@ -148,5 +148,6 @@ def missing_credentials(config: InstallConfig) -> list[str]:
         return []  # rule 45 has more to say
     if not known:
         return []
-    hosts = {mirror.partition("/")[0] for source in config.sources for mirror in source.mirrors}
+    sources = (*config.image_digest_sources, *config.image_content_sources)
+    hosts = {mirror.partition("/")[0] for source in sources for mirror in source.mirrors}
     return sorted(host for host in hosts - set(known) if host)

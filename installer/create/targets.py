@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
-from installer.config.state import MANIFESTS, MIRROR, State
+from installer.config.state import INSTALL_CONFIG, MANIFESTS, MIRROR, State
 from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
 from installer.create.stages.check import Inputs, check
@@ -65,13 +65,18 @@ def cluster_manifests(directory: Path) -> None:
     target = "Agent Manifests"
     files = read(directory, target)
     inputs = check(files, target, for_image=False)
-    by_name = manifest_files(inputs, _release(inputs, target)) if inputs.manifests is None else inputs.manifests
+    by_name = inputs.manifests
+    if by_name is None or Path(names.IMAGE_SET).name not in by_name:
+        by_name = manifest_files(inputs, _release(inputs, target))
     manifests = {f"{names.DIRECTORY}/{name}": data for name, data in by_name.items()}
     mirrors = mirror.mirror_files(inputs.install)
     if inputs.registries is not None:
         mirrors[names.REGISTRIES] = inputs.registries.encode()
+    if not (files.of(INSTALL_CONFIG) or files.of(MIRROR).get(names.CA_BUNDLE)):
+        del mirrors[names.CA_BUNDLE]  # nobody said anything of certificates
     # Kept too, so that a file that the user removes is taken from here.
-    inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}})
+    gone = (*inputs.discarded, *files.on_disk.get(MANIFESTS, {}))  # but for those that are written anew
+    inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}}, discarded=gone)
     with Outputs(directory) as outputs:
         for name, data in (manifests | mirrors).items():
             outputs.put(name, data)

@@ -24,7 +24,7 @@ from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image.config_image import belongs
 from installer.manifests import files as paths
 from installer.manifests import mirror, read, ztp
-from installer.manifests.cluster import INFRA_ENV_STATUS, image_set_name
+from installer.manifests.cluster import INFRA_ENV_STATUS, cluster_image_set
 from installer.manifests.goyaml import dump
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
@@ -49,7 +49,7 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
         on_disk = read_present(directory, names)
         kept = {name: data for name, data in state.files(asset).items() if name in names}
         used |= kept | on_disk
-        if on_disk:
+        if on_disk and asset == MANIFESTS:  # mirror/ stays: it is no asset of this command
             consumed[asset] = on_disk
     missing = [f'failed to generate asset "{label}": {text}' for n, label, text in _NEEDED if n not in used]
     if missing:
@@ -79,17 +79,10 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     files, consumed = _files(directory, state)
     with blamed(state.path, kept=not consumed):
         manifests, install = _read(files)
-    hosts = host_files(ztp.with_networks((), manifests))
+    hosts = host_files(ztp.with_networks((), manifests), TARGET)
     release = resolve_release(install, IMAGE_VARIABLES.values(), TARGET)
     if paths.IMAGE_SET not in files:
-        image_set = {
-            "apiVersion": "hive.openshift.io/v1",
-            "kind": "ClusterImageSet",
-            "metadata": {"name": image_set_name(release.version)},
-            "spec": {"releaseImage": release.image},
-            "status": {},
-        }
-        files[paths.IMAGE_SET] = dump(image_set).encode()
+        files[paths.IMAGE_SET] = dump(cluster_image_set(release.image, release.version)).encode()
     inputs = LiveInputs(
         rendezvous_ip=_NOWHERE,  # in files that only the config image brings
         release_image=release.image,

@@ -83,7 +83,9 @@ class Composer:
 
     def _told(self, error: yaml.YAMLError) -> YamlError:
         if isinstance(error, yaml.MarkedYAMLError):
-            line = error.problem_mark.line + 1 if error.problem_mark else 0
+            # What ends too early is found missing behind the last line.
+            last = self._text.rstrip().count("\n") + 1
+            line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
             return YamlError(line, str(error.problem or error.context or "cannot be parsed"))
         position = getattr(error, "position", None)
         if isinstance(position, int):

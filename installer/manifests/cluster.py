@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig
 from installer.config.values import check
+from installer.manifests.files import IMAGE_SET
 from installer.manifests.goyaml import dump, json_text
 from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
 
@@ -158,15 +160,20 @@ def cluster_deployment(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def cluster_image_set(inputs: Inputs) -> dict[str, Any]:
+def cluster_image_set(image: str, version: str, namespace: str = "") -> dict[str, Any]:
     """ClusterImageSet: the release image."""
     return {
         "apiVersion": HIVE,
         "kind": "ClusterImageSet",
-        "metadata": _metadata(inputs, image_set_name(inputs.release_version)),
-        "spec": {"releaseImage": inputs.release_image},
+        "metadata": {"name": image_set_name(version), **({"namespace": namespace} if namespace else {})},
+        "spec": {"releaseImage": image},
         "status": {},
     }
+
+
+def image_set_file(image: str, version: str) -> dict[str, bytes]:
+    """cluster-image-set.yaml by its name, for manifests that came without."""
+    return {Path(IMAGE_SET).name: _yaml(cluster_image_set(image, version))}
 
 
 def infra_env(inputs: Inputs) -> dict[str, Any]:
@@ -211,7 +218,7 @@ def nmstate_configs(inputs: Inputs) -> list[dict[str, Any]]:
 
 def pull_secret(inputs: Inputs) -> dict[str, Any]:
     """Secret with the pull secret, re-indented."""
-    text = json_text(_sorted(json.loads(inputs.install_config.pull_secret)), indent=2)
+    text = json_text(json.loads(inputs.install_config.pull_secret), indent=2, sort=True)
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -220,23 +227,17 @@ def pull_secret(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _sorted(data: Any) -> Any:
-    """Maps in the order of their keys, however deep."""
-    if isinstance(data, dict):
-        return {key: _sorted(data[key]) for key in sorted(data)}
-    return [_sorted(item) for item in data] if isinstance(data, list) else data
-
-
 def _yaml(*documents: dict[str, Any]) -> bytes:
     return "---\n".join(dump(document) for document in documents).encode()
 
 
 def cluster_manifests(inputs: Inputs) -> dict[str, bytes]:
     """File name -> YAML of cluster-manifests/; nmstateconfig.yaml only when a host has a networkConfig."""
+    namespace = inputs.install_config.metadata.namespace
     files = {
         "agent-cluster-install.yaml": _yaml(agent_cluster_install(inputs)),
         "cluster-deployment.yaml": _yaml(cluster_deployment(inputs)),
-        "cluster-image-set.yaml": _yaml(cluster_image_set(inputs)),
+        "cluster-image-set.yaml": _yaml(cluster_image_set(inputs.release_image, inputs.release_version, namespace)),
         "infraenv.yaml": _yaml(infra_env(inputs)),
         "pull-secret.yaml": _yaml(pull_secret(inputs)),
     }

@@ -10,8 +10,22 @@ INFRA_ENV = f"{DIRECTORY}/infraenv.yaml"
 NMSTATE = f"{DIRECTORY}/nmstateconfig.yaml"
 PULL_SECRET = f"{DIRECTORY}/pull-secret.yaml"
 MANIFESTS = (INSTALL, DEPLOYMENT, IMAGE_SET, INFRA_ENV, NMSTATE, PULL_SECRET)
+# Those that an agent-config says something of; the others follow from the install-config alone.
+OF_AGENT_CONFIG = (INFRA_ENV, NMSTATE, INSTALL)
 
 MIRROR_DIRECTORY = "mirror"
 REGISTRIES = f"{MIRROR_DIRECTORY}/registries.conf"
 CA_BUNDLE = f"{MIRROR_DIRECTORY}/ca-bundle.crt"
 MIRROR = (REGISTRIES, CA_BUNDLE)
+
+# What upstream calls the assets in its messages, in the order in which it loads them.
+ASSETS = {
+    PULL_SECRET: "Agent PullSecret",
+    INFRA_ENV: "InfraEnv Config",
+    NMSTATE: "NMState Config",
+    INSTALL: "AgentClusterInstall Config",
+    DEPLOYMENT: "ClusterDeployment Config",
+    IMAGE_SET: "ClusterImageSet Config",
+    REGISTRIES: "Mirror Registries Config",
+    CA_BUNDLE: "Mirror Registries Certificate File",
+}

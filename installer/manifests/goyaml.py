@@ -54,8 +54,8 @@ def dump(data: Any) -> str:
     return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=True, width=80, allow_unicode=True))
 
 
-def json_text(data: Any, indent: int | None = None) -> str:
-    """JSON as Go's encoding/json writes it, keys as they are."""
+def json_text(data: Any, indent: int | None = None, *, sort: bool = False) -> str:
+    """JSON as Go's encoding/json writes it, keys as they are or, as those of its maps, sorted."""
     separators = (",", ":") if indent is None else (",", ": ")
-    text = json.dumps(data, indent=indent, separators=separators, ensure_ascii=False)
+    text = json.dumps(data, indent=indent, separators=separators, ensure_ascii=False, sort_keys=sort)
     return text.translate(str.maketrans(_HTML))

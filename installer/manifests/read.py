@@ -14,18 +14,19 @@ from installer.errors import AssetError, ConfigError, YamlError
 from installer.formats import jsontext
 from installer.formats.yamltext import compose_all
 from installer.manifests import networks
-from installer.manifests.files import DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
+from installer.manifests.files import (
+    ASSETS,
+    DEPLOYMENT,
+    DIRECTORY,
+    IMAGE_SET,
+    INFRA_ENV,
+    INSTALL,
+    NMSTATE,
+    PULL_SECRET,
+)
+from installer.manifests.overrides import NATIVE_NETWORK_TYPES
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
 
-# What upstream calls the assets in its messages.
-_NAMES = {
-    INSTALL: "AgentClusterInstall Config",
-    DEPLOYMENT: "ClusterDeployment Config",
-    IMAGE_SET: "ClusterImageSet Config",
-    INFRA_ENV: "InfraEnv Config",
-    NMSTATE: "NMState Config",
-    PULL_SECRET: "Agent PullSecret",
-}
 SECRET_KEY = ".dockerconfigjson"
 PLATFORM_TYPES = ("BareMetal", "VSphere", "Nutanix", "None", "External")
 _LOWER = {name.lower(): name for name in PLATFORM_TYPES}
@@ -88,6 +89,8 @@ def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
 
 def _network_type(config: ClusterInstall) -> Iterator[FieldError]:
     networking, needs = config.spec.networking, config.spec.provision_requirements
+    if networking.network_type not in NATIVE_NETWORK_TYPES:
+        return  # what another one needs is its own affair
     yield from networks.errors(networking, needs.control_plane_agents + needs.worker_agents)
 
 
@@ -197,17 +200,44 @@ def check_labels(infra_env: InfraEnv, nmstate: tuple[NMState, ...]) -> None:
         for config in nmstate
         if wanted != (config.metadata.labels or {})
     ]
-    raise_if_any("invalid agent configuration", problems, NMSTATE)
+    raise_if_any('failed to generate asset "Agent Manifests": invalid agent configuration', problems, NMSTATE)
 
 
-def read_manifests(files: Mapping[str, bytes], release_image: str, target: str) -> ClusterManifests:
+def _read_deployment(files: Mapping[str, bytes]) -> ClusterDeployment:
+    return _one(files, DEPLOYMENT, ClusterDeployment, "ClusterDeployment")
+
+
+def judge(name: str, files: Mapping[str, bytes], release_image: str) -> None:
+    """Raise ConfigError for the manifest `name` among the files if it cannot be taken."""
+    if name == IMAGE_SET:
+        read_image_set(files, release_image)
+    elif name in _READERS:
+        _READERS[name](files)
+
+
+_READERS: dict[str, Callable[[Mapping[str, bytes]], object]] = {
+    INSTALL: read_install,
+    DEPLOYMENT: _read_deployment,
+    INFRA_ENV: read_infra_env,
+    NMSTATE: read_nmstate,
+    PULL_SECRET: read_pull_secret,
+}
+
+
+def read_manifests(
+    files: Mapping[str, bytes], release_image: str, target: str, *, whole: bool = True
+) -> ClusterManifests:
     """All of cluster-manifests/; `files` by their path below the asset directory. Raises AssetError.
 
-    Every file is judged, so that all that is wrong is said at once.
+    Every file is judged, so that all that is wrong is said at once. `whole`: whether all must be there but the
+    ClusterImageSet, which only says which release is installed, and the NMStateConfigs.
     """
+    optional = (IMAGE_SET, NMSTATE) if whole else tuple(ASSETS)
     errors: list[tuple[str, ConfigError]] = []
 
     def attempt(name: str, call: Callable[[], T], default: T) -> T:
+        if name in optional and name not in files:
+            return default
         try:
             return call()
         except ConfigError as error:
@@ -216,9 +246,7 @@ def read_manifests(files: Mapping[str, bytes], release_image: str, target: str) 
 
     secret = attempt(PULL_SECRET, lambda: read_pull_secret(files), "")
     install = attempt(INSTALL, lambda: read_install(files), ClusterInstall())
-    deployment = attempt(
-        DEPLOYMENT, lambda: _one(files, DEPLOYMENT, ClusterDeployment, "ClusterDeployment"), ClusterDeployment()
-    )
+    deployment = attempt(DEPLOYMENT, lambda: _read_deployment(files), ClusterDeployment())
     image_set = attempt(IMAGE_SET, lambda: read_image_set(files, release_image), ImageSet())
     infra_env = attempt(INFRA_ENV, lambda: read_infra_env(files), InfraEnv())
     none: tuple[NMState, ...] = ()
@@ -226,6 +254,6 @@ def read_manifests(files: Mapping[str, bytes], release_image: str, target: str) 
     if not errors:
         attempt("", lambda: check_labels(infra_env, nmstate), None)
     if errors:
-        texts = [f'failed to load asset "{_NAMES[name]}": {error}' if name else str(error) for name, error in errors]
+        texts = [f'failed to load asset "{ASSETS[name]}": {error}' if name else str(error) for name, error in errors]
         raise AssetError(f"failed to fetch {target}", ConfigError(aggregate(texts), file=DIRECTORY))
     return ClusterManifests(install, deployment, image_set, infra_env, secret, nmstate, files)

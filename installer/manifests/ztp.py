@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
 from installer.config.types.install import (
     ClusterNetworkEntry,
     DigestSource,
+    Fencing,
     InstallConfig,
     MachineNetworkEntry,
     MachinePool,
@@ -20,9 +22,11 @@ from installer.config.types.install import (
 from installer.config.types.platform import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
 from installer.errors import ConfigError
 from installer.formats import jsontext
-from installer.manifests.files import INSTALL
+from installer.manifests.files import INSTALL, NMSTATE
 from installer.manifests.overrides import ANNOTATION
 from installer.manifests.read import ClusterManifests
+
+log = logging.getLogger(__name__)
 
 # uname's names -> those of install-config.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "": "amd64"}
@@ -64,8 +68,13 @@ def _platform(manifests: ClusterManifests) -> Platform:
     return Platform(nutanix=NutanixPlatform(api_vips=api, ingress_vips=ingress))
 
 
-def install_config(manifests: ClusterManifests, sources: tuple[DigestSource, ...], bundle: str) -> InstallConfig:
-    """What the manifests and mirror/ say, in install-config's words. Raises ConfigError."""
+def install_config(
+    manifests: ClusterManifests, sources: tuple[DigestSource, ...], bundle: str, fencing: Fencing | None = None
+) -> InstallConfig:
+    """What the manifests and mirror/ say, in install-config's words. Raises ConfigError.
+
+    `fencing`: of the install-config that they were made from, if they were.
+    """
     install, infra_env = manifests.install.spec, manifests.infra_env.spec
     needs = install.provision_requirements
     architecture = _ARCHITECTURES.get(infra_env.cpu_architecture, infra_env.cpu_architecture)
@@ -89,7 +98,7 @@ def install_config(manifests: ClusterManifests, sources: tuple[DigestSource, ...
             ),
             service_network=networking.service_network,
         ),
-        control_plane=MachinePool("master", needs.control_plane_agents, architecture),
+        control_plane=MachinePool("master", needs.control_plane_agents, architecture, fencing=fencing),
         arbiter=MachinePool("arbiter", needs.arbiter_agents, architecture) if needs.arbiter_agents else None,
         compute=(MachinePool("worker", needs.worker_agents, architecture),),
         platform=_platform(manifests),
@@ -103,14 +112,24 @@ def install_config(manifests: ClusterManifests, sources: tuple[DigestSource, ...
 def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[Host, ...]:
     """agent-config's hosts, each with the network of the NMStateConfig that shares a MAC address with it.
 
-    NMStateConfigs for other hosts make hosts of their own, of which nothing else is known.
+    NMStateConfigs for other hosts make hosts of their own, of which nothing else is known. Where there are none at all,
+    agent-config's networks count.
     """
+    if not manifests.nmstate:
+        return tuple(hosts)
     configs = list(manifests.nmstate)
     merged = []
-    for host in hosts:
+    for index, host in enumerate(hosts):
         macs = {nic.mac_address.lower() for nic in host.interfaces}
         mine = next((c for c in configs if macs & {nic.mac_address.lower() for nic in c.spec.interfaces}), None)
         if mine is None:
+            if host.network_config is not None:
+                log.warning(
+                    "hosts[%d].networkConfig of agent-config.yaml is ignored: %s is what says the hosts' networks, and "
+                    "has none for this host",
+                    index,
+                    NMSTATE,
+                )
             merged.append(replace(host, network_config=None))
             continue
         configs.remove(mine)

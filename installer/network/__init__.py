@@ -2,6 +2,6 @@
 
 from installer.network.errors import InvalidNetworkConfig, Problem, UnreadableDocument
 from installer.network.generate import keyfiles
-from installer.network.host import host_network_files
+from installer.network.host import HOST, host_network_files
 
-__all__ = ["InvalidNetworkConfig", "Problem", "UnreadableDocument", "host_network_files", "keyfiles"]
+__all__ = ["HOST", "InvalidNetworkConfig", "Problem", "UnreadableDocument", "host_network_files", "keyfiles"]

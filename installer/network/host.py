@@ -17,6 +17,8 @@ from installer.network.reading.reader import Fields, Problems
 log = logging.getLogger(__name__)
 
 MAC_FILE = "mac_interface.ini"
+# How the paths of problems with the host itself begin, as no path in a document does.
+HOST = "hosts[]"
 _COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 # Names that systemd gives by a NIC's place in the machine: they are the same at every boot and need no mapping.
 _PREDICTABLE = re.compile(r"en[PsvxXbucaipod]")
@@ -55,7 +57,7 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
 def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -> list[tuple[str, str]]:
     """(MAC address, logical name) of each, as given; the name may be empty or one that the document does not use."""
     pairs: list[tuple[str, str]] = []
-    host = Fields({"interfaces": interfaces}, "hosts[]", problems)
+    host = Fields({"interfaces": interfaces}, HOST, problems)
     entries = list(host.tables("interfaces"))
     if not entries:
         host.problem("interfaces", None, "at least one interface for host must be provided")

@@ -22,7 +22,7 @@ _NOT_ABOUT_INPUT = re.compile(
     r"To obtain a suitable binary|^No registry with |^The release was not read"
 )
 # What node0 writes in the place of a secret.
-_HIDDEN = re.compile(r"\*\*\*|<not shown|<auths of|<no auths")
+_HIDDEN = re.compile(r"\*\*\*|<not shown|<auths of|<no auths|\[redacted\]")
 #: The stages of `create`, each with what its refusals say.
 STAGES = {
     "install-config is read": r"failed to unmarshal install-config|failed to load install-config|upconvert install",
@@ -32,6 +32,9 @@ STAGES = {
     "hosts' rules": r"invalid Hosts configuration|invalid host definition|the number of \w+ hosts defined",
     "network documents": r"staticNetwork configuration",
     "rendezvous IP": r"rendezvousIP",
+    "mirror/": r'failed to load asset "Mirror Registries',
+    "manifests' rules": r"invalid agent configuration",
+    "state file": r"state file",
     "files": r"missing configuration or manifest file",
 }
 
@@ -84,7 +87,8 @@ def message(answer: Answer) -> str:
 
 def warnings(answer: Answer) -> frozenset[str]:
     """Its warnings about the input."""
-    return frozenset(text for level, text in _lines(answer) if level == "warning" and not _NOT_ABOUT_INPUT.search(text))
+    texts = (text.strip() for level, text in _lines(answer) if level == "warning")  # the real one indents some
+    return frozenset(text for text in texts if not _NOT_ABOUT_INPUT.search(text))
 
 
 def crash(text: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ci.bench.measure import share, table
 from ci.bench.oracle import exchange, ignition, networks
 from ci.bench.oracle.compare import Comparison, compare
+from ci.bench.oracle.inputs import directories
 from ci.bench.oracle.inputs.cases import Cases
 from ci.bench.oracle.inputs.material import material
 from ci.bench.oracle.page import PAGE, Found, problems, sort
@@ -54,7 +55,8 @@ def run(seed: int) -> None:
     """Compare, and print. SystemExit if the page does not agree with what was found, or without openshift-install."""
     home = oracle_home()
     place = cache_dir() / "oracle"
-    inputs = Cases(material(place), seed).all()
+    made = material(place)
+    inputs = [*Cases(made, seed).all(), *directories.inputs(made.certificate, seed)]
     with Oracle(home, place) as oracle:
         theirs = oracle.answers(inputs)
         ours = node0_answers(inputs)

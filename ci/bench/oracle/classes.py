@@ -9,18 +9,26 @@ CLASSES: dict[str, tuple[str, ...]] = {
     # node0 refuses
     "dns-labels": (
         r"(only node0 refuses|error of node0 only): baseDomain: Invalid value: each label",
+        r"refused at: .*, node0: install-config's rules: baseDomain: Invalid value: each label",
         r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
         r"(only node0 refuses|error of node0 only): additionalNTPSources: Invalid value: NTP server is not a valid",
     ),
     "mac-case": (
-        r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",
-        r"refused at: network documents, node0: hosts' rules",
+        r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address found, in",
+        r"refused at: network documents, node0: hosts' rules: \S+: Invalid value: duplicate MAC address found, in",
     ),
+    "manifests-kind": (r"only node0 refuses: .*: kind must be",),
+    "manifests-hosts": (
+        r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address found$",
+        r"(only node0 refuses|refused at: network documents, node0: hosts' rules): hosts\[\]\.interfaces: Required",
+    ),
+    "manifests-overrides": (r"only node0 refuses: .*invalid agent-install\.openshift\.io/install-conf",),
     # openshift-install refuses
     "pre-release-form": (
         r'only openshift-install refuses: agent-config is read: .*unknown field "spec"',
         r"warning of node0 only: agent-config\.yaml has no apiVersion, and its fields are under spec",
     ),
+    "manifests-agent-config": (r"only openshift-install refuses: files: missing configuration or manifest file$",),
     # both refuse
     "crashes": (r"openshift-install crashes: ",),
     "vsphere-at-once": (
@@ -38,6 +46,8 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "nutanix-vips": (r"value of: platform\.nutanix\.(api|ingress)VIPs: Invalid value: IP expected to be in one of",),
     "defaults-in-values": (r"value of: (controlPlane|compute\[\])\.platform\.aws: Invalid value",),
     # output and warnings
+    "same-install-config": (r"warning of openshift-install only: Discarding the ",),
+    "networks-left-over": (r"output of openshift-install only: cluster-manifests/nmstateconfig\.yaml$",),
     "null-documents": (r"output: cluster-manifests/nmstateconfig\.yaml$",),
     "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),
     "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),

@@ -18,6 +18,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The version that an image set's name ends with: either installer's own.
 _VERSION = re.compile(r"\bopenshift-\d[\w.\-]*")
 
+# Besides what is empty: fields that Go leaves out, or writes, where nobody gave them.
+_NOT_GIVEN = (("installed", False), ("workerAgents", 0))
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -65,7 +68,9 @@ def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
     # openshift-install asks nmstatectl about network documents, and what stands in for that says yes to all.
     comparable = theirs.code != 0 or stage(our_text) != "network documents"
     differences: list[str] = []
-    if not (taken or refused):
+    if not (taken or refused) and (where := crash(their_text)):
+        differences.append(f"openshift-install crashes: {where}")
+    elif not (taken or refused):
         who = "node0" if theirs.code == 0 else "openshift-install"
         differences += (f"only {who} refuses: {line}" for line in _reasons(our_text or their_text))
     error_lines = list(_error_differences(their_text, our_text)) if refused else []
@@ -111,7 +116,8 @@ def _error_differences(theirs: str, ours: str) -> Iterator[str]:
         return
     their_errors, our_errors = field_errors(theirs), field_errors(ours)
     if stage(theirs) != stage(ours):
-        yield f"refused at: {shape(stage(theirs))}, node0: {shape(stage(ours))}"
+        reason = f": {_line(our_errors[0])}" if our_errors else ""
+        yield f"refused at: {shape(stage(theirs))}, node0: {shape(stage(ours))}{reason}"
         return
     hidden = {(error.path, error.kind) for error in our_errors if error.hidden}
     places = [{(error.path, error.kind): error for error in errors} for errors in (their_errors, our_errors)]
@@ -132,6 +138,8 @@ def _output_differences(theirs: dict[str, str], ours: dict[str, str]) -> Iterato
     for name in sorted(theirs.keys() | ours.keys()):
         if name not in theirs or name not in ours:
             yield f"output of {'node0' if name in ours else 'openshift-install'} only: {name}"
+            continue
+        if theirs[name] == ours[name]:  # what neither has touched need not be readable
             continue
         for path in _unequal(_meaning(name, theirs[name]), _meaning(name, ours[name])):
             yield f"output: {name}{re.sub(r'[0-9]+', '', path)}"
@@ -156,7 +164,7 @@ def _meaning(name: str, text: str) -> Any:
 def _filled(value: Any) -> Any:
     """A document without what Go writes of a field that was not given."""
     if isinstance(value, dict):
-        pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) != ("installed", False))
+        pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) not in _NOT_GIVEN)
         return {key: item for key, item in pairs if item not in (None, "", [], {})}
     return [_filled(item) for item in value] if isinstance(value, list) else value
 

@@ -10,12 +10,13 @@ from ci.bench.oracle.bench import agreement
 from ci.bench.oracle.compare import compare, shape
 from ci.bench.oracle.exchange import handed_on
 from ci.bench.oracle.ignition import Tally, content, differences, tally
+from ci.bench.oracle.inputs import directories
 from ci.bench.oracle.inputs.bases import bases, merged
 from ci.bench.oracle.inputs.cases import Cases, apply, general
 from ci.bench.oracle.inputs.material import Material
 from ci.bench.oracle.inputs.values import ABSENT
 from ci.bench.oracle.page import PAGE, Found, named, problems, sort
-from ci.bench.oracle.programs import Input, Oracle, create_manifests, node0_answers, oracle_home
+from ci.bench.oracle.programs import Edit, Input, Oracle, create_manifests, node0_answers, oracle_home
 
 MATERIAL = Material("certificate\n", "other\n", "key\n")
 WRAP = 'failed to fetch Agent Manifests: failed to load asset "Install Config": invalid install-config configuration: '
@@ -58,7 +59,9 @@ def test_a_text_without_field_errors_has_none():
 
 
 def test_warnings_are_those_about_the_input():
-    said = "level=warning msg=Found override for release image (x)\nlevel=warning msg=a is ignored\nlevel=info msg=b\n"
+    said = (
+        "level=warning msg=Found override for release image (x)\nlevel=warning msg=  a is ignored\nlevel=info msg=b\n"
+    )
     assert warnings(Answer(0, said)) == {"a is ignored"}
 
 
@@ -107,6 +110,18 @@ def test_two_answers_are_compared(theirs, ours, agrees, differences):
 def test_a_crash_is_one_difference_and_its_exit_code_none():
     found = compare("x", Answer(2, "panic: x goroutine 1"), _refused("a: Forbidden: no"))
     assert found.differences == ("openshift-install crashes: x in ?",)
+
+
+def test_a_crash_counts_as_such_where_node0_takes_the_input():
+    assert compare("x", Answer(2, "panic: x goroutine 1"), TAKEN).differences == ("openshift-install crashes: x in ?",)
+
+
+def test_at_another_stage_the_difference_says_for_what():
+    network = Answer(1, "level=fatal msg=staticNetwork configuration is not valid: x\n")
+    rules = Answer(1, "level=fatal msg=invalid Hosts configuration: hosts[0].interfaces: Required value: why\n")
+    assert compare("x", network, rules).differences == (
+        "refused at: network documents, node0: hosts' rules: hosts[].interfaces: Required value: why",
+    )
 
 
 def test_a_network_document_that_a_stand_in_took_is_not_comparable():
@@ -183,6 +198,35 @@ def test_a_seed_makes_the_same_inputs_and_another_makes_others():
     assert {one.name for one in other} != {one.name for one in first}
     assert len(first) > 2000
     assert [one.name.partition(":")[0] for one in first if one.base] == list(bases(""))
+
+
+def test_directories_of_manifests_and_second_runs_follow_the_seed_and_are_taken_where_nothing_is_wrong(tmp_path):
+    first, again, other = (directories.inputs(MATERIAL.certificate, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert {one.name for one in other} != {one.name for one in first}
+    assert {one.name.partition(" ")[0].strip(":") for one in first} == {"manifests", "again"}
+    by_name = {one.name: one for one in first}
+    whole = by_name["manifests: as they are"]
+    later = by_name["again: agent-config comes later"]
+    taken, twice = node0_answers([whole, later])
+    assert (taken.code, twice.code) == (0, 0)
+    assert taken.files.keys() == {*whole.files, "mirror/registries.conf"}
+    assert "192.168.111.80" in twice.files["cluster-manifests/nmstateconfig.yaml"]
+    assert warnings(twice) == {
+        f"Discarding the {name} Config that was provided in the target directory because its dependencies are dirty "
+        "and it needs to be regenerated"
+        for name in ("InfraEnv", "AgentClusterInstall")
+    }
+
+
+def test_edits_change_write_and_remove(tmp_path):
+    one = Input("x", {"a": b"1 2", "b/c": b"3"}, again=(Edit("a", b"2", b"4"), Edit("b/c"), Edit("d/e", new=b"5")))
+    one.put(tmp_path)
+    one.edit(tmp_path)
+    assert {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == {
+        "a": b"1 4",
+        "d/e": b"5",
+    }
 
 
 def test_a_merge_leaves_its_base_alone_and_replaces_platforms():

@@ -43,7 +43,7 @@ def agent_config(config: AgentConfig) -> Iterator[FieldError]:
 
 def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError]:
     """What is wrong with hosts, from whichever file they came."""
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for index, host in enumerate(all_hosts):
         path = f"hosts[{index}]"
         if not host.interfaces:
@@ -65,7 +65,7 @@ def _canonical(value: str) -> str:
     return str(address) if address is not None else value
 
 
-def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[FieldError]:
+def _interface(path: str, interface: Interface, seen: dict[str, str]) -> Iterator[FieldError]:
     value = interface.mac_address
     if not value:
         yield required(f"{path}.macAddress", "each interface must have a MAC address defined")
@@ -73,9 +73,11 @@ def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[Fiel
     if problem := check.mac(value):
         yield invalid(f"{path}.macAddress", value, problem)
     # AA and aa are one NIC, and two hosts with it fail only much later; upstream compares the texts.
-    if value.lower() in seen:
-        yield invalid(f"{path}.macAddress", value, "duplicate MAC address found")
-    seen.add(value.lower())
+    first = seen.get(value.lower())
+    seen.setdefault(value.lower(), value)
+    if first is not None:
+        case = "" if first == value else ", in letters of the other case"
+        yield invalid(f"{path}.macAddress", value, f"duplicate MAC address found{case}")
 
 
 def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:

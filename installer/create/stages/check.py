@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from installer.config.fielderror import raise_if_any
@@ -12,6 +13,7 @@ from installer.config.load import (
     INSTALL_CONFIG_FILE,
     check_hosts,
     decoded_text,
+    fencing,
     parse_agent_config,
     parse_install_config,
     resolve_hosts,
@@ -19,12 +21,12 @@ from installer.config.load import (
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
-from installer.config.types.install import InstallConfig
+from installer.config.types.install import DigestSource, Fencing, ImageSource, InstallConfig
 from installer.config.values.check import weak_certificates
 from installer.create.stages.hosts import host_files
 from installer.create.stages.read import InputFiles, loading
 from installer.create.stages.resolve import expected_release
-from installer.errors import INSTALL_CONFIG_MARKER
+from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError
 from installer.ignition.live import HostFiles
 from installer.manifests import files as names
 from installer.manifests import networks
@@ -41,7 +43,8 @@ class Inputs:
     `hosts`. `ntp_sources` and `rendezvous_ip` are what follows from both configs. `agent_text`: agent-config.yaml as it
     was written, empty without one. `extra_manifests`: the documents of openshift/, by the name that they have on the
     live host. `manifests` (by file name) and `registries` as they were given, None where they are to be made.
-    `consumed`: files that go into the state, by asset. `discarded`: files on disk that newer inputs replace.
+    `kept`: manifests by file name that stand in the place of what the configs give. `consumed`: files that go into the
+    state, by asset. `discarded`: files on disk that newer inputs replace.
     """
 
     install: InstallConfig
@@ -54,6 +57,7 @@ class Inputs:
     extra_manifests: dict[str, bytes] = field(default_factory=dict, repr=False)
     manifests: dict[str, bytes] | None = field(default=None, repr=False)
     registries: str | None = None
+    kept: dict[str, bytes] = field(default_factory=dict, repr=False)
     consumed: dict[str, dict[str, bytes]] = field(default_factory=dict, repr=False)
     discarded: tuple[str, ...] = ()
 
@@ -70,7 +74,7 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     return replace(
         inputs,
         install=with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip),
-        host_files=tuple(host_files(inputs.hosts)),
+        host_files=tuple(host_files(inputs.hosts, target)),
     )
 
 
@@ -88,23 +92,23 @@ def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallC
 
 def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     """install-config.yaml and agent-config.yaml; where they are kept ones, with mirror/ that was edited since."""
-    fresh = INSTALL_CONFIG in files.on_disk
-    discarded = _discarded(files) if fresh else ()
-    install_files, agent_files, extra = (files.of(a) for a in (INSTALL_CONFIG, AGENT_CONFIG, EXTRA_MANIFESTS))
-    mirror_files = {} if fresh else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
+    install_files, agent_files = (files.of(asset) for asset in (INSTALL_CONFIG, AGENT_CONFIG))
+    mirror_files = {} if files.fresh else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Install Config"), files.blamed(INSTALL_CONFIG):
         install = parse_install_config(
             decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
         )
     with loading(target, "Agent Config"), files.blamed(AGENT_CONFIG):
         agent, agent_text = _agent_config(agent_files)
+    _discard(files, target)
     with loading(target, "Agent Hosts"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
         hosts = resolve_hosts(install, agent)
     with loading(target), files.blamed(INSTALL_CONFIG):
         _check_networks(install, target)
     _note_mirrors(install)
-    with loading(target, "Extra Manifests"), files.blamed(EXTRA_MANIFESTS):
-        documents = split_documents(extra)
+    documents = _extra_manifests(files, target) if for_image else {}
+    if files.manifests:
+        install = _with_kept(install, files.manifests, target)
     _log_consumed(files, INSTALL_CONFIG, AGENT_CONFIG)
     with loading(target, "Agent Installer Ignition"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
         rendezvous = choose(agent, hosts, needed=for_image)
@@ -119,27 +123,45 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
         tuple(ntp),
         agent_text=agent_text,
         extra_manifests=documents,
-        consumed=_consumed_configs(files),
-        discarded=discarded,
+        kept={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in files.manifests.items()},
+        consumed=_consumed(files, files.manifests, for_image=for_image),
+        discarded=files.discarded,
     )
-    if mirror_files:
-        with files.blamed(MIRROR):
-            return _with_mirror(inputs, mirror_files)
-    return inputs
+    return _with_mirror(inputs, mirror_files, files, target) if mirror_files else inputs
+
+
+def _extra_manifests(files: InputFiles, target: str) -> dict[str, bytes]:
+    with loading(target, "Extra Manifests"), files.blamed(EXTRA_MANIFESTS):
+        return split_documents(files.of(EXTRA_MANIFESTS))
+
+
+def _with_kept(install: InstallConfig, kept: dict[str, bytes], target: str) -> InstallConfig:
+    """What manifests say that no agent-config has a word in, and that were edited since they were made."""
+    from installer.manifests import read
+
+    manifests = read.read_manifests(kept, expected_release(), target, whole=False)
+    if manifests.pull_secret:
+        install = replace(install, pull_secret=manifests.pull_secret)
+    domain = manifests.deployment.spec.base_domain
+    return replace(install, base_domain=domain) if domain else install
 
 
 def _note_mirrors(install: InstallConfig) -> None:
     """Mirrors that the release is not in, and certificates that sign no others."""
-    release = expected_release()
-    name = release.partition("@")[0] if "@" in release else release.rpartition(":")[0] or release
-    if install.sources and not any(entry.mirrors and entry.source == name for entry in install.sources):
+    if install.sources and not _has_release(install.sources):
         log.warning(
             "The imageDigestSources configuration in install-config.yaml should have at least one source field "
             "matching the releaseImage value %s",
-            release,
+            expected_release(),
         )
     for note in weak_certificates(install.additional_trust_bundle):
         log.warning(note)
+
+
+def _has_release(sources: Iterable[ImageSource]) -> bool:
+    release = expected_release()
+    name = release.partition("@")[0] if "@" in release else release.rpartition(":")[0] or release
+    return any(entry.mirrors and entry.source == name for entry in sources)
 
 
 def _check_networks(install: InstallConfig, target: str) -> None:
@@ -155,24 +177,39 @@ def _log_rendezvous(address: str) -> None:
         log.info("The rendezvous host IP (node0 IP) is %s", address)
 
 
-def _discarded(files: InputFiles) -> tuple[str, ...]:
-    """The manifests on disk that a new install-config replaces; says so."""
-    paths = (*files.on_disk.get(MANIFESTS, {}), *files.on_disk.get(MIRROR, {}))
-    for path in paths:
+def _discard(files: InputFiles, target: str) -> None:
+    """Say of each file on disk that a newer config replaces that it does. Raises AssetError for one that cannot be
+    read, as of any other: whoever wrote it wants to know."""
+    if not files.discarded:
+        return
+    from installer.manifests import mirror, read
+
+    contents = {**files.on_disk.get(MANIFESTS, {}), **files.on_disk.get(MIRROR, {})}
+    for path, asset in names.ASSETS.items():
+        if path not in files.discarded:
+            continue
+        with loading(target, asset):
+            if path in names.MIRROR:
+                mirror.read_mirror({path: contents[path]})
+            else:
+                read.judge(path, contents, expected_release())
         log.warning(
             "Discarding the %s that was provided in the target directory because its dependencies are dirty and "
             "it needs to be regenerated",
-            path,
+            asset,
         )
-    return paths
 
 
-def _consumed_configs(files: InputFiles) -> dict[str, dict[str, bytes]]:
-    """What goes into the state; manifests that newer configs replace go out of it."""
-    consumed = {asset: paths for asset, paths in files.on_disk.items() if asset != MANIFESTS}
-    if INSTALL_CONFIG in files.on_disk:
-        return {**consumed, MANIFESTS: {}, MIRROR: {}}
-    return {**consumed, MANIFESTS: {}} if files.stale else consumed
+def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool) -> dict[str, dict[str, bytes]]:
+    """What goes into the state, `manifests` with it; what newer configs replace goes out of it."""
+    consumed = dict(files.on_disk)
+    if manifests or files.fresh or files.state.files(MANIFESTS):
+        consumed[MANIFESTS] = manifests
+    if files.fresh:
+        consumed[MIRROR] = {}
+    if not for_image:
+        consumed.pop(EXTRA_MANIFESTS, None)  # manifests say nothing of it, so it waits for the image
+    return consumed
 
 
 def _agent_config(files: dict[str, bytes]) -> tuple[AgentConfig, str]:
@@ -191,40 +228,47 @@ def _log_consumed(files: InputFiles, *assets: str) -> None:
             log.info("Consuming %s from target directory", labels[asset])
 
 
-def _with_mirror(inputs: Inputs, files: dict[str, bytes]) -> Inputs:
+def _with_mirror(inputs: Inputs, mirror_files: dict[str, bytes], files: InputFiles, target: str) -> Inputs:
     """The mirrors of mirror/ in the place of the install-config's."""
-    from installer.manifests import mirror
-
-    sources, bundle = mirror.read_mirror(files)
+    sources, bundle = _mirror(mirror_files, files, target)
     install = replace(
         inputs.install, image_digest_sources=sources, image_content_sources=(), additional_trust_bundle=bundle
     )
-    return replace(inputs, install=install, registries=files.get(names.REGISTRIES, b"").decode())
+    return replace(inputs, install=install, registries=mirror_files.get(names.REGISTRIES, b"").decode())
+
+
+def _mirror(mirror_files: dict[str, bytes], files: InputFiles, target: str) -> tuple[tuple[DigestSource, ...], str]:
+    """(mirrors, trust bundle) of mirror/; notes mirrors on disk that the release is not in. Raises AssetError."""
+    from installer.manifests import mirror
+
+    with files.blamed(MIRROR):
+        try:
+            sources, bundle = mirror.read_mirror(mirror_files)
+        except ConfigError as error:
+            asset = names.ASSETS[str(error.file)]
+            raise AssetError(f'failed to fetch {target}: failed to load asset "{asset}"', error) from error
+    if names.REGISTRIES in files.on_disk.get(MIRROR, {}) and sources and not _has_release(sources):
+        log.warning("%s should have an entry matching the releaseImage %s", names.REGISTRIES, expected_release())
+    return sources, bundle
 
 
 def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     """cluster-manifests/ and mirror/; agent-config.yaml besides, if there is one."""
-    from installer.manifests import mirror, read, ztp  # not needed, and not read, where there are configs
+    from installer.manifests import read, ztp  # not needed, and not read, where there are configs
+    from installer.manifests.completed import completed
 
-    on_disk = files.on_disk.get(MANIFESTS, {})
-    manifest_files = {**files.state.files(MANIFESTS), **on_disk}
-    if on_disk and names.NMSTATE not in on_disk:
-        manifest_files.pop(names.NMSTATE, None)  # an optional file that the user took away
     mirror_files = {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
+    with loading(target, "Agent Config"), files.blamed(AGENT_CONFIG):
+        agent, agent_text = _agent_config(files.of(AGENT_CONFIG))
     with files.blamed(MANIFESTS):
-        manifests = read.read_manifests(manifest_files, expected_release(), target)
+        manifests = read.read_manifests(files.manifests, expected_release(), target)
+    sources, bundle = _mirror(mirror_files, files, target)
     with loading(target):
-        with files.blamed(MIRROR):
-            sources, bundle = mirror.read_mirror(mirror_files)
-        install = ztp.install_config(manifests, sources, bundle)
-        agent_files, extra = files.of(AGENT_CONFIG), files.of(EXTRA_MANIFESTS)
-        with files.blamed(AGENT_CONFIG):
-            agent, agent_text = _agent_config(agent_files)
+        install = ztp.install_config(manifests, sources, bundle, _fencing(files))
         hosts = ztp.with_networks(agent.hosts, manifests)
         check_hosts(agent, hosts, install, counted=hosts[: len(agent.hosts)])
-        with files.blamed(EXTRA_MANIFESTS):
-            documents = split_documents(extra)
         rendezvous = choose(agent, hosts, needed=for_image)
+    documents = _extra_manifests(files, target) if for_image else {}
     _log_consumed(files, MANIFESTS, AGENT_CONFIG)
     _log_rendezvous(rendezvous)
     registries = mirror_files.get(names.REGISTRIES)
@@ -236,8 +280,17 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
         tuple(agent.additional_ntp_sources or manifests.infra_env.spec.additional_ntp_sources),
         agent_text=agent_text,
         extra_manifests=documents,
-        manifests={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in manifest_files.items()},
+        manifests={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in completed(manifests).items()},
         registries=None if registries is None else registries.decode(),
         # Of the manifests those too that are still in the state: together they are one input.
-        consumed={**files.on_disk, **({MANIFESTS: manifest_files} if on_disk else {})},
+        consumed=_consumed(files, files.manifests, for_image=for_image),
     )
+
+
+def _fencing(files: InputFiles) -> Fencing | None:
+    """The fencing of the install-config that the manifests were made from: none of them has it."""
+    data = files.of(INSTALL_CONFIG).get(INSTALL_CONFIG_FILE)
+    if data is None:
+        return None
+    with files.blamed(INSTALL_CONFIG):
+        return fencing(decoded_text(data, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: "))

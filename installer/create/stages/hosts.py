@@ -24,7 +24,7 @@ def hints_yaml(hints: RootDeviceHints | None) -> str:
 
 def network_files(host: Host) -> dict[str, str]:
     """Keyfiles of a host with the map from its MAC addresses to the names in them (reference/installer.md §4.2)."""
-    if not host.network_config:
+    if host.network_config is None:
         return {}
     from installer.network import host_network_files
 
@@ -32,15 +32,16 @@ def network_files(host: Host) -> dict[str, str]:
     return host_network_files(nics, host.network_config)
 
 
-def host_files(hosts: Sequence[Host]) -> list[HostFiles]:
-    """What is written for every host. Raises ConfigError with the faulty network configs of all hosts."""
+def host_files(hosts: Sequence[Host], target: str) -> list[HostFiles]:
+    """What is written for every host; `target` is for messages. Raises ConfigError with the faulty network configs of
+    all hosts."""
     files, errors = [], []
     for index, host in enumerate(hosts):
         network: dict[str, str] = {}
         try:
             network = network_files(host)
         except NetworkConfigError as error:
-            errors.append(f"hosts[{index}].networkConfig: {error}")
+            errors += _of_host(f"hosts[{index}]", error)
         files.append(
             HostFiles(
                 hostname=host.hostname,
@@ -53,8 +54,23 @@ def host_files(hosts: Sequence[Host]) -> list[HostFiles]:
     if errors:
         text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
         raise ConfigError(
-            'failed to fetch Agent Installer ISO: failed to generate asset "NMState Config": '
+            f'failed to fetch {target}: failed to generate asset "NMState Config": '
             f"staticNetwork configuration is not valid: {text}",
             file="agent-config.yaml",
         )
     return files
+
+
+def _of_host(path: str, error: NetworkConfigError) -> list[str]:
+    """What is wrong with a host's interfaces, and what with its document, each by its path."""
+    from installer.network import HOST, InvalidNetworkConfig
+
+    if not isinstance(error, InvalidNetworkConfig):
+        return [f"{path}.networkConfig: {error}"]
+    texts = [str(problem) for problem in error.problems]
+    own = [text for text in texts if text.startswith(f"{HOST}.")]
+    document = "; ".join(text for text in texts if text not in own)
+    return [
+        *(f"{path}{text.removeprefix(HOST)}" for text in own),
+        *([f"{path}.networkConfig: {document}"] if document else []),
+    ]

@@ -1,7 +1,8 @@
 """First stage of `create`: the input files of an asset directory, as they are (reference/installer.md §2.1).
 
-An install-config.yaml on disk counts more than manifests, which would be made from it; else manifests on disk count
-more than what earlier commands left in the state.
+What was made of a file is made again once the file differs from the one that the state keeps: of an
+install-config.yaml all manifests and mirror/, of an agent-config.yaml the three manifests that it says something of.
+Else manifests on disk count more than what earlier commands left in the state.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR, State, blamed
-from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
+from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError, YamlError
+from installer.formats.yamltext import load
 from installer.inputs import read_input
 from installer.manifests import files as names
 
@@ -27,14 +29,17 @@ EXTRA_DIRECTORY = "openshift"
 class InputFiles:
     """The files of a directory by asset, then by path below it; and the state, with what it keeps of earlier commands.
 
-    `from_manifests`: whether cluster-manifests/ is what the image is made from. `stale`: whether kept manifests are
-    older than the configs that they were made from.
+    `manifests`: those of cluster-manifests/ that count, on disk or kept. `from_manifests`: whether the image is made
+    from them; else they take the place of what the configs give. `discarded`: files on disk that newer configs replace.
+    `fresh`: whether the install-config is new or was changed.
     """
 
     state: State
     on_disk: dict[str, dict[str, bytes]] = field(repr=False)
+    manifests: dict[str, bytes] = field(default_factory=dict, repr=False)
     from_manifests: bool = False
-    stale: bool = False
+    discarded: tuple[str, ...] = ()
+    fresh: bool = False
 
     def of(self, asset: str) -> dict[str, bytes]:
         """An asset's files on disk, where there are none those that are kept. Raises StateError."""
@@ -65,23 +70,48 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
     if state is None:
         state = State.load(directory)
     on_disk = {MANIFESTS: read_present(directory, names.MANIFESTS), MIRROR: read_present(directory, names.MIRROR)}
-    from_manifests = stale = False
-    if not (directory / INSTALL_CONFIG_FILE).exists():
-        manifests = on_disk[MANIFESTS] or state.files(MANIFESTS)
-        has_configs = (directory / AGENT_CONFIG_FILE).exists() and state.files(INSTALL_CONFIG)
-        stale = bool(has_configs) and not on_disk[MANIFESTS]
-        from_manifests = bool(manifests) and not stale
-    if not from_manifests:
-        with loading(target, "Install Config"):
-            on_disk[INSTALL_CONFIG] = read_present(directory, (INSTALL_CONFIG_FILE,), f"{INSTALL_CONFIG_MARKER}: ")
-        if not on_disk[INSTALL_CONFIG] and not state.files(INSTALL_CONFIG):
-            with loading(target, "Install Config"):
-                raise _missing(directory)
-    with loading(target, "" if from_manifests else "Agent Config"):
+    with loading(target, "Install Config"):
+        on_disk[INSTALL_CONFIG] = read_present(directory, (INSTALL_CONFIG_FILE,), f"{INSTALL_CONFIG_MARKER}: ")
+    with loading(target, "Agent Config"):
         on_disk[AGENT_CONFIG] = read_present(directory, (AGENT_CONFIG_FILE,))
+    installs, agents = on_disk[INSTALL_CONFIG], on_disk[AGENT_CONFIG]
+    fresh = bool(installs) and not _same(installs, state.files(INSTALL_CONFIG))
+    changed = bool(agents and state.files(INSTALL_CONFIG)) and agents != state.files(AGENT_CONFIG)
+    manifests, discarded = _counting(on_disk, state, fresh=fresh, changed=changed)
+    # Without those that an agent-config has a word in, they are what was kept of edited ones beside configs.
+    alone = not state.files(INSTALL_CONFIG) or any(name in manifests for name in names.OF_AGENT_CONFIG)
+    from_manifests = bool(manifests) and alone and not (fresh or changed)
+    if not (from_manifests or installs or state.files(INSTALL_CONFIG)):
+        with loading(target, "Install Config"):
+            raise _missing(directory)
     with loading(target) if from_manifests else contextlib.nullcontext():
         on_disk[EXTRA_MANIFESTS] = _extra_manifests(directory)
-    return InputFiles(state, {asset: files for asset, files in on_disk.items() if files}, from_manifests, stale)
+    found = {asset: files for asset, files in on_disk.items() if files}
+    return InputFiles(state, found, manifests, from_manifests, discarded, fresh)
+
+
+def _counting(
+    on_disk: dict[str, dict[str, bytes]], state: State, *, fresh: bool, changed: bool
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """The manifests that count, and the files on disk that a `fresh` install-config or a `changed` agent-config makes
+    void."""
+    if fresh:
+        return {}, (*on_disk[MANIFESTS], *on_disk[MIRROR])
+    manifests = {**state.files(MANIFESTS), **on_disk[MANIFESTS]}
+    if not changed:
+        return manifests, ()
+    kept = {name: data for name, data in manifests.items() if name not in names.OF_AGENT_CONFIG}
+    return kept, tuple(name for name in on_disk[MANIFESTS] if name not in kept)
+
+
+def _same(one: dict[str, bytes], kept: dict[str, bytes]) -> bool:
+    """Whether an install-config says what the kept one does: how it is written does not count."""
+    if not kept or one == kept:
+        return bool(kept)
+    try:
+        return bool(load(one[INSTALL_CONFIG_FILE]) == load(kept[INSTALL_CONFIG_FILE]))
+    except YamlError:
+        return False
 
 
 def _missing(directory: Path) -> ConfigError:

@@ -33,11 +33,10 @@ def kernel_arguments(config: InstallConfig) -> tuple[str, ...]:
 
 def manifest_files(inputs: Inputs, release: ResolvedRelease) -> dict[str, bytes]:
     """cluster-manifests/ by file name: as they were given, or made from the install-config and the hosts."""
+    source = cluster.Inputs(inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release.version)
     if inputs.manifests is not None:
-        return dict(inputs.manifests)
-    return cluster.cluster_manifests(
-        cluster.Inputs(inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release.version)
-    )
+        return {**cluster.image_set_file(release.image, release.version), **inputs.manifests}
+    return {**cluster.cluster_manifests(source), **inputs.kept}
 
 
 def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, console: bool = False) -> LiveInputs:

@@ -157,7 +157,7 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
     mark = entry.integer("fwmark")
     mask = entry.integer("fwmask")
     action = entry.choice("action", SPECIAL)
-    iif = entry.interface("iif") if entry.raw("iif") != "" else None
+    iif = entry.interface("iif") if not absent or entry.raw("iif") != "" else None
     suppress = entry.integer("suppress-prefix-length", "suppress_prefixlength", low=0, high=128, plain=True)
     entry.close()
     if absent:

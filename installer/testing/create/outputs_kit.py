@@ -1,9 +1,65 @@
-"""What an image gives its kernel."""
+"""Asset directories of tests: a release to make an image of, inputs, and what a command has left there."""
 
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from installer.cli import main
 from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
+from installer.testing.create.image_kit import COMPONENTS
+from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.iso_kit import build
+from installer.testing.create.registry_kit import Registry, registry
+
+MANIFESTS = [
+    f"cluster-manifests/{name}.yaml"
+    for name in (
+        "agent-cluster-install",
+        "cluster-deployment",
+        "cluster-image-set",
+        "infraenv",
+        "nmstateconfig",
+        "pull-secret",
+    )
+]
+MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
+
+
+@contextmanager
+def payload(folder: Path) -> Iterator[tuple[Registry, str, Path]]:
+    """A registry with a release in it, the release's pullspec, and its base ISO; files go into `folder`."""
+    iso = build(folder, "2023-07.x86_64")
+    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
+    with registry(folder / "registry") as server:
+        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
+        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        images["machine-os-images"] = server.push([files], "mos", "zstd")
+        yield server, server.push_release(images), iso
+
+
+def inputs(
+    folder: Path, server: Registry, install: Mapping[str, Any] | None = None, agent: Mapping[str, Any] | None = None
+) -> None:
+    """Write the configs of one node that pulls from `server`; `install` and `agent` are fields to set in them."""
+    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
+    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
+    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
+    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+
+
+def create(target: str, directory: Path) -> int:
+    """Run `node0 agent create TARGET` on the directory; its exit code."""
+    return main(["agent", "create", target, "--dir", str(directory)])
+
+
+def names(directory: Path) -> list[str]:
+    """What lies in the directory, hidden files apart."""
+    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file() and p.name[0] != ".")
 
 
 def kernel_line(path: Path) -> list[str]:

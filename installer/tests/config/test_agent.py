@@ -99,8 +99,30 @@ def test_duplicate_mac_whatever_its_case(tmp_path):
     agent = changed(
         AGENT, "hosts", [AGENT["hosts"][0], {"interfaces": [{"name": "e", "macAddress": "52:54:00:6E:30:00"}]}]
     )
-    with pytest.raises(InstallerError, match=r"hosts\[1\].interfaces\[0\].macAddress: Invalid value.*duplicate"):
+    wrong = r"hosts\[1\].interfaces\[0\].macAddress: Invalid value.*duplicate MAC address found"
+    with pytest.raises(InstallerError, match=f"{wrong}, in letters of the other case"):
         load_inputs(write(tmp_path, COMPACT, agent), TARGET)
+    agent["hosts"][1]["interfaces"][0]["macAddress"] = "52:54:00:6e:30:00"
+    with pytest.raises(InstallerError, match=f"{wrong}$"):
+        load_inputs(write(tmp_path, COMPACT, agent), TARGET)
+
+
+@pytest.mark.parametrize("document", [{}, [], ""])
+def test_a_network_document_without_a_network_is_refused(tmp_path, document):
+    agent = changed(AGENT, "hosts.0.networkConfig", document)
+    wrong = f'failed to fetch {TARGET}: failed to generate asset "NMState Config": .*: hosts.0..networkConfig: '
+    with pytest.raises(InstallerError, match=wrong):
+        load_inputs(write(tmp_path, SNO, agent), TARGET)
+
+
+def test_a_hosts_interfaces_are_told_by_their_own_path(tmp_path):
+    agent = changed(AGENT, "hosts.0.interfaces.0.macAddress", "52-54-00-6e-30-00")
+    agent = changed(agent, "hosts.0.networkConfig.interfaces.0.mtu", "x")
+    with pytest.raises(InstallerError) as caught:
+        load_inputs(write(tmp_path, SNO, agent), TARGET)
+    told = str(caught.value)
+    assert "[hosts[0].interfaces[0].macAddress: is incorrectly formatted" in told
+    assert ", hosts[0].networkConfig: interfaces[0].mtu: must be a whole number" in told
 
 
 def test_too_many_hosts_is_an_error_too_few_a_warning(tmp_path, caplog):

@@ -3,12 +3,14 @@
 import contextlib
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
 from installer.config import notes
 from installer.config.load import parse_install_config
 from installer.config.rules import catalogue as rules
+from installer.config.types.install import ImageSource
 from installer.credentials.background import make
 from installer.errors import ConfigError
 from installer.testing.create.inputs_kit import (
@@ -287,7 +289,10 @@ def test_registries_of_a_pull_secret_are_found_as_go_finds_them(name):
         "pullSecret": json.dumps({name: {"registry.example": {"auth": "dXNlcjpzM2NyM3Q="}}}),
         "imageDigestSources": [{"source": "a.example/b", "mirrors": ["m.example/x", "registry.example/y"]}],
     }
-    assert notes.missing_credentials(parse_install_config(text(config))) == ["m.example"]
+    parsed = parse_install_config(text(config))
+    assert notes.missing_credentials(parsed) == ["m.example"]
+    both = replace(parsed, image_content_sources=(ImageSource("c.example/d", ("n.example/x",)),))
+    assert notes.missing_credentials(both) == ["m.example", "n.example"]
 
 
 def test_ignored_fields_of_other_platforms():

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import hashlib
 import json
 import shutil
 import subprocess
@@ -20,11 +19,11 @@ from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image import cpio
 from installer.image.config_image import PATHS
 from installer.image.iso.iso9660 import Iso
-from installer.testing.create.image_kit import COMPONENTS, content
-from installer.testing.create.inputs_kit import AGENT, SNO, text
-from installer.testing.create.iso_kit import KARGS, build
-from installer.testing.create.outputs_kit import kernel_line
-from installer.testing.create.registry_kit import MISSING, registry
+from installer.testing.create.image_kit import content
+from installer.testing.create.inputs_kit import SNO
+from installer.testing.create.iso_kit import KARGS
+from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, inputs, kernel_line, names, payload
+from installer.testing.create.registry_kit import MISSING
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
@@ -33,14 +32,8 @@ URL = "http://192.168.111.1:8080/boot"
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("payload")
-    iso = build(folder, "2023-07.x86_64")
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
-    with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        yield server, server.push_release(images), iso
+    with payload(tmp_path_factory.mktemp("payload")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -55,41 +48,12 @@ def directory(lab, tmp_path, monkeypatch):
     return folder
 
 
-def inputs(folder, server, install=None, agent=None):
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
-    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
-    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
-
-
-def create(target: str, directory: Path) -> int:
-    return main(["agent", "create", target, "--dir", str(directory)])
-
-
 def brought(path: Path) -> dict[str, bytes]:
     """What a config image brings."""
     with path.open("rb") as file:
         packed = Iso(file, path).file("config.gz")
     assert packed is not None
     return cpio.unpack(gzip.decompress(packed))
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file() and p.name[0] != ".")
-
-
-MANIFESTS = [
-    f"cluster-manifests/{name}.yaml"
-    for name in (
-        "agent-cluster-install",
-        "cluster-deployment",
-        "cluster-image-set",
-        "infraenv",
-        "nmstateconfig",
-        "pull-secret",
-    )
-]
-MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
 
 
 def test_manifests_changed_by_hand_end_in_the_image(directory, lab, capsys):
@@ -114,11 +78,14 @@ def test_manifests_changed_by_hand_end_in_the_image(directory, lab, capsys):
     (directory / "agent.x86_64.iso").unlink()
     assert create("image", directory) == 0
     assert content(directory / "agent.x86_64.iso")[1] == files
-    # A new install-config counts more than old manifests.
-    inputs(directory, lab[0])
-    assert create("image", directory) == 0
-    _config, files = content(directory / "agent.x86_64.iso")
-    assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
+    # The same install-config says nothing new, however it is written; another counts more than old manifests.
+    install_config = "/etc/assisted/manifests/agent-cluster-install.yaml"
+    for change, cidr in (({}, "10.132.0.0/14"), ({"sshKey": ""}, "10.128.0.0/14")):
+        inputs(directory, lab[0], change)
+        with (directory / "install-config.yaml").open("a") as file:
+            file.write("# the same\n")
+        assert create("image", directory) == 0
+        assert cidr in content(directory / "agent.x86_64.iso")[1][install_config]
 
 
 def path_text(objects):
@@ -132,6 +99,7 @@ def test_image_from_manifests_alone(directory, capsys):
     other.mkdir()
     for folder in ("cluster-manifests", "mirror"):
         shutil.copytree(directory / folder, other / folder)
+    (other / "cluster-manifests/cluster-image-set.yaml").unlink()  # then it is the installer's own
     (other / "openshift").mkdir()
     (other / "openshift/two.yaml").write_text("kind: A\n---\nkind: B\n")
     capsys.readouterr()
@@ -142,19 +110,9 @@ def test_image_from_manifests_alone(directory, capsys):
     assert {"/etc/assisted/extra-manifests/two-0.yaml", "/etc/assisted/extra-manifests/two-1.yaml"} <= set(files)
     assert files["/usr/local/share/start-cluster/start-cluster.env"].startswith("REQUIRED_MASTER_NODES=1\n")
     assert "/etc/assisted/manifests/agent-config.yaml" not in files
+    assert "releaseImage: " in files["/etc/assisted/manifests/cluster-image-set.yaml"]
     assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == [SNO["sshKey"]]
     assert "https://api.ostest.test.node0.example:6443" in (other / "auth/kubeconfig").read_text()
-
-
-def test_manifests_beside_a_new_install_config_are_discarded(directory, lab, capsys):
-    assert create("cluster-manifests", directory) == 0
-    inputs(directory, lab[0])
-    capsys.readouterr()
-    assert create("image", directory) == 0
-    err = capsys.readouterr().err
-    assert "level=warning msg=Discarding the cluster-manifests/agent-cluster-install.yaml that was provided" in err
-    assert not (directory / "cluster-manifests").exists()
-    assert not (directory / "mirror").exists()
 
 
 def test_wrong_manifests_write_nothing(directory, capsys):
@@ -272,7 +230,7 @@ def test_unconfigured_ignition(directory, capsys):
         shutil.copy(directory / f"cluster-manifests/{name}.yaml", other / "cluster-manifests")
     capsys.readouterr()
     assert create("unconfigured-ignition", other) == 0
-    assert names(other) == ["unconfigured-agent.ign"]
+    assert names(other) == [*MIRROR, "unconfigured-agent.ign"]
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == f"level=info msg=Unconfigured-Ignition created in: {other}"
     config = json.loads((other / "unconfigured-agent.ign").read_text())

@@ -37,6 +37,13 @@ def test_refused_at_once(name):
     assert time.thread_time() - begin < 5
 
 
+@pytest.mark.parametrize(("document", "line"), [("a: [\n", 1), ("a: 1\nb: [\n\n# end\n", 4), ("a: 1\n b: 2\n", 2)])
+def test_the_line_of_an_error_is_one_of_the_file(document, line):
+    with pytest.raises(YamlError) as caught:
+        load(document)
+    assert caught.value.line == line
+
+
 def test_not_utf8():
     for content, told in (
         (b"a: 1\nb: \xe9\n", "line 2: not UTF-8 text at byte 8"),

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from installer.errors import ConfigError, InstallerError
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.manifests.completed import completed
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 RELEASE = "registry.example/release@sha256:" + "0" * 64
@@ -99,6 +101,13 @@ def test_rules(name, path, value, message):
     assert "s3cr3t" not in str(caught.value)
 
 
+def test_pod_networks_of_other_network_types_are_not_judged():
+    _config, _hosts, files = generated()
+    files = edited(files, names.INSTALL, "spec.networking.networkType", "Cilium")
+    files = edited(files, names.INSTALL, "spec.networking.clusterNetwork.0.hostPrefix", 14)
+    assert read.read_install(files).spec.networking.cluster_network[0].host_prefix == 14
+
+
 @pytest.mark.parametrize("spelling", ["none", "None"])
 def test_old_spelling_and_defaults(spelling):
     _config, _hosts, files = generated()
@@ -114,9 +123,12 @@ def test_old_spelling_and_defaults(spelling):
 
 
 @pytest.mark.parametrize("name", [n for n in names.MANIFESTS if n != names.NMSTATE])
-def test_every_file_but_nmstate_is_needed(name):
+def test_every_file_but_nmstate_and_the_image_set_is_needed(name):
     _config, _hosts, files = generated()
-    for broken in ({k: v for k, v in files.items() if k != name}, {**files, name: b""}):
+    without = {k: v for k, v in files.items() if k != name}
+    if name == names.IMAGE_SET:
+        read.read_manifests(without, RELEASE, "X")
+    for broken in ([without] if name != names.IMAGE_SET else []) + [{**files, name: b""}]:
         with pytest.raises(InstallerError, match="missing configuration or manifest file"):
             read.read_manifests(broken, RELEASE, "X")
     with pytest.raises(InstallerError, match=f"failed to unmarshal {name}"):
@@ -134,6 +146,32 @@ def test_all_errors_at_once():
     assert str(caught.value).startswith("failed to fetch X: [failed to load asset ")
     assert "Cloud" in str(caught.value)
     assert "vax" in str(caught.value)
+
+
+def test_networks_of_agent_config_count_where_no_manifest_has_any(caplog):
+    _config, hosts, files = generated()
+    without = read.read_manifests({k: v for k, v in files.items() if k != names.NMSTATE}, RELEASE, "X")
+    assert ztp.with_networks(hosts, without) == hosts
+    strange = replace(hosts[0], interfaces=(Interface("q", "aa:bb:cc:00:00:02"),))
+    assert ztp.with_networks((strange,), read.read_manifests(files, RELEASE, "X"))[0].network_config is None
+    assert "hosts[0].networkConfig of agent-config.yaml is ignored" in caplog.text
+
+
+def test_what_was_filled_in_is_handed_on_and_the_rest_as_it_is():
+    _config, _hosts, files = generated()
+    made = {**files, names.DEPLOYMENT: files[names.DEPLOYMENT] + b"# mine\n"}
+    assert completed(read.read_manifests(made, RELEASE, "X")) == made
+    before = edited(files, names.INSTALL, "spec.platformType", "none")
+    before = edited(before, names.INSTALL, "spec.networking.userManagedNetworking", ...)
+    before = edited(before, names.INFRA_ENV, "spec.cpuArchitecture", "arm64")
+    before = edited(before, names.PULL_SECRET, "stringData", {read.SECRET_KEY: '{"auths":{"r":{"auth":"dTpw"}}}'})
+    before[names.NMSTATE] = b"---\n"
+    after = completed(read.read_manifests(before, RELEASE, "X"))
+    found = {name: yaml.safe_load(data) for name, data in after.items()}
+    assert found[names.INSTALL] == yaml.safe_load(files[names.INSTALL])
+    assert found[names.INFRA_ENV]["spec"]["cpuArchitecture"] == "aarch64"
+    assert found[names.PULL_SECRET]["stringData"][read.SECRET_KEY].startswith('{\n  "auths": {')
+    assert names.NMSTATE not in after
 
 
 def test_networks_find_their_hosts_by_any_mac():

@@ -1,0 +1,60 @@
+"""Manifests of a user's own as they are handed on: with what was filled in, or spelled anew, when they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from installer.formats import jsontext
+from installer.formats.yamltext import load
+from installer.manifests.files import INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
+from installer.manifests.goyaml import dump, json_text
+from installer.manifests.read import SECRET_KEY, ClusterManifests
+
+_PATHS: dict[str, dict[tuple[str, ...], Callable[[ClusterManifests], object]]] = {
+    INSTALL: {
+        ("spec", "platformType"): lambda of: of.install.spec.platform_type,
+        ("spec", "networking", "networkType"): lambda of: of.install.spec.networking.network_type,
+        ("spec", "networking", "userManagedNetworking"): lambda of: of.install.spec.networking.user_managed_networking,
+    },
+    INFRA_ENV: {("spec", "cpuArchitecture"): lambda of: of.infra_env.spec.cpu_architecture},
+    PULL_SECRET: {("stringData", SECRET_KEY): lambda of: _indented(of.pull_secret)},
+}
+
+
+def completed(manifests: ClusterManifests) -> dict[str, bytes]:
+    """The files that were read, by their path; those that need no change as they are, comments and all."""
+    files = dict(manifests.files)
+    for name, paths in _PATHS.items():
+        document = load(files[name])
+        changes = [_set(document, path, value(manifests)) for path, value in paths.items()]
+        if any(changes):
+            files[name] = dump(document).encode()
+    if not manifests.nmstate:
+        files.pop(NMSTATE, None)  # it may be there and hold nothing
+    return files
+
+
+def _indented(secret: str) -> str:
+    return json_text(jsontext.loads(secret), indent=2, sort=True)
+
+
+def _set(document: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
+    """Give the field at the path its value; whether it had another, or none."""
+    *way, last = path
+    here = document
+    for name in way:
+        key = _spelled(here, name)
+        inner = here.get(key) or {}
+        here[key] = inner
+        here = inner
+    last = _spelled(here, last)
+    if here.get(last, "") == value:
+        return False
+    here[last] = value
+    return True
+
+
+def _spelled(mapping: dict[str, Any], name: str) -> str:
+    """The key as the mapping has it: case counts for nothing."""
+    return next((key for key in mapping if str(key).lower() == name.lower()), name)

@@ -1,0 +1,118 @@
+"""A command again in a directory that has a state: what counts then of files that were added, changed or removed."""
+
+import re
+import shutil
+
+import pytest
+
+from installer.testing.create.image_kit import content
+from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, inputs, names, payload
+from installer.testing.create.registry_kit import MISSING
+
+NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
+pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with payload(tmp_path_factory.mktemp("payload")) as made:
+        yield made
+
+
+@pytest.fixture
+def directory(lab, tmp_path, monkeypatch):
+    server, release, _iso = lab
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
+    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
+    folder = tmp_path / "dir"
+    folder.mkdir()
+    inputs(folder, server)
+    return folder
+
+
+DISCARDED = re.compile(r"level=warning msg=Discarding the (.*) that was provided in the target directory because its")
+
+
+def test_manifests_beside_a_new_install_config_are_discarded(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    inputs(directory, lab[0], {"sshKey": ""})
+    capsys.readouterr()
+    assert create("image", directory) == 0
+    assert DISCARDED.findall(capsys.readouterr().err) == [
+        *("Agent PullSecret", "InfraEnv Config", "NMState Config", "AgentClusterInstall Config"),
+        *("ClusterDeployment Config", "ClusterImageSet Config"),
+        *("Mirror Registries Config", "Mirror Registries Certificate File"),
+    ]
+    assert not (directory / "cluster-manifests").exists()
+    assert not (directory / "mirror").exists()
+
+
+@pytest.mark.parametrize("target", ["cluster-manifests", "image"])
+def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, target):
+    later = directory / "agent-config.yaml"
+    written = later.read_text()
+    later.unlink()
+    assert create("cluster-manifests", directory) == 0
+    assert "cluster-manifests/nmstateconfig.yaml" not in names(directory)
+    # What it says nothing of stays as it was edited.
+    secret, domain = (directory / f"cluster-manifests/{name}.yaml" for name in ("pull-secret", "cluster-deployment"))
+    domain.write_text(domain.read_text().replace("test.node0.example", "edited.node0.example"))
+    edited = secret.read_text() + "# mine\n"
+    secret.write_text(edited)
+    (directory / "cluster-manifests/agent-cluster-install.yaml").write_text("kind: AgentClusterInstall\n")
+    later.write_text(written + "additionalNTPSources: [later.example]\n")
+    capsys.readouterr()
+    assert create(target, directory) == 0
+    assert DISCARDED.findall(capsys.readouterr().err) == ["InfraEnv Config", "AgentClusterInstall Config"]
+    assert not later.exists()
+    assert create("image", directory) == 0
+    files = content(directory / "agent.x86_64.iso")[1]
+    assert "192.168.111.80/24" in files["/etc/assisted/network/host0/eth0.nmconnection"]
+    assert "later.example" in files["/etc/assisted/manifests/infraenv.yaml"]
+    assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
+    assert files["/etc/assisted/manifests/pull-secret.yaml"] == edited
+    assert "https://api.ostest.edited.node0.example:6443" in (directory / "auth/kubeconfig").read_text()
+
+
+def test_the_same_agent_config_again_changes_nothing(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    path = directory / "cluster-manifests/infraenv.yaml"
+    path.write_text(path.read_text() + "# mine\n")
+    inputs(directory, lab[0])
+    capsys.readouterr()
+    assert create("cluster-manifests", directory) == 0
+    assert "Discarding" not in capsys.readouterr().err
+    assert path.read_text().endswith("# mine\n")
+    assert names(directory) == [*MANIFESTS, *MIRROR]
+
+
+def test_what_is_discarded_must_be_readable(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    (directory / "cluster-manifests/infraenv.yaml").write_text("a: [\n")
+    inputs(directory, lab[0], agent={"additionalNTPSources": ["later.example"]})
+    capsys.readouterr()
+    assert create("cluster-manifests", directory) == 1
+    wrong = 'failed to load asset "InfraEnv Config": failed to unmarshal cluster-manifests/infraenv.yaml: line 1: '
+    assert wrong in capsys.readouterr().err
+
+
+def test_files_that_were_removed_come_back_from_the_state(directory):
+    assert create("cluster-manifests", directory) == 0
+    before = {name: (directory / name).read_bytes() for name in names(directory)}
+    for name in ("nmstateconfig", "infraenv", "cluster-image-set"):
+        (directory / f"cluster-manifests/{name}.yaml").unlink()
+    assert create("cluster-manifests", directory) == 0
+    assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+def test_extra_manifests_wait_for_the_image(directory, capsys):
+    (directory / "openshift").mkdir()
+    (directory / "openshift/a.yaml").write_text("a: [\n")
+    assert create("cluster-manifests", directory) == 0
+    assert create("image", directory) == 1
+    assert "failed to unmarshal openshift/a.yaml: line 1: " in capsys.readouterr().err
+    (directory / "openshift/a.yaml").write_text("kind: A\n")
+    assert create("image", directory) == 0
+    assert "/etc/assisted/extra-manifests/a-0.yaml" in content(directory / "agent.x86_64.iso")[1]
+    assert not (directory / "openshift").exists()
