@@ -31,13 +31,16 @@ Examples:
 #: What --help says of a fault's fields.
 _TEXTS = {
     "address": "an IP address",
+    "disk": "the disk's name in the machine, for example vda; without it, the one to install on",
     "dns": "address of the DNS server that leases name",
     "down_ms": "milliseconds of each period without the link",
+    "fails": "what fails: writes, or reads too (all)",
     "gateway": "address of the gateway that leases name",
     "how": "what is wrong with the image",
     "image": "the image's tag in the release, for example etcd",
     "jitter_ms": "milliseconds by which the delay varies",
     "kbit": "limit in kbit/s",
+    "kib": "limit in KiB/s, for reads and for writes",
     "left_mib": "MiB to leave free",
     "ms": "delay in milliseconds",
     "mtu": "largest packet that still gets through, in bytes",
