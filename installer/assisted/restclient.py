@@ -194,5 +194,13 @@ def one_object(value: Any, what: str) -> dict[str, Any]:
     return value
 
 
+def text_field(item: Mapping[str, Any], name: str, what: str) -> str:
+    """A member that an object of an answer must have. Raises BadAnswer."""
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadAnswer(what, 200, f"the answer has an object without {name}")
+    return value
+
+
 def _target(path: str, query: Mapping[str, str] | None = None) -> str:
     return BASE + path + (f"?{urlencode(query)}" if query else "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from installer.assisted import plainjson
 from installer.assisted.errors import Unparsable
 from installer.redact import shortened
 
@@ -23,19 +24,7 @@ if TYPE_CHECKING:
 UUID = re.compile("-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)))
 _INT64 = 1 << 63
 T = TypeVar("T")
-_EXPECTED = re.compile(r"Expected `(.+)`, got `(.+)`")
 _ENUM = re.compile(r"(.+): Invalid enum value (.*)")
-_PATTERN = re.compile(r"Expected `str` matching regex '(.+)'")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
-_MISSING = re.compile(r"Object missing required field `(.+)`")
-_WORDS = {
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-}
 
 
 def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None:
@@ -54,32 +43,12 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
     return number
 
 
-def told(error: msgspec.ValidationError, whole: str) -> str:
-    """What does not fit, in words: the field (or the ``whole``), and what it must be.
-
-    No value is shown, but for one that is not of an enumeration.
-    """
-    rule, _, path = str(error).partition(" - at `$")
-    path = path.removesuffix("`").removeprefix(".")
-    if missing := _MISSING.fullmatch(rule):
-        return f"{path}{'.' if path else ''}{missing[1]} is required"
-    if unknown := _UNKNOWN.fullmatch(rule):
-        return f'{path or whole}: unknown field "{shortened(unknown[1], 80)}"'
-    if wrong := _EXPECTED.fullmatch(rule):
-        wanted = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
-        rule = f"must be {' or '.join(wanted)}, not {_WORDS.get(wrong[2], wrong[2])}"
-    if pattern := _PATTERN.fullmatch(rule):
-        rule = f"must match {pattern[1]}"
-    # An enumeration's, or a range's.
-    return f"{path or whole}: {rule}" if wrong is None else f"{path or whole} {rule}"
-
-
 def decoded(value: object, kind: type[T]) -> T:
     """A request's JSON value as a struct. Raises Unparsable, which names the field."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        words = told(error, "body")
+        words = plainjson.in_words(error, "body")
         if match := _ENUM.fullmatch(words):
             allowed = ", ".join(name or "''" for name in _allowed(kind, match[1]))
             words = f"{match[1]} {match[2]} is not one of {allowed}"
