@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
@@ -38,13 +40,10 @@ def _network(infra_env: InfraEnv) -> list[File]:
     from installer.network.document import load
 
     files = []
-    for index, item in enumerate(json.loads(infra_env.static_network_config or "[]")):
-        nics = [
-            {"name": nic["logical_nic_name"], "macAddress": nic["mac_address"]}
-            for nic in item.get("mac_interface_map") or []
-        ]
+    for index, item in enumerate(infra_env.static_network_config):
+        nics = [{"name": nic.logical_nic_name, "macAddress": nic.mac_address} for nic in item.mac_interface_map]
         try:
-            keyfiles = host_network_files(nics, load(item["network_yaml"]) or {})
+            keyfiles = host_network_files(nics, load(item.network_yaml) or {})
         except InstallerError as error:
             raise PrepareError(f"static_network_config[{index}]", str(error)) from None
         files += [
@@ -98,7 +97,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
     """The arguments of an image that has ``before``. Raises BadRequest for what cannot be done to them."""
     try:
-        return kargs.edited(before, json.loads(infra_env.kernel_arguments or "[]"))
+        return kargs.edited(before, msgspec.to_builtins(infra_env.kernel_arguments))
     except ConfigError as error:
         raise BadRequest(f"kernel_arguments: {error}") from None
 

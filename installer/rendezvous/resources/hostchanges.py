@@ -69,12 +69,7 @@ def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
     skipped = {item.id: item for item in host.skipped_disks}
     inventory = inventory_of(host)
     disk = disks.find(inventory, name) if inventory is not None else None
-    if (
-        wanted
-        and inventory is not None
-        and disk is None
-        and (not name or name not in host.skip_formatting_disks.split(","))
-    ):
+    if wanted and inventory is not None and disk is None and (not name or name not in skipped):
         choices = ", ".join(item.id for item in inventory.disks)
         raise BadRequest(
             f"Disk identifier {shortened(name, 80)} doesn't match any disk in the inventory, it cannot be skipped. "
@@ -83,7 +78,7 @@ def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
     same = {name} | {item.id for item in skipped.values() if item.called(name)}
     if inventory is not None and disk is not None:
         same |= {item for item, skipped_disk in disks.skipped(host, inventory) if skipped_disk == disk}
-    names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
+    names = [item for item in skipped if item not in same]
     return disks.skip(host, [*names, name] if wanted else names, inventory)
 
 

@@ -79,9 +79,9 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         host,
         inventory=HostInventory.of(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
-        disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disks.is_formatted(disk)),
+        disks_to_be_formatted=[disk.id for disk in inventory.disks if disks.is_formatted(disk)],
     )
-    names = [name for name in host.skip_formatting_disks.split(",") if name]
+    names = [item.id for item in host.skipped_disks]
     return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
 
 

@@ -183,7 +183,7 @@ def _to_format(view: HostView) -> list[str]:
     left = [disk for _, disk in disks.skipped(view.host, view.inventory)]
     if None in left:
         return []
-    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and _still_named(view, path)]
+    paths = [path for path in view.host.disks_to_be_formatted if _still_named(view, path)]
     return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from installer.assisted.errors import BadRequest, Conflict, NotFound
@@ -103,7 +104,7 @@ def _maker(service: Service) -> ImageMaker:
 
 async def _content(service: Service, infra_env: InfraEnv, name: str) -> bytes:
     if name == "static-network-config":
-        return json.dumps(json.loads(infra_env.static_network_config or "[]")).encode()
+        return json.dumps(msgspec.to_builtins(infra_env.static_network_config)).encode()
     maker = _maker(service)
     if name == "discovery.ign":
         return await service.slowly(maker.ignition, infra_env)
