@@ -9,6 +9,7 @@ from typing import Any
 
 from installer.agent.errors import StepError
 from installer.assisted.auth import ATTEMPT_VARIABLE
+from installer.assisted.enums import ImageResult
 from installer.assisted.steparguments import ImagesRequest, InstallRequest, ProxyRequest
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
@@ -60,11 +61,11 @@ def availability(host: HostSystem, request: ImagesRequest) -> str:
     results = []
     for image in request.images or []:
         start = time.monotonic()
-        result: dict[str, Any] = {"name": image, "result": "success"}
+        result: dict[str, Any] = {"name": image, "result": ImageResult.SUCCESS}
         try:
             pull(host, image, max(1.0, left - start))
         except CommandError as error:
-            result.update(result="failure", error=error.detail[-300:])
+            result.update(result=ImageResult.FAILURE, error=error.detail[-300:])
         else:
             seconds = time.monotonic() - start
             size = _size(host, image)

@@ -12,13 +12,21 @@ from typing import Any
 from installer.agent.checks import arp
 from installer.agent.errors import StepError
 from installer.agent.host import network
+from installer.assisted.enums import SourceState, VipVerification
 from installer.assisted.inventory import Interface
 from installer.assisted.steparguments import DomainsRequest, Networks, NtpRequest, Peers, VipRequests
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 
 # chronyc's marks for the state of a source.
-NTP_STATES = {"*": "synced", "+": "combined", "-": "not_combined", "?": "unreachable", "x": "error", "~": "variable"}
+NTP_STATES = {
+    "*": SourceState.SYNCED.value,
+    "+": "combined",
+    "-": "not_combined",
+    "?": "unreachable",
+    "x": "error",
+    "~": "variable",
+}
 LARGEST_SCAN = 1024
 UNSPECIFIED = "0.0.0.0"
 PING_COUNT = 10
@@ -251,8 +259,10 @@ def verify_vips(host: HostSystem, requests: VipRequests) -> str:
     answers = _neighbours(host, nics, (vip for vip in vips if vip not in own), silently=True)
     result = []
     for item, vip in zip(requests, vips, strict=True):
-        near = [mac for (_, address), mac in answers.items() if address == vip]
-        taken = vip in own or any(near)
-        state = "failed" if taken else "succeeded" if near else "unverified"
+        macs = [mac for (_, address), mac in answers.items() if address == vip]
+        if vip in own or any(macs):
+            state = VipVerification.FAILED
+        else:
+            state = VipVerification.SUCCEEDED if macs else VipVerification.UNVERIFIED
         result.append({"vip": vip, "vip_type": item.vip_type, "verification": state})
     return json.dumps(result)

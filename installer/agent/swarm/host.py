@@ -12,7 +12,7 @@ from typing import Any
 from installer.agent.errors import StepError
 from installer.agent.steps import Step, StepContext, argument
 from installer.assisted import inventory as inv
-from installer.assisted.enums import Role, Stage, StepType, VipVerification
+from installer.assisted.enums import ImageResult, Role, SourceState, Stage, StepType, VipVerification
 from installer.assisted.errors import ClientError
 from installer.assisted.stages import SNO, STAGES
 from installer.assisted.steparguments import (
@@ -95,9 +95,11 @@ class SimulatedHost:
                 [{"network": cidr, "free_addresses": []} for cidr in argument(args, Networks)]
             ),
             StepType.NTP: lambda ctx, args: json.dumps(
-                {"ntp_sources": [{"source_name": str(self.site.address(GATEWAY)), "source_state": "synced"}]}
+                {"ntp_sources": [{"source_name": str(self.site.address(GATEWAY)), "source_state": SourceState.SYNCED}]}
             ),
-            StepType.DOMAINS: lambda ctx, args: json.dumps({"resolutions": self._names(argument(args, DomainsRequest))}),
+            StepType.DOMAINS: lambda ctx, args: json.dumps(
+                {"resolutions": self._names(argument(args, DomainsRequest))}
+            ),
             StepType.VERIFY_VIPS: lambda ctx, args: json.dumps(
                 [
                     {"vip": item.vip, "vip_type": item.vip_type, "verification": VipVerification.SUCCEEDED}
@@ -110,7 +112,13 @@ class SimulatedHost:
             StepType.IMAGES: lambda ctx, args: json.dumps(
                 {
                     "images": [
-                        {"name": name, "result": "success", "size_bytes": GB, "time": 10.0, "download_rate": 100.0}
+                        {
+                            "name": name,
+                            "result": ImageResult.SUCCESS,
+                            "size_bytes": GB,
+                            "time": 10.0,
+                            "download_rate": 100.0,
+                        }
                         for name in argument(args, ImagesRequest).images or []
                     ]
                 }

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from installer.assisted.enums import HostStatus
+from installer.assisted.enums import HostStatus, Role
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
@@ -64,7 +64,7 @@ class Views:
         data["total_host_count"] = len(hosts)
         data["enabled_host_count"] = sum(1 for host in hosts if host.status is not HostStatus.DISABLED)
         data["ready_host_count"] = sum(1 for host in hosts if host.status is HostStatus.KNOWN)
-        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) == "worker") < 2
+        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) is Role.WORKER) < 2
         data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
         return data
 

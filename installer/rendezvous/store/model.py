@@ -9,7 +9,7 @@ and links.py): with 2,000 hosts it would stop the service for tenths of a second
 from __future__ import annotations
 
 import secrets
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -46,6 +46,7 @@ from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
     DiskEncryption,
+    KernelOperation,
     LoadBalancer,
     Network,
     Platform,
@@ -232,7 +233,7 @@ class StaticNetwork(Private, frozen=True, gc=False, kw_only=True):
 class KernelArgument(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A change of an image's kernel arguments."""
 
-    operation: Literal["append", "replace", "delete"]
+    operation: KernelOperation
     value: str
 
 

@@ -63,7 +63,7 @@ def _allowed(kind: type, path: str) -> list[str]:
         while isinstance(at, inspect.UnionType | inspect.ListType):
             inner = at.types if isinstance(at, inspect.UnionType) else (at.item_type,)
             at = next(item for item in inner if not isinstance(item, inspect.NoneType))
-    return [str(item) for item in at.values]
+    return [str(item) for item in (at.cls if isinstance(at, inspect.EnumType) else at.values)]
 
 
 def required(value: T | None, name: str, place: str = "body") -> T:

@@ -94,6 +94,7 @@ EACH_KIND: dict[str, Any] = {"text": "x", "number": 7, "fraction": 1.5, "truth":
 FITTING: dict[type, set[str]] = {
     msgspec.inspect.StrType: {"text"},
     msgspec.inspect.LiteralType: set(),
+    msgspec.inspect.EnumType: set(),
     msgspec.inspect.IntType: {"number"},
     msgspec.inspect.FloatType: {"number", "fraction"},
     msgspec.inspect.BoolType: {"truth"},
