@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +23,7 @@ from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import HostView, hostname_of
 from installer.rendezvous.validations.verdict import Verdicts
 
+F = TypeVar("F", HostFacts, cluster_states.ClusterFacts)
 NEEDS_ATTENTION = frozenset(
     {
         HostStatus.ERROR,
@@ -102,6 +105,11 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
             f"please reboot and fix boot order to boot from disk {disk_text}",
         },
     )
+
+
+def with_texts(facts: F, texts: Mapping[str, str]) -> F:
+    """The same facts, with these texts beside those that they have."""
+    return dataclasses.replace(facts, texts={**facts.texts, **texts})
 
 
 def cluster_facts(
