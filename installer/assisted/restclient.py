@@ -10,11 +10,10 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 
 from installer.assisted.auth import ATTEMPT_HEADER, HEADERS, Scheme
-from installer.assisted.endpoint import Endpoint, Timeouts
+from installer.assisted.endpoint import BASE, Endpoint, Timeouts
 from installer.assisted.errors import BadAnswer, ClientError
 from installer.assisted.transport import CHUNK, HEADER_VALUE, Answer, Body, Request, Transport
 
-BASE = "/api/assisted-install/v2"
 #: Answers by path of which the state is remembered; the oldest go first.
 REMEMBERED = 64
 Headers = Mapping[str, str]

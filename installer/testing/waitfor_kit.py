@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from installer.assisted.auth import HEADERS, Scheme
-from installer.assisted.restclient import BASE
+from installer.assisted.endpoint import BASE
 from installer.credentials.certificates import Pair, authority, leaf
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings, Target

@@ -34,7 +34,6 @@ from installer.rendezvous.store.model import InfraEnv
 if TYPE_CHECKING:
     from installer.rendezvous.eventloop.gate import Gate
 
-BASE = "/api/assisted-install"
 log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]

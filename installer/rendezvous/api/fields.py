@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from installer.assisted.endpoint import BASE
 from installer.rendezvous.store.model import (
     Cluster,
     ClusterProgress,
@@ -21,7 +22,6 @@ from installer.rendezvous.store.model import (
     StaticNetwork,
 )
 
-BASE = "/api/assisted-install/v2"
 
 
 def _known(data: JsonMap) -> JsonMap:
