@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 UUID = re.compile("-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)))
 _INT64 = 1 << 63
 T = TypeVar("T")
+TRUE = frozenset({"true", "1", "yes", "ok", "y", "on", "selected", "checked", "t", "enabled"})
+FALSE = frozenset({"", "false", "0", "no", "n", "off", "f", "disabled"})
 _ENUM = re.compile(r"(.+): Invalid enum value (.*)")
 
 
@@ -41,6 +43,17 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
     if number < least:
         raise Unparsable(f"{name} in query should be greater than or equal to {least}")
     return number
+
+
+def boolean(text: str | None, name: str, place: str = "query") -> bool:
+    """A boolean of the query or a header (`place`); none and an empty one are false. Raises Unparsable.
+
+    What is true is so for upstream's service too, which takes all else for false (go-openapi's ConvertBool).
+    """
+    word = (text or "").lower()
+    if word not in TRUE | FALSE:
+        raise Unparsable(f"{name} in {place} must be of type bool: {shortened(text or '', 80)!r}")
+    return word in TRUE
 
 
 def decoded(value: object, kind: type[T]) -> T:
