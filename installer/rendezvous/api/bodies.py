@@ -74,7 +74,7 @@ async def json_of(request: web.Request) -> Any:
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """The request's JSON object as a struct of resources/requests.py. Raises Unparsable, TooSlow."""
+    """The request's JSON object as a struct of resources/requests/. Raises Unparsable, TooSlow."""
     value = await json_of(request)
     if not isinstance(value, dict):
         raise Unparsable("body must be a JSON object")
