@@ -25,7 +25,7 @@ from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.lab import Lab
 from lab.machines import containers
 from lab.machines.node import Node
@@ -183,7 +183,7 @@ def _running(lab: Lab, name: str) -> Node:
 
 def _up(arguments: argparse.Namespace) -> int:
     shape = topology.load(arguments.topology).on(arguments.machines).behind(arguments.bmc)
-    if lines := unmade(shape):
+    if lines := unsupported(shape):
         raise TopologyError(arguments.topology, lines)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")

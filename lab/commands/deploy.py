@@ -13,7 +13,7 @@ from lab.deploy import Deployment, shape_of
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         print(shape.dump(), end="")
         return 0
-    lines = [*unmade(shape), *ztp.check(arguments.directory, shape)]
+    lines = [*unsupported(shape), *ztp.check(arguments.directory, shape)]
     if shape.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
     if lines:

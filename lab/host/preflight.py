@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.errors import PreflightError
 from lab.host.kvm import OVMF_CODE, OVMF_SECURE_CODE
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.topology import Topology
 
 # Programs that labs need, and the Debian packages that have them.
@@ -117,7 +117,7 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         for program, package in ISCSI_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
                 reasons.append(f"{program} is not installed, an iSCSI disk needs it: apt-get install {package}")
-    reasons += unmade(topology)
+    reasons += unsupported(topology)
     if not contained and any(node.tpm for node in topology.nodes):
         for program, package in TPM_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:

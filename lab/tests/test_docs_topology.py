@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from lab import topology
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from lab.inputs import hostnetwork
 from lab.layout import Layout
 from lab.machines import domain
@@ -20,7 +20,7 @@ EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
 @pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: re.search("name: (.*)", text)[1])
 def test_an_example_can_be_made(text, tmp_path):
     shape = topology.load_text(text)
-    assert unmade(shape, has=lambda kind: True) == []
+    assert unsupported(shape, has=lambda kind: True) == []
     for node in shape.nodes:
         assert hostnetwork.nmstate(shape, node)["interfaces"]
         assert domain.domain_xml(node, Layout(tmp_path, shape), kvm=False)

@@ -6,7 +6,7 @@ import pytest
 
 from lab import topology as shapes
 from lab.errors import TopologyError
-from lab.host.unmade import unmade
+from lab.host.unsupported import unsupported
 from scenarios.catalogue.ids import size_of
 from scenarios.catalogue.scheduling import unit_of
 
@@ -18,7 +18,7 @@ def file_topology(config: pytest.Config) -> shapes.Topology | None:
         return None
     try:
         shape = shapes.load(file).on(config.getoption("--machines"))
-        if lines := unmade(shape):
+        if lines := unsupported(shape):
             raise TopologyError(file, lines)
     except TopologyError as error:
         raise pytest.UsageError(str(error)) from error

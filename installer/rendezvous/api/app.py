@@ -79,9 +79,7 @@ def build(service: Service) -> web.Application:
         app.router.add_route(method, BASE + path, call)
         paths.setdefault(BASE + path, set()).add(method)
     for method, path, error in NOT_OFFERED:
-        app.router.add_route(
-            method, BASE + path, answering(service, not_offered(error), frozenset({Scheme.USER}))
-        )
+        app.router.add_route(method, BASE + path, answering(service, not_offered(error), frozenset({Scheme.USER})))
         paths.setdefault(BASE + path, set()).add(method)
     page = app[PAGE] = Page()
     for path, handler in (("/", page.show), *OPEN):

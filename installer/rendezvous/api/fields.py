@@ -23,7 +23,6 @@ from installer.rendezvous.store.model import (
 )
 
 
-
 def _known(data: JsonMap) -> JsonMap:
     """Without nulls, and without times that are not known: an empty text is none."""
     return {

@@ -81,9 +81,7 @@ async def hosts(service: Service, request: web.Request) -> Response:
     await service.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     hidden = {
-        name
-        for name in ("inventory", "connectivity")
-        if not boolean(request.query.get(f"with-{name}"), f"with-{name}")
+        name for name in ("inventory", "connectivity") if not boolean(request.query.get(f"with-{name}"), f"with-{name}")
     }
     wanted = {name: request.query[name] for name in ("role", "status") if name in request.query}
     if "role" in wanted:

@@ -163,8 +163,7 @@ def test_what_counts_as_true(tmp_path: Path, text: str, truth: bool) -> None:
     serve(tmp_path, use)
 
 
-def test_an_infra_envs_proxy_is_of_texts(
-tmp_path: Path) -> None:
+def test_an_infra_envs_proxy_is_of_texts(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         path = filled("/infra-envs/{infra_env_id}", fleet)
         answer = await client.patch(path, json={"proxy": {"http_proxy": -46}}, headers=header(Scheme.USER))

@@ -16,9 +16,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from installer.assisted.auth import HEADERS, Scheme
+from installer.assisted.endpoint import BASE
 from installer.redact import redact
 from installer.rendezvous.api.bodies import MAX_BODY
-from installer.assisted.endpoint import BASE
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, OPEN
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import EVERY, JSON, KEYS, UUID, filled, header, no_brakes, serve

@@ -14,10 +14,10 @@ from aiohttp.test_utils import TestClient
 from yarl import URL
 
 from installer.assisted.auth import Scheme
+from installer.assisted.endpoint import BASE
 from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import Unauthorized
 from installer.rendezvous.api import signing
-from installer.assisted.endpoint import BASE
 from installer.rendezvous.api.handlers.routes import ROUTES, SIGNED
 from installer.rendezvous.store.model import Manifest
 from installer.testing.engine.fleet_kit import Fleet

@@ -23,7 +23,7 @@ def host_has(kind: str) -> bool:
         return False
 
 
-def unmade(topology: Topology, has: Callable[[str], bool] = host_has) -> list[str]:
+def unsupported(topology: Topology, has: Callable[[str], bool] = host_has) -> list[str]:
     """All of it. `has` says whether the host's kernel, which is that of container machines, has a kind of interface."""
     find = _of_containers if topology.machine == "container" else _of_vms
     found = []

@@ -5,7 +5,7 @@ import pytest
 
 from lab import topology
 from lab.host import preflight
-from lab.host.unmade import host_has, unmade
+from lab.host.unsupported import host_has, unsupported
 
 TEXT = """
 name: x
@@ -30,24 +30,24 @@ def paths(lines):
 
 
 def test_virtual_machines():
-    lines = unmade(SHAPE, has=lambda kind: False)
+    lines = unsupported(SHAPE, has=lambda kind: False)
     assert paths(lines) == ["nodes[0].nics[0].name", "nodes[0].nics[1].name"]
     assert "on bus 2 it is enp2s0; set pci instead" in lines[1]
 
 
 def test_container_machines():
-    lines = unmade(SHAPE.on("container"), has=lambda kind: False)
+    lines = unsupported(SHAPE.on("container"), has=lambda kind: False)
     assert paths(lines) == [
         "nodes[0].secure_boot", "nodes[0].tpm", "nodes[0].clock_offset", "nodes[0].bonds[0]", "nodes[0].nics[0].trunk",
     ]  # fmt: skip
     assert all("use machine: vm" in line or "leave it out" in line for line in lines)
-    assert paths(unmade(SHAPE.on("container"), has=lambda kind: True))[3:] == []
+    assert paths(unsupported(SHAPE.on("container"), has=lambda kind: True))[3:] == []
 
 
 @pytest.mark.parametrize("name", sorted(topology.PRESETS))
 def test_presets_can_be_made_of_both_kinds(name):
     for kind in ("vm", "container"):
-        assert unmade(topology.load(name).on(kind), has=lambda kind: False) == []
+        assert unsupported(topology.load(name).on(kind), has=lambda kind: False) == []
 
 
 def test_an_iscsi_disk_wants_a_kernel_of_the_machines_own():
@@ -55,8 +55,8 @@ def test_an_iscsi_disk_wants_a_kernel_of_the_machines_own():
     shape = msgspec.structs.replace(
         topology.sno(), nodes=(msgspec.structs.replace(topology.sno().nodes[0], disks=(disk,)),)
     )
-    assert unmade(shape, has=lambda kind: True) == []
-    assert paths(unmade(shape.on("container"), has=lambda kind: True)) == ["nodes[0].disks[0].bus"]
+    assert unsupported(shape, has=lambda kind: True) == []
+    assert paths(unsupported(shape.on("container"), has=lambda kind: True)) == ["nodes[0].disks[0].bus"]
 
 
 def test_the_host_is_asked():
