@@ -108,13 +108,13 @@ class Layout:
 
     @property
     def https_url(self) -> str:
-        """The same server by HTTPS, which some BMCs insist on."""
+        """The HTTP server by HTTPS, which some BMCs insist on."""
         return f"https://{bracketed(self.topology.gateway)}:{HTTPS_PORT}"
 
     @property
     def nfs_url(self) -> str:
-        """The same files as an NFS share, which some BMCs insist on: nobody serves it, the lab's BMCs know what it
-        is."""
+        """The HTTP server's files as an NFS share, which some BMCs insist on: nobody serves it, the lab's BMCs know
+        what it is."""
         return f"nfs://{bracketed(self.topology.gateway)}{_EXPORT}"
 
     def bmc_port(self, node: NodeSpec) -> int:

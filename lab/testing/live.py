@@ -69,7 +69,7 @@ def ask(name: str) -> list[str] | int:
 
 
 def small(shape: Topology) -> Topology:
-    """The same with little memory: these tests must not wait for the memory that somebody's installation has."""
+    """The topology with little memory: these tests must not wait for the memory that somebody's installation has."""
     return msgspec.structs.replace(
         shape, nodes=tuple(msgspec.structs.replace(node, memory_mib=256) for node in shape.nodes)
     )

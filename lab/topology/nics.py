@@ -53,7 +53,7 @@ class Nic(Attached, frozen=True, kw_only=True):
             yield from words.interface("name", self.name)
 
     def at(self, index: int) -> Nic:
-        """The same with its place and name spelled out, as the machine's card of that index."""
+        """The interface with its place and name spelled out, as the machine's card of that index."""
         bus = self.pci or index + 1
         return Nic(
             network=self.network, trunk=self.trunk, addresses=self.addresses, mac=self.mac, model=self.model,

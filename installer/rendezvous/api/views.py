@@ -45,7 +45,7 @@ class Views:
         return data
 
     def host(self, host: Host) -> msgspec.Raw:
-        """The same, encoded."""
+        """A host with its stages, encoded; made once for each state of it."""
         key = (host.infra_env_id, host.id)
         cluster = self._engine.store.cluster(host.cluster_id) if host.cluster_id else None
         cached = self._hosts.get(key)
@@ -69,7 +69,7 @@ class Views:
         return data
 
     async def parts(self, cluster: Cluster, with_hosts: bool = True) -> list[Encoded]:
-        """The same as JSON in parts, others having their turn while it is made."""
+        """A cluster as ``cluster`` has it, as JSON in parts; others have their turn while it is made."""
         hosts = self._engine.store.hosts(cluster_id=cluster.id) if with_hosts else []
         data = self.cluster(cluster, False)
         del data["hosts"]

@@ -108,7 +108,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
 
 
 def with_texts(facts: F, texts: Mapping[str, str]) -> F:
-    """The same facts, with these texts beside those that they have."""
+    """Facts with these texts beside those that they have."""
     return dataclasses.replace(facts, texts={**facts.texts, **texts})
 
 
@@ -182,7 +182,7 @@ def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> floa
 
 
 def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, *, service_since: datetime) -> float:
-    """The same of a host, its verdicts included."""
+    """Seconds from ``at`` until time alone may change the host's state or verdicts; infinite when it cannot."""
     left = [limit - age(since, at) for since, limit in _host_limits(host, cluster, settings) if since]
     # Silence counts from the service's own start (HostView.connected).
     running = (at - service_since).total_seconds()

@@ -60,7 +60,7 @@ def moved_host(host: Host, move: Move) -> Host:
 
 
 def moved_cluster(cluster: Cluster, move: Move) -> Cluster:
-    """The same of a cluster."""
+    """A cluster whose times are moved."""
     return replace(
         cluster,
         status_updated_at=move(cluster.status_updated_at) or "",

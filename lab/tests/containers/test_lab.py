@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def small(shape):
-    """The same with little memory, which nobody has to wait for."""
+    """The topology with little memory, which nobody has to wait for."""
     nodes = tuple(msgspec.structs.replace(node, memory_mib=256, disk_gib=1, vcpu=1) for node in shape.nodes)
     return msgspec.structs.replace(shape, nodes=nodes)
 

@@ -81,7 +81,7 @@ SHIM, GRUB = Path("/usr/lib/shim/shimx64.efi.signed"), Path("/usr/lib/grub/x86_6
 
 
 def build_uefi(tree: Path, work: Path, script: str, *, shim: Path = SHIM, signed_kernel: bool = True) -> Path:
-    """The same for UEFI, by Debian's signed GRUB and kernel; or with a kernel that nobody signed."""
+    """A bootable CD for UEFI, by Debian's signed GRUB and kernel; or with a kernel that nobody signed."""
     disc = _disc(tree, work, script)
     if not signed_kernel:
         done = subprocess.run(["sbattach", "--remove", disc / "vmlinuz"], capture_output=True, text=True, check=False)

@@ -64,7 +64,7 @@ def into_registry(layout, digests, address, repository="openshift-release-dev/oc
 
 
 def as_oc_files(layout, digests, target):
-    """The same as `oc adm release mirror --to-dir` leaves it: v2/openshift/release, a link for each tag."""
+    """The layout's release as `oc adm release mirror --to-dir` leaves it: v2/openshift/release, a link for each tag."""
     folder = target / "v2/openshift/release"
     (folder / "manifests").mkdir(parents=True)
     (folder / "blobs").mkdir()

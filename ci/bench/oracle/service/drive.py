@@ -34,7 +34,7 @@ class Played:
 
 
 def host_id(world: World, number: int) -> str:
-    """The same for both services."""
+    """A host's id, which is the same with both services."""
     return str(uuid5(NAMESPACE_URL, f"{world.name}/{number}"))
 
 

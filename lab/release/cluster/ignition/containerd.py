@@ -74,7 +74,7 @@ def hosts_files(mirrors: Iterable[Mirror], trust_bundle: str) -> list[Config]:
 
 
 def registries_conf(config: InstallConfig) -> str:
-    """The same mirrors in the form that podman reads (reference/cluster.md §1.6)."""
+    """The mirrors in the form that podman reads (reference/cluster.md §1.6)."""
     lines = []
     for entry in config.mirrors:
         lines += ["[[registry]]", f"location = {_quote(entry.source)}", "mirror-by-digest-only = true"]

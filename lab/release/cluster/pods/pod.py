@@ -97,7 +97,7 @@ class StaticPod:
         return yaml.safe_dump(pod, sort_keys=False, width=200)
 
     def podman(self, images: Images) -> str:
-        """The same container as one shell command, for the bootstrap host."""
+        """The pod's container as one shell command, for the bootstrap host."""
         argv = ["podman", "run", "--quiet", "--detach", "--name", self.name, "--net", "host", "--authfile"]
         argv += ["/root/.docker/config.json", "--log-driver", "journald", "--stop-timeout", str(self.grace_seconds)]
         # A kubelet would start again what was killed, and nothing else of the bootstrap watches over it.
