@@ -256,8 +256,8 @@ class Bootstrap:
     def _complaint(self) -> str:
         """What the rendezvous host complains of before its service is up; empty where it does not, or is not up."""
         address, settings = self.inputs.rendezvous_ip, self.settings
-        said = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
-        return f"Rendezvous Host {address} says: {said}" if said else ""
+        complaint = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
+        return f"Rendezvous Host {address} says: {complaint}" if complaint else ""
 
     def _silent_api(self) -> str:
         settings = self.settings

@@ -116,10 +116,10 @@ def _links(peer: Json, layer: str) -> bool:
 def _object(raw: object) -> Json:
     """JSON text or an object; empty when it cannot be read."""
     try:
-        found = json.loads(raw) if isinstance(raw, str) and raw else raw
+        value = json.loads(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def cluster_of(raw: Json) -> ClusterSeen:

@@ -127,8 +127,8 @@ class DiscoveryImages:
         with self._lock:
             return self._ignition(infra_env, self.payload_of(infra_env))
 
-    def _ignition(self, infra_env: InfraEnv, found: payload.Payload) -> bytes:
-        return ignition(infra_env, self._settings(), self._token, found.images["AGENT_DOCKER_IMAGE"])
+    def _ignition(self, infra_env: InfraEnv, release: payload.Payload) -> bytes:
+        return ignition(infra_env, self._settings(), self._token, release.images["AGENT_DOCKER_IMAGE"])
 
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
         """What a minimal image adds to its initrd: static networks, empty without any. Raises PrepareError."""
@@ -145,7 +145,7 @@ class DiscoveryImages:
             try:
                 folder = place / self._key(infra_env, release, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._make(infra_env, name, folder, found=release, config=config)
+                self._make(infra_env, name, folder, release=release, config=config)
             except BadRequest:
                 raise
             except (InstallerError, OSError) as error:
@@ -154,16 +154,16 @@ class DiscoveryImages:
             return folder / name
 
     @staticmethod
-    def _key(infra_env: InfraEnv, found: payload.Payload, config: bytes) -> str:
+    def _key(infra_env: InfraEnv, release: payload.Payload, config: bytes) -> str:
         """What an infra-env's images are made of. Raises OSError."""
-        base = found.iso.stat()
+        base = release.iso.stat()
         # A minimal image has a URL in it that is signed with the infra-env's key.
-        parts = (str(found.iso), base.st_size, base.st_mtime_ns, infra_env.kernel_arguments, infra_env.image_key)
+        parts = (str(release.iso), base.st_size, base.st_mtime_ns, infra_env.kernel_arguments, infra_env.image_key)
         digest = hashlib.sha256(config)
         digest.update(repr(parts).encode())
         return digest.hexdigest()[:16]
 
-    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, found: payload.Payload, config: bytes) -> None:
+    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, release: payload.Payload, config: bytes) -> None:
         target = folder / name
         if target.is_file():
             return
@@ -173,12 +173,12 @@ class DiscoveryImages:
             work = folder / f".{name}.{os.getpid()}"
             work.mkdir(exist_ok=True)
             networks = self.minimal_initrd(infra_env) if ISOS[name] else b""
-            write_iso(found.iso, work / name, LiveChanges(config, edit, networks), rootfs_url=url)
+            write_iso(release.iso, work / name, LiveChanges(config, edit, networks), rootfs_url=url)
             (work / name).replace(target)
             return
         work = folder / f".boot.{os.getpid()}"
         work.mkdir(exist_ok=True)
-        text = write_pxe(found.iso, work, infra_env.cpu_architecture, LiveChanges(config, edit))
+        text = write_pxe(release.iso, work, infra_env.cpu_architecture, LiveChanges(config, edit))
         (folder / "arguments").write_text(text)
         for part in BOOT_FILES:
             (work / f"agent.{infra_env.cpu_architecture}-{part}").replace(folder / part)

@@ -144,8 +144,8 @@ def judge(inventory: Inventory, min_gb: int) -> Inventory:
     """The inventory with every disk's eligibility: the agent's reasons and the service's together."""
     disks = []
     for disk in inventory.disks:
-        known = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
-        reasons = list(dict.fromkeys(known + service_reasons(disk, inventory, min_gb)))
+        agents = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
+        reasons = list(dict.fromkeys(agents + service_reasons(disk, inventory, min_gb)))
         eligibility = Eligibility(eligible=not reasons, not_eligible_reasons=reasons)
         disks.append(msgspec.structs.replace(_named(disk), installation_eligibility=eligibility))
     return msgspec.structs.replace(inventory, disks=disks)
