@@ -10,11 +10,11 @@ from typing import Any
 from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import Profile
 from lab.bmcs.resources.access import Access
-from lab.bmcs.resources.corrections import Corrections
 from lab.bmcs.resources.fujitsu import Fujitsu
 from lab.bmcs.resources.media import Media
 from lab.bmcs.resources.power import Boot, Power
 from lab.bmcs.resources.protocol import Protocol
+from lab.bmcs.resources.tidy import Tidy
 from lab.bmcs.state import ROOT, State
 from lab.bmcs.web import Inner, Request, Response, document, refusal
 
@@ -41,7 +41,7 @@ class Front:
         self._fujitsu = Fujitsu(self.state, self._media)
         self._power = Power(self.state)
         self._boot = Boot(self.state)
-        self._tidy = Corrections(self.state.inner)
+        self._tidy = Tidy(self.state.inner)
         self._log = log
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

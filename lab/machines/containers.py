@@ -84,7 +84,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
 
 
 def _bus(disk: Disk) -> Literal["virtio", "sata", "scsi", "nvme", "usb"]:
-    """A disk's bus; who asks for another one has been told before (lab.host.unsupported)."""
+    """A disk's bus; who asks for another one has been told before (lab.host.unmade)."""
     if disk.bus == "iscsi":
         raise LabError("container machines have no iSCSI disks")
     return disk.bus

@@ -24,7 +24,7 @@ from pathlib import Path
 from string import Template
 
 from ci.bench.measure import table
-from ci.bench.oracle import isocontents
+from ci.bench.oracle import carried
 from ci.bench.oracle.errors import Failed, Skipped
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import SOURCE, Layer, Link, registry
@@ -152,35 +152,35 @@ def _expand(run: Run, _negated: bool, arguments: list[str]) -> None:
 
 def _iso_cmp(run: Run, negated: bool, arguments: list[str]) -> None:
     iso, path, expected = arguments
-    _equal(negated, isocontents.host_file(run.path(iso), path).decode(), run.expected(expected))
+    _equal(negated, carried.host_file(run.path(iso), path).decode(), run.expected(expected))
 
 
 def _iso_has(run: Run, _negated: bool, arguments: list[str]) -> None:
-    isocontents.host_file(run.path(arguments[0]), arguments[1])
+    carried.host_file(run.path(arguments[0]), arguments[1])
 
 
 def _archive_has(run: Run, _negated: bool, arguments: list[str]) -> None:
     iso, name = arguments
-    files = isocontents.archive(run.path(iso), "images/ignition.img")
+    files = carried.archive(run.path(iso), "images/ignition.img")
     _held(False, name in files, f"has {sorted(files)}")
 
 
 def _initrd_has(run: Run, _negated: bool, arguments: list[str]) -> None:
-    names = isocontents.names_in_initrd(run.path(arguments[0]))
+    names = carried.names_in_initrd(run.path(arguments[0]))
     _held(False, any(fnmatch.fnmatchcase(name, arguments[1]) for name in names), f"has {sorted(names)}")
 
 
 def _config_has(run: Run, _negated: bool, arguments: list[str]) -> None:
-    isocontents.archive(run.path(arguments[0]), arguments[1].lstrip("/"))
+    carried.archive(run.path(arguments[0]), arguments[1].lstrip("/"))
 
 
 def _ignition_has(run: Run, negated: bool, arguments: list[str]) -> None:
-    files = isocontents.ignition_files(run.path("unconfigured-agent.ign").read_bytes())
+    files = carried.ignition_files(run.path("unconfigured-agent.ign").read_bytes())
     _held(negated, arguments[0] in files, f"{arguments[0]} is {'' if negated else 'not '}there")
 
 
 def _ignition_cmp(run: Run, negated: bool, arguments: list[str]) -> None:
-    files = isocontents.ignition_files(run.path("unconfigured-agent.ign").read_bytes())
+    files = carried.ignition_files(run.path("unconfigured-agent.ign").read_bytes())
     _equal(negated, files[arguments[0]].decode(), run.expected(arguments[1]))
 
 

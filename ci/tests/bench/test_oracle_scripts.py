@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ci.bench.oracle import isocontents
+from ci.bench.oracle import carried
 from ci.bench.oracle.errors import Skipped
 from ci.bench.oracle.scripts import VERSION, parts, run_script
 from installer.image import cpio  # what writes is not what reads here
@@ -78,13 +78,13 @@ def test_what_a_config_image_carries_has_absolute_names(tmp_path):
     iso = tmp_path / "agentconfig.noarch.iso"
     iso.write_bytes(config_iso(json.dumps({"storage": {"files": [entry]}}).encode()))
     (tmp_path / "wanted").write_text("x: 1\n")
-    assert isocontents.archive(iso, "config.gz") == {entry["path"]: b"x: 1\n"}
-    assert isocontents.host_file(iso, entry["path"]) == b"x: 1\n"
+    assert carried.archive(iso, "config.gz") == {entry["path"]: b"x: 1\n"}
+    assert carried.host_file(iso, entry["path"]) == b"x: 1\n"
     with pytest.raises(ValueError, match="has no images/other"):
-        isocontents.file_of(iso, "images/other")
+        carried.file_of(iso, "images/other")
 
 
 def test_every_compressed_archive_of_an_initrd_is_found():
     one, two = (cpio.compress(cpio.pack({name: b"x"})) for name in ("a", "b"))
     initrd = b"\x1f\x8b\x08junk" + one + bytes(9) + two
-    assert {name for files in isocontents.compressed_archives(initrd) for name in files} == {"a", "b"}
+    assert {name for files in carried.compressed_archives(initrd) for name in files} == {"a", "b"}

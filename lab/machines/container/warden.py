@@ -31,12 +31,12 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent, unshare
-from lab.machines.container import cgroupsagent
+from lab.machines.container import emptied as emptied_groups
 from lab.machines.container.disk_reader import FencedDiskReader
 from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import handover, inside
 from lab.machines.container.fence.broker import Broker
-from lab.machines.container.hardware import cables, sysfiles
+from lab.machines.container.hardware import cables, faces
 from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
@@ -128,7 +128,7 @@ class Warden:
             for drive in self._drives
             if drive.name in labels
         ]
-        sysfiles.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
+        faces.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
 
     # -- its life --------------------------------------------------------------------------------------------------
 
@@ -166,9 +166,9 @@ class Warden:
             handover.hand_over(root, self._work / "place", self._users, spec.uid_base, layers=self._work / "layers")
         else:
             self._drives = boot.early.drives
-        sysfiles.make_files(spec, self._work / "files", boot.arguments)
-        sysfiles.show_cards(spec, self._work / "files")
-        sysfiles.make_dev(spec, self._work / "dev", self._console.terminal)
+        faces.make_files(spec, self._work / "files", boot.arguments)
+        faces.show_cards(spec, self._work / "files")
+        faces.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
         for number in self.own_devices():
             self._group.allow("{}:{}".format(*number))
@@ -223,7 +223,7 @@ class Warden:
         outer = os.pidfd_open(self._outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
-        groups = cgroupsagent.Watch(self._group.of_systemd) if self._group.of_systemd else None
+        groups = emptied_groups.Watch(self._group.of_systemd) if self._group.of_systemd else None
         while True:
             for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
@@ -238,7 +238,7 @@ class Warden:
                     groups.tell(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
-                text = sysfiles.meminfo(self.spec.memory_mib, self._group.memory_used())
+                text = faces.meminfo(self.spec.memory_mib, self._group.memory_used())
                 # In place: the machine has this file mounted.
                 (self._work / "files/proc/meminfo").write_text(text)
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.machines.container import cgroupsagent, warden
+from lab.machines.container import emptied, warden
 from lab.machines.container.firmware.formats.partitions import Partition
-from lab.machines.container.hardware import disks, sysfiles
+from lab.machines.container.hardware import disks, faces
 from lab.machines.container.spec import DiskSpec
 
 # What udev 252 makes of them.
@@ -49,7 +49,7 @@ def test_every_link_of_a_disk_is_one_or_left_out(tmp_path_factory, name, label):
     part = disks.describe_partition(disk, Partition(1, 1 << 20, 1 << 21, "k", "u", name), (7, 4))
     links = [*part.links, *_ext4(tmp_path_factory.getbasetemp() / "ext4", label)]
     for link in links:
-        if not sysfiles.is_link(link):
+        if not faces.is_link(link):
             assert link.partition("/")[2] in ("", ".", ".."), link
     assert len({link.partition("/")[0] for link in links}) >= 2
 
@@ -82,7 +82,7 @@ def test_links_of_any_name_are_laid_out_or_left_out(tmp_path):
         "by-label/" + "n" * 300,
     )
     links = (*bad, "by-label/good", r"by-partlabel/..\x2fx")
-    sysfiles.lay_out(os.getuid(), [disks.Device("vda1", (1, 3), 0, links=links)], tmp_path)
+    faces.lay_out(os.getuid(), [disks.Device("vda1", (1, 3), 0, links=links)], tmp_path)
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_symlink()}
     assert found == {"disk/by-label/good", r"disk/by-partlabel/..\x2fx"}
     assert stat.S_ISBLK((tmp_path / "vda1").stat().st_mode)
@@ -94,10 +94,10 @@ def test_a_group_of_any_name_is_told(tmp_path):
         folder.mkdir(parents=True)
         (folder / "cgroup.procs").touch()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(str(root / cgroupsagent.SOCKET))
+        agent.bind(str(root / emptied.SOCKET))
         agent.settimeout(10)
         (groups / "cgroup.procs").write_text("1\n")
-        cgroupsagent.Watch(groups).tell(root)
+        emptied.Watch(groups).tell(root)
         assert agent.recv(100) == b"/\xff.slice"
 
 
@@ -109,11 +109,11 @@ def test_groups_are_told_again_until_systemd_had_room_for_them(tmp_path):
     for name in names:
         (groups / name[1:]).mkdir(parents=True)
         (groups / name[1:] / "cgroup.procs").touch()
-    watch = cgroupsagent.Watch(groups)
+    watch = emptied.Watch(groups)
     watch.tell(root)  # no systemd yet
     heard: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(str(root / cgroupsagent.SOCKET))
+        agent.bind(str(root / emptied.SOCKET))
         agent.setblocking(False)
         for _ in range(len(names)):
             watch.tell(root)

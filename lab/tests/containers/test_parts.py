@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from lab.machines.container import cgroupsagent
+from lab.machines.container import emptied
 from lab.machines.container.fence import handover, seccomp
 from lab.machines.container.firmware.formats.partitions import Partition
-from lab.machines.container.hardware import disks, line, smbios, sysfiles
+from lab.machines.container.hardware import disks, faces, line, smbios
 from lab.machines.container.kernel import cgroups, users
 from lab.machines.container.kernel.errors import NoUsersError
 from lab.machines.container.spec import DiskSpec, MachineSpec
@@ -122,7 +122,7 @@ def test_groups_that_ran_empty_are_told_once(tmp_path):
     group("a/b", "7\n")
     group("c", "")
     (tmp_path / "cgroup.procs").write_text("")
-    watch = cgroupsagent.Watch(tmp_path)
+    watch = emptied.Watch(tmp_path)
     assert watch.look() == ["/c"]
     assert watch.look() == []
     group("a/b", "")
@@ -130,10 +130,10 @@ def test_groups_that_ran_empty_are_told_once(tmp_path):
 
 
 def test_memory_and_processors_are_the_machines():
-    assert "MemTotal:        1048576 kB\n" in sysfiles.meminfo(1024, 0)
-    assert "MemAvailable:    1048575 kB\n" in sysfiles.meminfo(1024, KILOBYTE)
+    assert "MemTotal:        1048576 kB\n" in faces.meminfo(1024, 0)
+    assert "MemAvailable:    1048575 kB\n" in faces.meminfo(1024, KILOBYTE)
     host = "processor\t: 0\nmodel name\t: X\ncpu cores\t: 2\n\nprocessor\t: 1\nmodel name\t: X\ncpu cores\t: 2\n\n"
-    said = sysfiles.cpuinfo(host, 3)
+    said = faces.cpuinfo(host, 3)
     assert [line for line in said.splitlines() if line.startswith("processor")] == [
         f"processor\t: {n}" for n in range(3)
     ]

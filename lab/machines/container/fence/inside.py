@@ -30,7 +30,7 @@ import msgspec
 from lab.host.namespaces import die_with_parent, unshare
 from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import seccomp
-from lab.machines.container.hardware import sysfiles
+from lab.machines.container.hardware import faces
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Stage
 
@@ -48,9 +48,9 @@ _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 class Order(msgspec.Struct, frozen=True):
     """What is to be started. The directory `work` has in `place` its root, in `dev` its devices and in `files` what
-    goes over /proc and /sys (lab.machines.container.hardware.sysfiles); `cgroups` are the options of the v1
-    hierarchies, or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as descriptors
-    with the order."""
+    goes over /proc and /sys (lab.machines.container.hardware.faces); `cgroups` are the options of the v1 hierarchies,
+    or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as descriptors with the
+    order."""
 
     work: str
     cgroups: tuple[str, ...]
@@ -183,7 +183,7 @@ def _mount_kernels(order: Order) -> None:
     root = Path("place")
     syscalls.mount("proc", f"{root}/proc", "proc", _FILE_SYSTEM)
     syscalls.mount("sysfs", f"{root}/sys", "sysfs", _FILE_SYSTEM)
-    sysfiles.put_over(Path("files"), root)
+    faces.put_over(Path("files"), root)
     _mount_cgroups(root / "sys/fs/cgroup", order.cgroups)
     read_only = _FILE_SYSTEM | syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
     syscalls.mount("none", f"{root}/sys", flags=read_only)
@@ -196,7 +196,7 @@ def _mount_kernels(order: Order) -> None:
     syscalls.mount("run", f"{root}/run", "tmpfs", shared, data=f"mode=755,size={size}m")
     database = root / "run/udev/data"
     database.mkdir(parents=True)
-    syscalls.mount(f"files/{sysfiles.UDEV}", str(database), flags=syscalls.MS_BIND)
+    syscalls.mount(f"files/{faces.UDEV}", str(database), flags=syscalls.MS_BIND)
 
 
 def _switch_root(root: Path) -> None:

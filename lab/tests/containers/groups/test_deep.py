@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container import cgroupsagent, machined
+from lab.machines.container import emptied, machined
 from lab.machines.container import machine as machines
 from lab.machines.container.errors import MachineError
 from lab.machines.container.kernel import cgroups, deep
@@ -43,10 +43,10 @@ def test_a_process_in_a_deep_group_is_seen(tmp_path):
     (tmp_path / "cgroup.procs").touch()
     bottom = descend(tmp_path, name="a", depth=DEPTH, files=["cgroup.procs"])
     try:
-        found = cgroupsagent.populated(tmp_path)
+        found = emptied.populated(tmp_path)
         assert not any(found.values())
         deep.write_in(bottom, "cgroup.procs", "7\n")
-        found = cgroupsagent.populated(tmp_path)
+        found = emptied.populated(tmp_path)
         assert found["/"]
         assert found["/a/a"]
         assert len(found) < DEPTH

@@ -16,7 +16,7 @@ _NAMES = {"@Redfish.Copyright": "", "HealthRollUp": "HealthRollup"}
 _UNKNOWN = {"#Chassis.v1_5_0.Chassis": ("UUID", "Thermal")}
 
 
-class Corrections:
+class Tidy:
     """The documents of one emulator."""
 
     def __init__(self, inner: Inner) -> None:
