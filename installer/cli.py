@@ -72,15 +72,8 @@ def _command(parent: Any, name: str, text: str, **kwargs: Any) -> argparse.Argum
     return parser
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION, allow_abbrev=False)
-    top.add_argument("--version", action=_Version, nargs=0, help="as the command version")
-    _common(top, default=None)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    agent = _command(commands, "agent", "Install a cluster with one ISO and no other machine's help")
-    agent_commands = agent.add_subparsers(dest="agent", required=True, metavar="COMMAND")
-    create = _command(agent_commands, "create", "Make the files that hosts are booted with")
+def _add_create(commands: Any) -> None:
+    create = _command(commands, "create", "Make the files that hosts are booted with")
     targets = create.add_subparsers(dest="target", required=True, metavar="TARGET")
     _command(
         targets,
@@ -97,9 +90,10 @@ def parser() -> argparse.ArgumentParser:
     )
     for name, text in CREATE.items():
         _command(targets, name, text)
-    graph = _command(agent_commands, "graph", "Print what the targets of create are made from, as a DOT graph")
-    graph.add_argument("--output-file", default="", metavar="FILE", help="write it here (default: standard output)")
-    wait = _command(agent_commands, "wait-for", "Follow an installation to its end")
+
+
+def _add_wait_for(commands: Any) -> None:
+    wait = _command(commands, "wait-for", "Follow an installation to its end")
     wait_targets = wait.add_subparsers(dest="target", required=True, metavar="TARGET")
     for name, text in WAIT_FOR.items():
         one = _command(
@@ -119,8 +113,11 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument(
                 "--skip-password-print", action="store_true", help="say where the kubeadmin password is, not what it is"
             )
+
+
+def _add_gather(commands: Any) -> None:
     gather = _command(
-        agent_commands,
+        commands,
         "gather",
         "Collect what the service and every host can tell of an installation, in one archive without secrets",
         epilog=(
@@ -139,6 +136,9 @@ def parser() -> argparse.ArgumentParser:
     gather.add_argument(
         "--output", type=Path, metavar="FILE", help="the archive (default: DIR/agent-gather-TIME.tar.gz)"
     )
+
+
+def _add_service(commands: Any) -> None:
     service = _command(
         commands,
         "service",
@@ -155,6 +155,9 @@ def parser() -> argparse.ArgumentParser:
     service.add_argument(
         "--listen", required=True, metavar="ADDRESS:PORT", help="where to listen: the address that the hosts reach"
     )
+
+
+def _add_nmstate(commands: Any) -> None:
     nmstate = _command(commands, "nmstate", "Look at network configuration")
     gc = _command(
         nmstate.add_subparsers(dest="nmstate", required=True, metavar="COMMAND"),
@@ -163,6 +166,23 @@ def parser() -> argparse.ArgumentParser:
     )
     gc.add_argument("file", nargs="?", help="the document (default: standard input)")
     gc.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the output")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION, allow_abbrev=False)
+    top.add_argument("--version", action=_Version, nargs=0, help="as the command version")
+    _common(top, default=None)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    agent = _command(commands, "agent", "Install a cluster with one ISO and no other machine's help")
+    agent_commands = agent.add_subparsers(dest="agent", required=True, metavar="COMMAND")
+    _add_create(agent_commands)
+    graph = _command(agent_commands, "graph", "Print what the targets of create are made from, as a DOT graph")
+    graph.add_argument("--output-file", default="", metavar="FILE", help="write it here (default: standard output)")
+    _add_wait_for(agent_commands)
+    _add_gather(agent_commands)
+    _add_service(commands)
+    _add_nmstate(commands)
     iso = _command(commands, "iso", "Look into a live ISO, and change what it carries")
     arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
     # Has options of its own (see main).

@@ -1,5 +1,7 @@
 """What goes wrong in informers and is told in one line."""
 
+from ci.errors import CiError
 
-class InformerError(Exception):
+
+class InformerError(CiError):
     """Bad input, or nothing to say: one line, naming file, field, value, rule."""

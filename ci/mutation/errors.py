@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ci.errors import CiError
 
-class Timeout(Exception):
+
+class Timeout(CiError):
     """A run took longer than it may."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from installer.agent.errors import StepError
 from installer.assisted.auth import ATTEMPT_VARIABLE
+from installer.assisted.enums import ImageResult
+from installer.assisted.steparguments import ImagesRequest, InstallRequest, ProxyRequest
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 
 PULL_TRIES = 3
 PULL_TIMEOUT = 600.0
+PULLS_TIMEOUT = 16 * 60.0
 START_TIMEOUT = 600.0
 INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
@@ -53,17 +55,17 @@ def pull(host: HostSystem, image: str, timeout: float) -> None:
     host.run("podman", "pull", "-q", *auth, image, timeout=timeout)
 
 
-def availability(host: HostSystem, args: dict[str, Any]) -> str:
+def availability(host: HostSystem, request: ImagesRequest) -> str:
     """Pull each image once and tell time and size."""
-    left = time.monotonic() + float(args.get("timeout") or 16 * 60)
+    left = time.monotonic() + (request.timeout or PULLS_TIMEOUT)
     results = []
-    for image in args.get("images") or []:
+    for image in request.images or []:
         start = time.monotonic()
-        result: dict[str, Any] = {"name": image, "result": "success"}
+        result: dict[str, Any] = {"name": image, "result": ImageResult.SUCCESS}
         try:
             pull(host, image, max(1.0, left - start))
         except CommandError as error:
-            result.update(result="failure", error=error.detail[-300:])
+            result.update(result=ImageResult.FAILURE, error=error.detail[-300:])
         else:
             seconds = time.monotonic() - start
             size = _size(host, image)
@@ -74,36 +76,40 @@ def availability(host: HostSystem, args: dict[str, Any]) -> str:
     return json.dumps({"images": results})
 
 
-def orchestrator_args(request: dict[str, Any], agent: AgentContext) -> list[str]:
+def orchestrator_args(request: InstallRequest, agent: AgentContext) -> list[str]:
     """The orchestrator's command line from the install request (installer.md §6.3)."""
     args = [
-        *("--role", request["role"]),
-        *("--infra-env-id", request["infra_env_id"]),
-        *("--cluster-id", request["cluster_id"]),
-        *("--host-id", request["host_id"]),
-        *("--boot-device", request["boot_device"]),
+        *("--role", request.role.value),
+        *("--infra-env-id", request.infra_env_id),
+        *("--cluster-id", request.cluster_id),
+        *("--host-id", request.host_id),
+        *("--boot-device", request.boot_device),
         *("--url", agent.url),
-        *("--controller-image", request.get("controller_image") or ""),
+        *("--controller-image", request.controller_image or ""),
         *("--agent-image", agent.agent_image),
-        *("--control-plane-count", str(request.get("control_plane_count") or 3)),
-        *("--openshift-version", request.get("openshift_version") or ""),
-        f"--check-cluster-version={'true' if request.get('check_cvo') else 'false'}",
+        *("--control-plane-count", str(request.control_plane_count or 3)),
+        *("--openshift-version", request.openshift_version or ""),
+        f"--check-cluster-version={'true' if request.check_cvo else 'false'}",
     ]
-    for disk in request.get("disks_to_format") or []:
+    for disk in request.disks_to_format or []:
         args += ["--format-disk", disk]
-    for key in ("mco_image", "must_gather_image", "coreos_image"):
-        if request.get(key):
-            args += [f"--{key.replace('_', '-')}", request[key]]
-    if request.get("service_ips"):
-        args += ["--service-ips", ",".join(request["service_ips"])]
-    if request.get("installer_args"):
-        args += ["--installer-args", request["installer_args"]]
-    for key, value in (request.get("proxy") or {}).items():
+    images = {"mco": request.mco_image, "must-gather": request.must_gather_image, "coreos": request.coreos_image}
+    for name, image in images.items():
+        if image:
+            args += [f"--{name}-image", image]
+    if request.service_ips:
+        args += ["--service-ips", ",".join(request.service_ips)]
+    if request.installer_args:
+        args += ["--installer-args", request.installer_args]
+    for option, value in _proxies(request.proxy).items():
         if value:
-            args += [f"--{key.replace('_', '-')}", value]
-    for key in ("skip_installation_disk_cleanup", "enable_skip_mco_reboot", "notify_num_reboots"):
-        if request.get(key):
-            args.append(f"--{key.replace('_', '-')}")
+            args += [option, value]
+    switches = {
+        "--skip-installation-disk-cleanup": request.skip_installation_disk_cleanup,
+        "--enable-skip-mco-reboot": request.enable_skip_mco_reboot,
+        "--notify-num-reboots": request.notify_num_reboots,
+    }
+    args += [option for option, wanted in switches.items() if wanted]
     if agent.insecure:
         args.append("--insecure")
     elif agent.ca_file:
@@ -111,39 +117,48 @@ def orchestrator_args(request: dict[str, Any], agent: AgentContext) -> list[str]
     return args
 
 
-def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
+def _proxies(proxy: ProxyRequest | None) -> dict[str, str | None]:
+    if proxy is None:
+        return {}
+    return {"--http-proxy": proxy.http_proxy, "--https-proxy": proxy.https_proxy, "--no-proxy": proxy.no_proxy}
+
+
+def run_command(request: InstallRequest, agent: AgentContext) -> list[str]:
     """podman's command line for the orchestrator; the token comes by environment, not on the command line."""
     command: list[str] = ["podman", "run", "--detach", "--privileged", "--pid=host", "--net=host", "--name", CONTAINER]
     command += ["-v", "/dev:/dev:rw", "-v", "/:/host:rw", "-v", "/var/log:/var/log:rw"]
     if agent.ca_file:
         command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
-    if request.get("installation_attempt"):
-        command += ["--env", f"{ATTEMPT_VARIABLE}={request['installation_attempt']}"]
-    command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"]]
+    if request.installation_attempt:
+        command += ["--env", f"{ATTEMPT_VARIABLE}={request.installation_attempt}"]
+    command += ["--env", "PULL_SECRET_TOKEN", request.installer_image]
     return command + orchestrator_args(request, agent)
 
 
-def _required(request: dict[str, Any], keys: Sequence[str]) -> None:
-    for key in keys:
-        if not request.get(key):
-            raise StepError(f"install request has no {key}")
+def _code(output: str) -> int:
+    """The exit code that podman tells; -1 when it tells none."""
+    try:
+        return int(output)
+    except ValueError:
+        return -1
 
 
-def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> str:
+def install(host: HostSystem, request: InstallRequest, agent: AgentContext) -> str:
     """Run the orchestrator and wait for its end. Raises StepError with its last lines.
 
     Detached, and asked for its end every few seconds: an attached podman asks four times a second.
     """
-    _required(request, ("role", "infra_env_id", "cluster_id", "host_id", "boot_device", "installer_image"))
+    if not request.installer_image:
+        raise StepError("argument: installer_image is empty")
     detail = ""
     for _ in range(PULL_TRIES):
         try:
-            pull(host, request["installer_image"], PULL_TIMEOUT)
+            pull(host, request.installer_image, PULL_TIMEOUT)
             break
         except CommandError as error:
             detail = str(error)
     else:
-        raise StepError(f"cannot pull {request['installer_image']}: {detail}", PULL_FAILED)
+        raise StepError(f"cannot pull {request.installer_image}: {detail}", PULL_FAILED)
     # A container of a run before this agent's restart would hold the name.
     host.run("podman", "rm", "-f", "-i", CONTAINER, check=False)
     # By environment, which nsenter keeps: no token in anybody's process list.
@@ -154,7 +169,7 @@ def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> s
         last = " | ".join(error.detail.splitlines()[-5:])
         raise StepError(f"the installer did not start: {last}", error.code or -1) from None
     # Of which this host's reboot is the usual end.
-    code = int(host.run("podman", "wait", "--interval", "3s", CONTAINER, timeout=INSTALL_TIMEOUT).strip() or -1)
+    code = _code(host.run("podman", "wait", "--interval", "3s", CONTAINER, timeout=INSTALL_TIMEOUT))
     words = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)
     if code:
         raise StepError(f"the installer ended with code {code}: {' | '.join(words.strip().splitlines())}", code)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from installer.agent import containers
 from installer.agent.checks import diskspeed, netchecks, webchecks
@@ -15,14 +16,29 @@ from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
 from installer.agent.host import inventory, media
 from installer.agent.host.media import Watch
+from installer.assisted import plainjson
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
+from installer.assisted.steparguments import (
+    ApiVipRequest,
+    DiskSpeedRequest,
+    DomainsRequest,
+    ImagesRequest,
+    InstallRequest,
+    LogsRequest,
+    Networks,
+    NtpRequest,
+    Peers,
+    TangRequest,
+    VipRequests,
+)
 from installer.errors import InstallerError
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
 
 log = logging.getLogger("agent")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,28 +64,28 @@ def _disk_speed(ctx: StepContext, args: list[str]) -> str:
             raise ValueError
     except ValueError:
         raise StepError(f"the time limit {args[1]!r} is not a number of seconds") from None
-    return diskspeed.disk_speed(ctx.host, json_argument(args[:1] if len(args) == 2 else args, dict), seconds)
+    request = argument(args[:1] if len(args) == 2 else args, DiskSpeedRequest)
+    return diskspeed.disk_speed(ctx.host, request, seconds)
 
 
-def json_argument(args: list[str], kind: type) -> Any:
-    """The single JSON argument of a step. Raises StepError."""
+def argument(args: list[str], kind: type[T]) -> T:
+    """The single argument of a step, JSON of this shape. Raises StepError, which names the field that does not fit."""
     if len(args) != 1:
         raise StepError(f"one argument is expected, not {len(args)}")
     try:
-        value = json.loads(args[0])
-    except ValueError as error:
+        return msgspec.json.decode(args[0], type=kind)
+    except msgspec.ValidationError as error:
+        raise StepError(f"argument: {plainjson.in_words(error, 'it')}") from None
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise StepError(f"argument is not JSON: {error}") from None
-    if not isinstance(value, kind):
-        raise StepError(f"argument must be a JSON {kind.__name__}")
-    return value
 
 
-def gather_logs(host: HostSystem, request: dict[str, Any], client: AssistedClient) -> str:
+def gather_logs(host: HostSystem, request: LogsRequest, client: AssistedClient) -> str:
     """The step logs-gather: collect and upload. Raises StepError."""
-    cluster_id, infra_env_id, host_id = (str(request[key]) for key in ("cluster_id", "infra_env_id", "host_id"))
-    sender = logs.Sender(client, cluster_id, infra_env_id, host_id, str(request.get("installation_attempt") or ""))
+    ids = (request.cluster_id, request.infra_env_id, request.host_id)
+    sender = logs.Sender(client, *ids, request.installation_attempt or "")
     try:
-        sender.send(host, bool(request.get("bootstrap")))
+        sender.send(host, bool(request.bootstrap))
     except (ClientError, OSError) as error:
         sender.give_up()
         raise StepError(f"logs were not uploaded: {error}") from None
@@ -78,17 +94,17 @@ def gather_logs(host: HostSystem, request: dict[str, Any], client: AssistedClien
 
 TABLE: Mapping[str, Step] = {
     StepType.INVENTORY: lambda ctx, args: inventory.collect_json(ctx.host),
-    StepType.CONNECTIVITY: lambda ctx, args: netchecks.connectivity(ctx.host, json_argument(args, list)),
-    StepType.FREE_ADDRESSES: lambda ctx, args: netchecks.free_addresses(ctx.host, json_argument(args, list)),
-    StepType.NTP: lambda ctx, args: netchecks.ntp(ctx.host, json_argument(args, dict)),
-    StepType.DOMAINS: lambda ctx, args: netchecks.domains(ctx.host, json_argument(args, dict)),
-    StepType.VERIFY_VIPS: lambda ctx, args: netchecks.verify_vips(ctx.host, json_argument(args, list)),
+    StepType.CONNECTIVITY: lambda ctx, args: netchecks.connectivity(ctx.host, argument(args, Peers)),
+    StepType.FREE_ADDRESSES: lambda ctx, args: netchecks.free_addresses(ctx.host, argument(args, Networks)),
+    StepType.NTP: lambda ctx, args: netchecks.ntp(ctx.host, argument(args, NtpRequest)),
+    StepType.DOMAINS: lambda ctx, args: netchecks.domains(ctx.host, argument(args, DomainsRequest)),
+    StepType.VERIFY_VIPS: lambda ctx, args: netchecks.verify_vips(ctx.host, argument(args, VipRequests)),
     StepType.DISK_SPEED: _disk_speed,
-    StepType.IMAGES: lambda ctx, args: containers.availability(ctx.host, json_argument(args, dict)),
-    StepType.TANG: lambda ctx, args: webchecks.tang(json_argument(args, dict)),
-    StepType.API_VIP: lambda ctx, args: webchecks.ignition(json_argument(args, dict)),
-    StepType.INSTALL: lambda ctx, args: containers.install(ctx.host, json_argument(args, dict), ctx.agent),
-    StepType.LOGS: lambda ctx, args: gather_logs(ctx.host, json_argument(args, dict), ctx.client),
+    StepType.IMAGES: lambda ctx, args: containers.availability(ctx.host, argument(args, ImagesRequest)),
+    StepType.TANG: lambda ctx, args: webchecks.tang(argument(args, TangRequest)),
+    StepType.API_VIP: lambda ctx, args: webchecks.ignition(argument(args, ApiVipRequest)),
+    StepType.INSTALL: lambda ctx, args: containers.install(ctx.host, argument(args, InstallRequest), ctx.agent),
+    StepType.LOGS: lambda ctx, args: gather_logs(ctx.host, argument(args, LogsRequest), ctx.client),
     StepType.STOP: lambda ctx, args: containers.stop_installation(ctx.host),
 }
 
@@ -104,7 +120,7 @@ def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str
     except MediaLost as error:
         return error.exit_code, "", error.reason
     except Exception as error:
-        code, reason = _told(kind, error)
+        code, reason = _failure(kind, error)
     # Without its media a host fails in many ways: that is what is told then.
     try:
         media.check(context.host)
@@ -113,12 +129,13 @@ def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str
     return code, "", reason
 
 
-def _told(kind: str, error: Exception) -> tuple[int, str]:
+def _failure(kind: str, error: Exception) -> tuple[int, str]:
     """(exit code, reason) for what a step raised."""
     if isinstance(error, StepError):
         return error.exit_code, error.reason
     if isinstance(error, InstallerError):
         return -1, str(error)
-    if not isinstance(error, OSError | ValueError | KeyError | TypeError):
+    # What the service or the host got wrong is a StepError or an OSError: all else is our own fault.
+    if not isinstance(error, OSError):
         log.error("step %s: %s", kind, error, exc_info=error)
     return -1, f"{type(error).__name__}: {error}"

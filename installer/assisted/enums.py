@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def member(kind: type[E], text: str) -> E | str:
+    """The member with this value; the text itself where a service of another version has one that is not known here."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
 class HostStatus(StrEnum):

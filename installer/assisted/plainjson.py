@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import re
 from typing import Any, TypeVar
 
 import msgspec
+
+from installer.redact import shortened
 
 # Values are what costs: so many are read in about 20 ms. The most that is sent in earnest is the inventory of a host
 # with a thousand disks, about 40,000.
@@ -14,6 +17,18 @@ MOST = 65_536
 DEEPEST = 64
 LARGE = 64 * 1024
 T = TypeVar("T")
+_EXPECTED = re.compile(r"Expected `(.+)`, got `(.+)`")
+_PATTERN = re.compile(r"Expected `str` matching regex '(.+)'")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
+_MISSING = re.compile(r"Object missing required field `(.+)`")
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
 
 
 def typed(text: str | bytes, kind: type[T]) -> T:
@@ -68,3 +83,23 @@ def _is_flat(value: Any) -> bool:
             if type(child) is dict or type(child) is list
         ]
     return not level
+
+
+def in_words(error: msgspec.ValidationError, whole: str) -> str:
+    """What does not fit, in words: the field (or the ``whole``), and what it must be.
+
+    No value is shown, but for one that is not of an enumeration.
+    """
+    rule, _, path = str(error).partition(" - at `$")
+    path = path.removesuffix("`").removeprefix(".")
+    if missing := _MISSING.fullmatch(rule):
+        return f"{path}{'.' if path else ''}{missing[1]} is required"
+    if unknown := _UNKNOWN.fullmatch(rule):
+        return f'{path or whole}: unknown field "{shortened(unknown[1], 80)}"'
+    if wrong := _EXPECTED.fullmatch(rule):
+        wanted = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
+        rule = f"must be {' or '.join(wanted)}, not {_WORDS.get(wrong[2], wrong[2])}"
+    if pattern := _PATTERN.fullmatch(rule):
+        rule = f"must match {pattern[1]}"
+    # An enumeration's, or a range's.
+    return f"{path or whole}: {rule}" if wrong is None else f"{path or whole} {rule}"

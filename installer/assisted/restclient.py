@@ -10,11 +10,10 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 
 from installer.assisted.auth import ATTEMPT_HEADER, HEADERS, Scheme
-from installer.assisted.endpoint import Endpoint, Timeouts
+from installer.assisted.endpoint import BASE, Endpoint, Timeouts
 from installer.assisted.errors import BadAnswer, ClientError
 from installer.assisted.transport import CHUNK, HEADER_VALUE, Answer, Body, Request, Transport
 
-BASE = "/api/assisted-install/v2"
 #: Answers by path of which the state is remembered; the oldest go first.
 REMEMBERED = 64
 Headers = Mapping[str, str]
@@ -191,6 +190,14 @@ def one_object(value: Any, what: str) -> dict[str, Any]:
     """An answer that has to be one object. Raises BadAnswer."""
     if not isinstance(value, dict):
         raise BadAnswer(what, 200, "the answer is not an object")
+    return value
+
+
+def text_field(item: Mapping[str, Any], name: str, what: str) -> str:
+    """A member that an object of an answer must have. Raises BadAnswer."""
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadAnswer(what, 200, f"the answer has an object without {name}")
     return value
 
 

@@ -40,15 +40,15 @@ def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
     return f"{signed}.{_part(b''.join(number.to_bytes(32) for number in numbers))}"
 
 
-def check(given: Tokens) -> None:
+def check(tokens: Tokens) -> None:
     """Raises ValueError, one line, unless each token is one of its scheme that the public key has signed."""
     try:
-        key = serialization.load_pem_public_key(given.public_key_pem.encode())
+        key = serialization.load_pem_public_key(tokens.public_key_pem.encode())
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise ValueError
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("PublicKey is no PEM public key") from None
-    named = {"Agent": given.agent, "User": given.user, "Watcher": given.watcher}
+    named = {"Agent": tokens.agent, "User": tokens.user, "Watcher": tokens.watcher}
     for (name, token), scheme in zip(named.items(), SCHEMES, strict=True):
         signed, _, signature = token.rpartition(".")
         try:

@@ -134,23 +134,23 @@ class Composer:
     def _tag(self, event: Any, kind: type[yaml.Node], value: str | None) -> str:
         """The tag; of those that only other programs know, Go passes over, as it does over a lone exclamation mark."""
         tag = event.tag
-        known = tag is not None and (tag in _KNOWN_TAGS or not self._other_tags)
+        is_known = tag is not None and (tag in _KNOWN_TAGS or not self._other_tags)
         if tag is None or (tag == "!" and kind is not yaml.ScalarNode):
             return str(self._loader.resolve(kind, value, event.implicit))
-        if tag == "!" or not known:
+        if tag == "!" or not is_known:
             return str(self._loader.resolve(kind, value, (False, True)))
         return str(tag)
 
     @staticmethod
     def _aliased(
-        event: yaml.AliasEvent, known: dict[str, tuple[yaml.Node, _Extent]], stack: list[_Open]
+        event: yaml.AliasEvent, anchors: dict[str, tuple[yaml.Node, _Extent]], stack: list[_Open]
     ) -> tuple[yaml.Node, _Extent]:
         name = event.anchor
         if any(one.anchor == name for one in stack):
             raise YamlError(_line(event), f"anchor '{name}' value contains itself")
-        if name not in known:
+        if name not in anchors:
             raise YamlError(_line(event), f"unknown anchor '{name}' referenced")
-        return known[name]
+        return anchors[name]
 
 
 def decoded(text: str | bytes) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
+from installer.assisted.restclient import text_field
 from installer.errors import ConfigError, InstallerError
 from installer.files import deliver, is_stream
 from installer.gather.remote import Access, Running, add, add_file, fetch
@@ -73,16 +74,18 @@ class Gathering:
         names: dict[str, str] = {}
         try:
             for infra_env in service.infra_envs():
-                hosts = hosts_of_service(service, str(infra_env["id"]))
+                infra_env_id = text_field(infra_env, "id", "GET /infra-envs")
+                hosts = hosts_of_service(service, infra_env_id)
                 names.update(addresses(hosts))
-                self.put(f"service/infra-env-{infra_env['id']}.json", infra_env)
-                self.put(f"service/hosts-{infra_env['id']}.json", hosts)
-                self.put(f"service/events-{infra_env['id']}.json", service.events(str(infra_env["id"])))
+                self.put(f"service/infra-env-{infra_env_id}.json", infra_env)
+                self.put(f"service/hosts-{infra_env_id}.json", hosts)
+                self.put(f"service/events-{infra_env_id}.json", service.events(infra_env_id))
             for cluster in service.clusters():
-                self.put(f"service/cluster-{cluster['id']}.json", service.cluster(str(cluster["id"])))
-                self._logs(service, str(cluster["id"]))
+                cluster_id = text_field(cluster, "id", "GET /clusters")
+                self.put(f"service/cluster-{cluster_id}.json", service.cluster(cluster_id))
+                self._logs(service, cluster_id)
             self.note("service: its state and events are here")
-        except (ClientError, KeyError) as error:
+        except ClientError as error:
             self.note(f"service: {error}", bad=True)
         finally:
             service.close()

@@ -87,7 +87,7 @@ class Running:
 
 
 def script() -> bytes:
-    """The same script that lies on a live host as /usr/local/bin/agent-gather, with the program that it needs."""
+    """The script that lies on a live host as /usr/local/bin/agent-gather, with the program that it needs."""
     text = (resources.files("installer.ignition") / "data/bin/agent-gather").read_bytes()
     return b"AGENT_REDACT=%s\n%s" % (base64.b64encode(program()), text)
 

@@ -53,7 +53,10 @@ class HostSystem:
         return self._run(args, timeout, check, {})
 
     def run_with(self, env: Mapping[str, str], *args: str, timeout: float = 60.0) -> str:
-        """The same with ``env`` added to its environment, where nobody else sees it. Raises CommandError."""
+        """Standard output of a program with ``env`` added to its environment, where nobody else sees it.
+
+        Raises CommandError as ``run`` does.
+        """
         return self._run(args, timeout, True, env)
 
     def _run(self, args: Sequence[str], timeout: float, check: bool, env: Mapping[str, str]) -> str:
@@ -76,7 +79,7 @@ class HostSystem:
         return done.out.decode(errors="replace")
 
     def run_json(self, *args: str, timeout: float = 60.0) -> Any:
-        """The same, parsed. Raises CommandError."""
+        """The JSON that a program prints, None for nothing. Raises CommandError."""
         output = self.run(*args, timeout=timeout)
         try:
             return json.loads(output) if output.strip() else None

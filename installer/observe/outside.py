@@ -72,9 +72,9 @@ def banner(address: str, ssh_port: int, timeout: float, skipped: Callable[[str],
     except (subprocess.TimeoutExpired, OSError):
         return ""
     lines = done.stderr.decode(errors="replace").splitlines()
-    said = "; ".join(line.removeprefix(BANNER) for line in lines if line.startswith(BANNER) and not skipped(line))
+    text = "; ".join(line.removeprefix(BANNER) for line in lines if line.startswith(BANNER) and not skipped(line))
     # Anybody may answer at that address.
-    return "".join(letter for letter in said if letter.isprintable())[:LONGEST_BANNER]
+    return "".join(letter for letter in text if letter.isprintable())[:LONGEST_BANNER]
 
 
 def complaint(address: str, ssh_port: int, timeout: float) -> str:
@@ -88,8 +88,8 @@ def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
     if service == "answers":
         return f"{address} accepts connections on port {service_port}: the host is up, its service answers nothing"
     if ssh == "answers":
-        said = banner(address, ssh_port, timeout)
-        says = f". It says: {said}" if said else ""
+        text = banner(address, ssh_port, timeout)
+        says = f". It says: {text}" if text else ""
         return f"{address} answers SSH, port {service_port} {service}: the host is up, its service is not{says}"
     # A refusal is an answer of the host's.
     up = "refuses connections" in (service, ssh) or pings(address)
@@ -106,26 +106,28 @@ def api(url: str, state: str, rendezvous_ip: str, timeout: float) -> str:
     """One sentence on a cluster's API that never answered: where its name leads, and whether it is there elsewhere."""
     parts = urlsplit(url)
     name, number = parts.hostname or "", parts.port or 443
-    said, ports = _leads(name, number, timeout)
+    where, ports = _leads(name, number, timeout)
     if rendezvous_ip not in ports:
-        said += f"; {rendezvous_ip}, the rendezvous host, {port(rendezvous_ip, number, timeout)} there"
-    return f"The cluster's API {url} has never answered: {state}; {said}"
+        where += f"; {rendezvous_ip}, the rendezvous host, {port(rendezvous_ip, number, timeout)} there"
+    return f"The cluster's API {url} has never answered: {state}; {where}"
 
 
 def internal_api(name: str, number: int, timeout: float) -> str:
     """What is wrong with the name at which kubelets look for the API, as seen from here; empty when all of its
     addresses answer."""
-    said, ports = _leads(name, number, timeout)
-    return "" if ports and set(ports.values()) == {"answers"} else said
+    where, ports = _leads(name, number, timeout)
+    return "" if ports and set(ports.values()) == {"answers"} else where
 
 
 def _leads(name: str, number: int, timeout: float) -> tuple[str, dict[str, str]]:
     """Where a name leads as seen from here, in words, and what the port does at each of its addresses."""
     try:
-        found = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
     except OSError as error:
         return f"{name} has no address here ({error.strerror or error})", {}
-    ports = {address: port(address, number, timeout) for address in dict.fromkeys(str(entry[4][0]) for entry in found)}
+    ports = {
+        address: port(address, number, timeout) for address in dict.fromkeys(str(entry[4][0]) for entry in entries)
+    }
     lead = "" if list(ports) == [name] else f"{name} leads to "
     return lead + ", ".join(f"{address}, where port {number} {state}" for address, state in ports.items()), ports
 

@@ -213,8 +213,8 @@ class Redactor:
             if not head and rest.width and line[: rest.width].isspace():
                 at = rest.width
             rest.left -= 1
-            known, clean = self._continued(line[at:]) if rest.left > 0 else (False, None)
-            if known:
+            continued, clean = self._continued(line[at:]) if rest.left > 0 else (False, None)
+            if continued:
                 return line[:at] + (clean if clean is not None else MARK) if head or clean is not None else None
             rest.mode = ""
         body = line[at:]

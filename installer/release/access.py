@@ -43,7 +43,7 @@ def _merged(sources: Iterable[DigestSource]) -> list[DigestSource]:
     mirrors: dict[tuple[str, bool], dict[str, None]] = {}
     for source in sources:
         mirrors.setdefault((source.source, source.never_contact_source), {}).update(dict.fromkeys(source.mirrors))
-    return [DigestSource(name, tuple(found), never) for (name, never), found in mirrors.items() if found]
+    return [DigestSource(name, tuple(urls), never) for (name, never), urls in mirrors.items() if urls]
 
 
 def registries_conf(sources: Iterable[DigestSource]) -> str:

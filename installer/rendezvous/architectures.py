@@ -49,5 +49,5 @@ def check_offered(settings: Settings, architecture: str) -> None:
 
 
 def check_known(settings: Settings, architecture: str) -> None:
-    """The same of the service's release, if it was read before. Raises BadRequest."""
+    """Does the service's release have images of this architecture? Always, while it was not read. Raises BadRequest."""
     check(settings.release_image, str(notes(settings).get("architecture", "")), architecture)

@@ -99,10 +99,10 @@ def prepare_tls(directory: Path, address: str) -> None:
 
     ca, key = directory / "ca.crt", directory / "ca.key"
     if _to_be_made((key, ca)):
-        made = authority("node0 service CA")
+        signer = authority("node0 service CA")
         with _made_together(directory):
-            _write(key, made.key, PRIVATE)
-            _write(ca, made.certificate, PUBLIC)
+            _write(key, signer.key, PRIVATE)
+            _write(ca, signer.certificate, PUBLIC)
     try:
         pair = Pair(read_input(ca), read_input(key))
         check(pair)

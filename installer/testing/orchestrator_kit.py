@@ -22,8 +22,7 @@ import yaml
 
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
-from installer.assisted.endpoint import endpoint
-from installer.assisted.restclient import BASE
+from installer.assisted.endpoint import BASE, endpoint
 from installer.hostsys import system as hostsys
 from installer.hostsys.system import HostSystem
 from installer.orchestrator import disk

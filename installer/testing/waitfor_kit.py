@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from installer.assisted.auth import HEADERS, Scheme
-from installer.assisted.restclient import BASE
+from installer.assisted.endpoint import BASE
 from installer.credentials.certificates import Pair, authority, leaf
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings, Target
@@ -187,7 +187,7 @@ def serving(*servers: ThreadingHTTPServer) -> Iterator[None]:
 SERVICE_CA, KUBE_CA, ROUTER_CA, OTHER_CA = (authority(f"{name}-ca") for name in ("service", "kube", "router", "other"))
 QUICK = Settings(
     interval=0.03, connect_timeout=2, read_timeout=2, bootstrap=60, initialize=60, operators=60, stable_for=0.2,
-    operators_interval=0.05, console=1, settle=0.1, settle_remeasured=0.4, ready_limit=1.5, notice_every=0.1,
+    operators_interval=0.05, console=1, failing_for=0.1, failing_for_remeasured=0.4, ready_limit=1.5, notice_every=0.1,
     unreachable_after=0.1, lost_after=0.1, logs_wait=1, ssh_port=1,
 )  # fmt: skip
 

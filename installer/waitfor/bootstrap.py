@@ -31,7 +31,7 @@ class Bootstrap:
         self.inputs, self.service, self.kube, self.settings = inputs, service, kube, settings
         self.report = Reporter()
         self.evidence = Evidence(inputs.logs, (inputs.token, inputs.password or ""))
-        self.settle = decide.Settle(settings.settle, settings.settle_remeasured)
+        self.persistence = decide.Persistence(settings.failing_for, settings.failing_for_remeasured)
         self.kube_seen = self.rest_seen = self.complete = self.rebooting = False
         self.kube_state = self.rest_state = "never asked"
         self.config_map = "not seen"
@@ -185,7 +185,7 @@ class Bootstrap:
         now = time.monotonic()
         expected = self.inputs.expected
         self._tell_missing(cluster, hosts, now)
-        if self.settle.observe(decide.stuck(cluster, hosts, expected), now):
+        if self.persistence.observe(decide.stuck(cluster, hosts, expected), now):
             raise BootstrapFailed(
                 f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
                 decide.causes(cluster, hosts),
@@ -256,8 +256,8 @@ class Bootstrap:
     def _complaint(self) -> str:
         """What the rendezvous host complains of before its service is up; empty where it does not, or is not up."""
         address, settings = self.inputs.rendezvous_ip, self.settings
-        said = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
-        return f"Rendezvous Host {address} says: {said}" if said else ""
+        complaint = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
+        return f"Rendezvous Host {address} says: {complaint}" if complaint else ""
 
     def _silent_api(self) -> str:
         settings = self.settings

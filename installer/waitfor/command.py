@@ -92,16 +92,18 @@ def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapF
 def _tell_nodes(kube: Kube, inputs: Inputs, settings: Settings) -> None:
     """Before the operators: what they want for is most often a node."""
     try:
-        found = nodes.read(kube)
+        cluster_nodes = nodes.read(kube)
     except KubeError as error:
         log.debug(f"Nodes cannot be read: {error}")
         return
     unreached = ""
-    if inputs.platform in EXTERNAL_NAMES and len(found) < max(inputs.expected.count, len(inputs.expected.names)):
+    if inputs.platform in EXTERNAL_NAMES and len(cluster_nodes) < max(
+        inputs.expected.count, len(inputs.expected.names)
+    ):
         name = f"api-int.{inputs.cluster_name}.{inputs.base_domain}"
-        said = outside.internal_api(name, API_PORT, settings.connect_timeout)
-        unreached = f"kubelets look for the API at {name}: {said}" if said else ""
-    for line in nodes.lacking(found, inputs.expected, unreached):
+        fault = outside.internal_api(name, API_PORT, settings.connect_timeout)
+        unreached = f"kubelets look for the API at {name}: {fault}" if fault else ""
+    for line in nodes.lacking(cluster_nodes, inputs.expected, unreached):
         log.error(line)
 
 

@@ -119,8 +119,8 @@ def lasting(fingerprint: Fingerprint) -> bool:
 
 
 @dataclass
-class Settle:
-    """Says when a fingerprint has stayed the same for its period (seconds) over at least two evaluations."""
+class Persistence:
+    """Says when a fingerprint has stayed what it is for its period (seconds) over at least two evaluations."""
 
     period: float
     period_remeasured: float

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from installer.assisted.enums import LogsState, Result, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, LogsState, Result, Role, Stage, member
 
 Json = Mapping[str, Any]
 FAILED = (Result.FAILURE, Result.ERROR)
@@ -18,7 +18,7 @@ class Check:
     """One validation; ``status`` as in reference/installer.md §5.4."""
 
     id: str
-    status: str
+    status: Result | str
     message: str
 
     @property
@@ -33,10 +33,10 @@ class HostSeen:
 
     id: str
     name: str
-    status: str
+    status: HostStatus | str
     status_info: str = ""
-    stage: str = ""
-    role: str = ""
+    stage: Stage | str = ""
+    role: Role | str = ""
     checks: tuple[Check, ...] = ()
     logs_sent: bool = False
     macs: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class ClusterSeen:
     """The cluster as the service tells it."""
 
     id: str
-    status: str
+    status: ClusterStatus | str
     status_info: str = ""
     checks: tuple[Check, ...] = ()
 
@@ -68,8 +68,8 @@ def checks_of(raw: object) -> tuple[Check, ...]:
     for items in raw.values():
         for item in items if isinstance(items, list) else ():
             if isinstance(item, Mapping) and item.get("id"):
-                texts = (str(item.get(key) or "") for key in ("id", "status", "message"))
-                checks.append(Check(*texts))
+                status = member(Result, str(item.get("status") or ""))
+                checks.append(Check(str(item["id"]), status, str(item.get("message") or "")))
     return tuple(checks)
 
 
@@ -85,10 +85,10 @@ def host_of(raw: Json) -> HostSeen:
     return HostSeen(
         id=identity,
         name=name,
-        status=str(raw.get("status") or ""),
+        status=member(HostStatus, str(raw.get("status") or "")),
         status_info=str(raw.get("status_info") or ""),
-        stage=str(progress.get("current_stage") or "") if isinstance(progress, Mapping) else "",
-        role=str(raw.get("suggested_role") or "") if role in ("", Role.AUTO) else role,
+        stage=member(Stage, str(progress.get("current_stage") or "")) if isinstance(progress, Mapping) else "",
+        role=member(Role, str(raw.get("suggested_role") or "") if role in ("", Role.AUTO) else role),
         checks=checks_of(raw.get("validations_info")),
         logs_sent=bool(raw.get("logs_collected_at"))
         or raw.get("logs_info") in (LogsState.COMPLETED, LogsState.TIMEOUT),
@@ -116,17 +116,17 @@ def _links(peer: Json, layer: str) -> bool:
 def _object(raw: object) -> Json:
     """JSON text or an object; empty when it cannot be read."""
     try:
-        found = json.loads(raw) if isinstance(raw, str) and raw else raw
+        value = json.loads(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def cluster_of(raw: Json) -> ClusterSeen:
     """The answer of GET /v2/clusters/{id}."""
     return ClusterSeen(
         id=str(raw.get("id") or ""),
-        status=str(raw.get("status") or ""),
+        status=member(ClusterStatus, str(raw.get("status") or "")),
         status_info=str(raw.get("status_info") or ""),
         checks=checks_of(raw.get("validations_info")),
     )

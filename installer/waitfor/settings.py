@@ -28,8 +28,8 @@ class Settings(Reach):
     console: float = 120.0
     # A failing set of validations must stay as it is this long before it counts. Agents report every 60 s
     # (installer.md §5.5), so what a later report may put right gets the time for one more report.
-    settle: float = 5.0
-    settle_remeasured: float = 75.0
+    failing_for: float = 5.0
+    failing_for_remeasured: float = 75.0
     ready_limit: float = 60.0
     notice_every: float = 30.0
     # A host that boots more slowly than the others is no news; one that never registers must be told long before the

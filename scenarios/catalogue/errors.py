@@ -1,11 +1,15 @@
-"""What is wrong with the tables of the catalogue."""
+"""What scenarios raise on purpose: what is wrong with the tables of the catalogue."""
 
 from __future__ import annotations
 
 
-class TableError(ValueError):
+class ScenarioError(Exception):
+    """Base of everything that scenarios raise on purpose."""
+
+
+class TableError(ScenarioError, ValueError):
     """The table is wrong; a line for each error."""
 
 
-class MatrixError(ValueError):
+class MatrixError(ScenarioError, ValueError):
     """The table is wrong; a line for each error."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ci.errors import CiError
 
-class Failed(Exception):
+
+class Failed(CiError):
     """A line of a script does not hold; or, as `Skipped`, the script is not to be run."""
 
 

@@ -37,9 +37,9 @@ WITHIN = Settings()
 QUICK = Settings(
     interval=0.05,
     interval_quiet=0.05,
-    settle=WITHIN.settle / SPEED,
+    failing_for=WITHIN.failing_for / SPEED,
     # The service asks hosts to measure again each minute, a swarm's as well.
-    settle_remeasured=WITHIN.settle_remeasured,
+    failing_for_remeasured=WITHIN.failing_for_remeasured,
     ready_limit=WITHIN.ready_limit / SPEED,
     notice_every=0.5,
     missing_after=WITHIN.missing_after / SPEED,

@@ -116,9 +116,8 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.resources.requests", "installer.rendezvous.store",
     },
     "installer.rendezvous.api.handlers": {
-        "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.prepare",
-        "installer.rendezvous.reconcile", "installer.rendezvous.resources",
-        "installer.rendezvous.resources.requests", "installer.rendezvous.store",
+        "installer.assisted", "installer.rendezvous.api", "installer.rendezvous.prepare",
+        "installer.rendezvous.resources", "installer.rendezvous.resources.requests", "installer.rendezvous.store",
         "installer.rendezvous.validations",
     },
     "installer.rendezvous.page": {
@@ -153,7 +152,8 @@ ALLOWED: dict[str, set[str]] = {
     "installer.testing": {"installer.*"},
     "installer.tests": {"installer.*"},
     "drivers": set(),
-    "drivers.tests": {"drivers"},
+    "drivers.redfish": {"drivers"},
+    "drivers.tests": {"drivers", "drivers.redfish"},
     "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
     "lab.topology": set(),
     "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
@@ -166,16 +166,16 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container", "lab.machines.container.kernel", "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
-        "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
+        "lab", "lab.host", "lab.machines", "lab.machines.container.hardware",
     },
     "lab.machines": {
-        "drivers", "lab", "lab.bmcs", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
+        "drivers", "drivers.redfish", "lab", "lab.bmcs", "lab.host", "lab.machines.container",
+        "lab.machines.container.hardware",
         "lab.machines.container.kernel", "lab.machines.container.spec", "lab.topology",
     },
     "lab.machines.container.errors": set(),
     "lab.machines.container": {
         "drivers", "lab.host", "lab.machines.container.errors", "lab.machines.container.fence",
-        "lab.machines.container.firmware",
         "lab.machines.container.firmware.formats", "lab.machines.container.hardware", "lab.machines.container.kernel",
         "lab.machines.container.spec",
     },
@@ -197,7 +197,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lab.machines.container.firmware.formats": set(),
     "lab.machines.container.firmware.netboot": {
-        "lab.host", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.host", "lab.machines.container.spec",
     },
     "lab.machines.container.firmware.loaders": {
         "lab.machines.container.firmware.errors",
@@ -209,26 +209,27 @@ ALLOWED: dict[str, set[str]] = {
     "lab.machines.container.firmware.errors": {"lab.machines.container.errors"},
     "lab.machines.container.firmware.screen": set(),
     "lab.machines.container.spec": set(),
-    "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
+    "lab.running": {"lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
     "lab.faults": {"lab", "lab.daemons", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
-        "drivers", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host",
+        "drivers", "drivers.redfish", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults",
+        "lab.host",
         "lab.inputs", "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
-    "lab.seam": {"lab", "lab.subject"},
+    "lab.seam": {"lab.subject"},
     "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
-    "lab.inputs": {"lab", "lab.derive", "lab.release", "lab.topology"},
+    "lab.inputs": {"lab", "lab.derive", "lab.topology"},
     "lab.deploy": {
-        "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
+        "lab", "lab.boots", "lab.derive", "lab.lab", "lab.seam", "lab.subject", "lab.topology",
         "lab.inputs",
     },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
-        "lab.release", "lab.subject", "lab.supervisor", "lab.topology", "lab.inputs",
+        "lab.subject", "lab.supervisor", "lab.topology", "lab.inputs",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),
@@ -265,30 +266,59 @@ ALLOWED: dict[str, set[str]] = {
     "lab.release.os.errors": {"lab.release.stage"},
     "lab.release.os.customise": {"lab.release.os.errors", "lab.release.stage"},
     "lab.release.os.media": {"lab.release.os.customise", "lab.release.os.errors", "lab.release.stage"},
-    "lab.testing": {"lab.*", "drivers"},
-    "lab.tests": {"lab.*", "drivers"},
-    "scenarios": {"lab.*", "drivers"},
-    "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    "lab.testing": {"lab.*", "drivers", "drivers.redfish"},
+    "lab.tests": {"lab.*", "drivers", "drivers.redfish"},
+    "scenarios.testing.cluster": {"lab.deploy", "lab.lab", "lab.subject", "lab.topology"},  # what a test is given
+    "scenarios.catalogue": {
+        "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.faults", "lab.host", "lab.topology", "scenarios.testing.cluster",
+    },
+    "scenarios.testing": {
+        "drivers", "lab", "lab.deploy", "lab.evidence", "lab.host", "lab.inputs", "lab.lab", "lab.subject",
+        "scenarios.catalogue", "scenarios.testing.cluster",
+    },
+    "scenarios": {"lab.*", "drivers", "scenarios.catalogue", "scenarios.testing", "scenarios.testing.cluster"},
+    "ci": {"ci.bench.measure", "lab", "lab.host", "lab.release", "lab.topology", "scenarios.catalogue"},
+    "ci.errors": set(),
+    "ci.mutation": {"ci.errors"},
+    "ci.bench.measure": set(),
+    "ci.bench": {
+        "ci", "ci.bench.measure", "ci.informer.cli", "ci.mutation", "installer.testing", "lab", "lab.bmcs",
+        "lab.host", "lab.lab", "lab.release", "lab.release.os", "lab.testing", "lab.topology", "scenarios.catalogue",
+    },
+    "ci.bench.installs": {
+        "ci.bench", "ci.bench.measure", "lab.deploy", "lab.host", "lab.inputs", "lab.lab", "lab.release",
+        "lab.subject", "lab.topology", "scenarios.catalogue",
+    },
+    "ci.bench.service": {"ci.bench.measure", "installer.testing", "lab.host"},
+    "ci.bench.oracle": {
+        "ci.bench.measure", "ci.errors", "installer.testing", "lab", "lab.host",
+        "lab.machines.container.firmware.formats",
+    },
+    "ci.bench.__main__": {  # names all measurements
+        "ci.bench", "ci.bench.installs", "ci.bench.measure", "ci.bench.oracle", "ci.bench.service", "ci.mutation",
+        "scenarios.catalogue",
+    },
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.judging", "lab", "lab.topology",
+        "ci.informer.judging", "lab.topology",
     },
     "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
     "ci.informer.commands": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "scenarios", "lab.topology",
+        "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "lab.topology",
+        "scenarios.catalogue",
     },
     "ci.informer.engine": {
         "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
-        "scenarios", "lab.topology",
+        "lab.topology", "scenarios.catalogue",
     },
-    "ci.informer.errors": set(),
-    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence", "lab.topology",},
+    "ci.informer.errors": {"ci.errors"},
+    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab.evidence", "lab.topology"},
     "ci.informer.arithmetic": set(),
     "ci.informer.judging": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history"},
     "ci.informer.pages": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
-    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios"},
-    "ci.tests": {"ci", "ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios.catalogue"},
+    "ci.tests": {"ci.*", "scenarios.*", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip

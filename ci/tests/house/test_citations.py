@@ -1,5 +1,6 @@
 """Every citation of a page, section, rule or decision names something that is in the repository (CONTRIBUTING.md);
-so does every path that a page names, whole or by its end."""
+so does every path that a page names, whole or by its end, and every module that a comment or docstring names: whole, or
+by its end within the same top folder. What another program has is cited as `program:path`."""
 
 import re
 import subprocess
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.citations import ROOM_PAGES, ROOT, Checker, check
+from ci.citations import MADE_UP, ROOM_PAGES, ROOT, Checker, check, python_blocks
+from ci.imports import modules
 from ci.pages import Library, slug
 
 PAGES = {
@@ -20,6 +22,7 @@ ROOMS = ("installer", "drivers", "lab", "scenarios", "ci", "docs")
 #: The reference tells of other programs' files.
 DOCS = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 _CODE = re.compile(r"`([\w.][\w./{},*-]*)`")
+_MODULE = re.compile(r"(?<![\w./:*{}-])(?:[\w.-]+/)*\w+\.py\b")
 
 
 @pytest.fixture
@@ -160,3 +163,41 @@ def test_pages_name_paths():
 def test_what_counts_as_a_path():
     text = "`lab/x/`, `a/{b,c}.py`, `lab`, `auth/token`, `x.py`, `lab/*.py` and `installer/errors.py`"
     assert named(text) == {"lab/x", "a/b.py", "a/c.py", "x.py", "installer/errors.py"}
+
+
+def modules_named(path: str, source: str) -> set[str]:
+    """Modules that a Python file's comments and docstrings name."""
+    return {name for block in python_blocks(path, source) for name in _MODULE.findall(block.text)}
+
+
+def astray(path: str, source: str, places: set[str], of_room: dict[str, set[str]]) -> set[str]:
+    """Those of them that are not there."""
+    near = of_room.get(Path(path).parts[0], set())
+    return {name for name in modules_named(path, source) if name not in near and name not in places}
+
+
+def test_what_a_comment_names_is_there():
+    tracked = {str(path.relative_to(ROOT)) for path in modules(ROOT, ROOMS[:-1]).values()}
+    of_room: dict[str, set[str]] = {}
+    for name in tracked:
+        parts = Path(name).parts
+        of_room.setdefault(parts[0], set()).update("/".join(parts[start:]) for start in range(len(parts)))
+    wrong = {name: astray(name, (ROOT / name).read_text(), tracked, of_room) for name in tracked - {MADE_UP}}
+    assert {name: names for name, names in wrong.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("# as in x.py", set()),
+        ('"""As room/x.py and lab/y.py have it."""', set()),
+        ("# gone.py, and (lab/x.py)", {"gone.py", "lab/x.py"}),
+        ("# y.py is another top folder's", {"y.py"}),
+        ("# program:resources/z.py", set()),
+        ("open('gone.py')", set()),
+    ],
+)
+def test_what_counts_as_a_module_that_is_named(source, wrong):
+    places = {"installer/room/x.py", "lab/y.py"}
+    of_room = {"installer": {"installer/room/x.py", "room/x.py", "x.py"}, "lab": {"lab/y.py", "y.py"}}
+    assert astray("installer/a.py", source, places, of_room) == wrong

@@ -13,9 +13,9 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Any
 
 from installer.agent.errors import StepError
+from installer.assisted.steparguments import DiskSpeedRequest
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 
@@ -64,9 +64,9 @@ def measure(path: str, samples: int = SAMPLES, budget: float = BUDGET_SECONDS, *
     return max(1, round(percentile(times, 0.99)))
 
 
-def disk_speed(host: HostSystem, args: dict[str, Any], seconds: float = BUDGET_SECONDS) -> str:
+def disk_speed(host: HostSystem, request: DiskSpeedRequest, seconds: float = BUDGET_SECONDS) -> str:
     """The step: measure the disk that ``path`` names, in ``seconds`` at most. Refuses a device that is mounted."""
-    path = str(args.get("path") or "")
+    path = request.path
     if not path.startswith("/dev/"):
         raise StepError(f"path {path!r} is not a device")
     device = host.path(path)

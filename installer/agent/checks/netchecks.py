@@ -12,12 +12,21 @@ from typing import Any
 from installer.agent.checks import arp
 from installer.agent.errors import StepError
 from installer.agent.host import network
+from installer.assisted.enums import SourceState, VipVerification
 from installer.assisted.inventory import Interface
+from installer.assisted.steparguments import DomainsRequest, Networks, NtpRequest, Peers, VipRequests
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 
 # chronyc's marks for the state of a source.
-NTP_STATES = {"*": "synced", "+": "combined", "-": "not_combined", "?": "unreachable", "x": "error", "~": "variable"}
+NTP_STATES = {
+    "*": SourceState.SYNCED.value,
+    "+": "combined",
+    "-": "not_combined",
+    "?": "unreachable",
+    "x": "error",
+    "~": "variable",
+}
 LARGEST_SCAN = 1024
 UNSPECIFIED = "0.0.0.0"
 PING_COUNT = 10
@@ -33,9 +42,9 @@ def parse_sources(text: str) -> list[dict[str, str]]:
     return sources
 
 
-def ntp(host: HostSystem, args: dict[str, Any]) -> str:
+def ntp(host: HostSystem, request: NtpRequest) -> str:
     """Add missing sources to chrony, then tell the state of all."""
-    wanted = [name.strip() for name in str(args.get("ntp_source") or "").split(",") if name.strip()]
+    wanted = [name.strip() for name in (request.ntp_source or "").split(",") if name.strip()]
     try:
         text = host.run("chronyc", "-n", "sources")
         # By name as it was configured, so that a name is not added again for each address it has.
@@ -69,9 +78,9 @@ def parse_lookups(text: str) -> dict[str, list[str]]:
     return addresses
 
 
-def domains(host: HostSystem, args: dict[str, Any]) -> str:
+def domains(host: HostSystem, request: DomainsRequest) -> str:
     """Addresses of each name, by the host's own resolver."""
-    names = [str(item["domain_name"]) for item in args.get("domains") or []]
+    names = [item.domain_name for item in request.domains or []]
     addresses = parse_lookups(host.run("sh", "-c", LOOKUP, "sh", *names, check=False, timeout=120)) if names else {}
     return json.dumps(
         {
@@ -89,7 +98,7 @@ def domains(host: HostSystem, args: dict[str, Any]) -> str:
 
 
 def _neighbour(host: HostSystem, nic: str, address: str) -> str:
-    """The same for IPv6: a ping, then the kernel's neighbour table."""
+    """The MAC address of an IPv6 neighbour, empty for silence: a ping, then the kernel's neighbour table."""
     host.run("ping", "-6", "-c", "1", "-W", "3", "-I", nic, address, check=False, timeout=20)
     match = re.search(
         r"lladdr ([0-9a-f:]{17})", host.run("ip", "-6", "neigh", "show", address, "dev", nic, check=False)
@@ -102,6 +111,14 @@ def parse_ping(output: str) -> tuple[float, float]:
     loss = re.search(r"([\d.]+)% packet loss", output)
     rtt = re.search(r"= [\d.]+/([\d.]+)/", output)
     return float(rtt[1]) if rtt else 0.0, float(loss[1]) if loss else 100.0
+
+
+def _check_addresses(addresses: Iterable[str], field: str) -> None:
+    for address in addresses:
+        try:
+            ip_address(address)
+        except ValueError:
+            raise StepError(f"{field}: {address!r} is no IP address") from None
 
 
 def _local(nic: Interface, address: str) -> str:
@@ -189,40 +206,39 @@ def _mtu(host: HostSystem, nics: list[Interface], address: str) -> list[dict[str
     return reports
 
 
-def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
-    """Layers 2 and 3 and packet size to every address of every peer."""
+def connectivity(host: HostSystem, peers: Peers) -> str:
+    """Layers 2 and 3 and packet size to every address of every peer. Raises StepError for what is no address."""
     nics = network.usable(host)
-    pairs = [
-        (str(nic.get("mac") or ""), str(address))
-        for peer in args
-        for nic in peer.get("nics") or []
-        for address in nic.get("ip_addresses") or []
-    ]
+    addresses = [address for peer in peers for nic in peer.nics or [] for address in nic.ip_addresses or []]
+    _check_addresses(addresses, "nics.ip_addresses")
     with ThreadPoolExecutor(8) as pool:
-        pings = {address: pool.submit(_l3, host, address) for _, address in pairs}
-        sizes = {address: pool.submit(_mtu, host, nics, address) for _, address in pairs}
-        answers = _neighbours(host, nics, (address for _, address in pairs))
+        pings = {address: pool.submit(_l3, host, address) for address in addresses}
+        sizes = {address: pool.submit(_mtu, host, nics, address) for address in addresses}
+        answers = _neighbours(host, nics, addresses)
         hosts = []
-        for peer in args:
+        for peer in peers:
             l2: list[Any] = []
             l3: list[Any] = []
             mtu: list[Any] = []
-            for nic in peer.get("nics") or []:
-                for address in nic.get("ip_addresses") or []:
-                    l2 += _l2(nics, answers, address, str(nic.get("mac") or ""))
+            for nic in peer.nics or []:
+                for address in nic.ip_addresses or []:
+                    l2 += _l2(nics, answers, address, nic.mac or "")
                     l3.append(pings[address].result())
                     mtu += sizes[address].result()
-            hosts.append({"host_id": peer["host_id"], "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": mtu})
+            hosts.append({"host_id": peer.host_id, "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": mtu})
     return json.dumps({"remote_hosts": hosts})
 
 
-def free_addresses(host: HostSystem, args: list[str]) -> str:
-    """Addresses of each network that nobody answers for (ARP)."""
+def free_addresses(host: HostSystem, cidrs: Networks) -> str:
+    """Addresses of each network that nobody answers for (ARP). Raises StepError."""
     nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in nic.ipv4_addresses}
     result = []
-    for cidr in args:
-        net = ip_network(cidr, strict=False)
+    for cidr in cidrs:
+        try:
+            net = ip_network(cidr, strict=False)
+        except ValueError:
+            raise StepError(f"{cidr!r} is no network") from None
         if net.num_addresses > LARGEST_SCAN:
             raise StepError(f"{cidr} has {net.num_addresses} addresses, at most {LARGEST_SCAN} are scanned")
         addresses = [str(address) for address in net.hosts() if str(address) not in own]
@@ -234,16 +250,19 @@ def free_addresses(host: HostSystem, args: list[str]) -> str:
     return json.dumps(result)
 
 
-def verify_vips(host: HostSystem, args: list[dict[str, Any]]) -> str:
-    """Is each VIP still unused?"""
+def verify_vips(host: HostSystem, requests: VipRequests) -> str:
+    """Is each VIP still unused? Raises StepError for what is no address."""
     nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
-    vips = [str(item["vip"]) for item in args]
+    vips = [item.vip for item in requests]
+    _check_addresses(vips, "vip")
     answers = _neighbours(host, nics, (vip for vip in vips if vip not in own), silently=True)
     result = []
-    for item, vip in zip(args, vips, strict=True):
-        near = [mac for (_, address), mac in answers.items() if address == vip]
-        taken = vip in own or any(near)
-        state = "failed" if taken else "succeeded" if near else "unverified"
-        result.append({"vip": vip, "vip_type": item["vip_type"], "verification": state})
+    for item, vip in zip(requests, vips, strict=True):
+        macs = [mac for (_, address), mac in answers.items() if address == vip]
+        if vip in own or any(macs):
+            state = VipVerification.FAILED
+        else:
+            state = VipVerification.SUCCEEDED if macs else VipVerification.UNVERIFIED
+        result.append({"vip": vip, "vip_type": item.vip_type, "verification": state})
     return json.dumps(result)

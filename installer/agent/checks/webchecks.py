@@ -9,9 +9,13 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from installer.agent.errors import StepError
+from installer.assisted import plainjson
 from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import BadAnswer, ClientError
+from installer.assisted.steparguments import ApiVipRequest, TangRequest, TangServer
 from installer.assisted.transport import Request, Transport
 
 TIMEOUTS = Timeouts(connect=20.0, silence=20.0, request=120.0)
@@ -40,43 +44,92 @@ def get(url: str, headers: Mapping[str, str] | None = None, ca_pem: str = "") ->
         raise StepError(f"{url}: {error}") from None
 
 
-def tang(args: dict[str, Any]) -> str:
+class Signature(msgspec.Struct, frozen=True):
+    """Of one key, as a JWS has it (RFC 7515 §7.2)."""
+
+    protected: str
+    signature: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Advertisement(msgspec.Struct, frozen=True):
+    """Keys of a Tang server, signed: a JWS, flattened when it has one signature (RFC 7515 §7.2.2)."""
+
+    payload: str
+    signatures: list[Signature] | None = None
+
+
+def _advertisement(url: str) -> tuple[str, list[Signature]]:
+    """Payload and signatures of what a Tang server answers. Raises StepError."""
+    body = get(url)
+    try:
+        answer = msgspec.json.decode(body, type=Advertisement)
+        return answer.payload, answer.signatures or [msgspec.json.decode(body, type=Signature)]
+    except msgspec.ValidationError as error:
+        raise StepError(f"{url}: {plainjson.in_words(error, 'the answer')}") from None
+    except msgspec.DecodeError as error:
+        raise StepError(f"{url}: the answer is not JSON: {error}") from None
+
+
+def _servers(request: TangRequest) -> list[TangServer]:
+    """Those that are named. Raises StepError."""
+    servers = request.tang_servers
+    if not isinstance(servers, str):
+        return servers or []
+    try:
+        return msgspec.json.decode(servers, type=list[TangServer]) if servers else []
+    except msgspec.ValidationError as error:
+        raise StepError(f"tang_servers: {plainjson.in_words(error, 'it')}") from None
+    except msgspec.DecodeError as error:
+        raise StepError(f"tang_servers is not JSON: {error}") from None
+
+
+def tang(request: TangRequest) -> str:
     """Is each Tang server's signed advertisement to be had, with the thumbprint's key among its signatures?"""
-    servers = args.get("tang_servers")
-    servers = json.loads(servers) if isinstance(servers, str) else servers
     answers = []
-    for server in servers or []:
-        url = str(server["url"]).rstrip("/") + "/adv/" + str(server.get("thumbprint") or "")
-        verdict: dict[str, Any] = {"tang_url": server["url"], "payload": "", "signatures": []}
+    for server in _servers(request):
+        verdict: dict[str, Any] = {"tang_url": server.url, "payload": "", "signatures": []}
         try:
-            document = json.loads(get(url))
-            verdict["payload"] = str(document["payload"])
-            verdict["signatures"] = [
-                {"protected": str(item["protected"]), "signature": str(item["signature"])}
-                for item in document.get("signatures") or [document]
-            ]
-        except (StepError, ValueError, KeyError, TypeError) as error:
-            verdict["error"] = str(error)
+            payload, signatures = _advertisement(f"{server.url.rstrip('/')}/adv/{server.thumbprint or ''}")
+            verdict |= {"payload": payload, "signatures": msgspec.to_builtins(signatures)}
+        except StepError as error:
+            verdict["error"] = error.reason
         answers.append(verdict)
     good = bool(answers) and all(item["payload"] and item["signatures"] for item in answers)
     return json.dumps({"is_success": good, "tang_server_response": answers})
 
 
-def ignition(args: dict[str, Any]) -> str:
+def _certificate(text: str | None) -> str:
+    """The PEM of a certificate in base64. Raises StepError."""
+    try:
+        return base64.b64decode(text or "").decode()
+    except ValueError as error:
+        raise StepError(f"ca_certificate is not PEM in base64: {error}") from None
+
+
+def ignition(request: ApiVipRequest) -> str:
     """Can the ignition of a host that joins later be fetched, and is it one?"""
-    url = str(args.get("url") or "")
-    headers = {str(item["key"]): str(item["value"]) for item in args.get("request_headers") or []}
-    if args.get("ignition_endpoint_token"):
-        headers["Authorization"] = f"Bearer {args['ignition_endpoint_token']}"
-    certificate = str(args.get("ca_certificate") or "")
+    url = request.url or ""
+    headers = {item.key: item.value for item in request.request_headers or []}
+    if request.ignition_endpoint_token:
+        headers["Authorization"] = f"Bearer {request.ignition_endpoint_token}"
     answer: dict[str, Any] = {"url": url, "is_success": False}
     try:
-        pem = base64.b64decode(certificate).decode() if certificate else ""
-        body = get(url, headers, pem)
-        document = json.loads(body)
-        if "ignition" not in document:
-            raise StepError(f"{url}: the answer is not an Ignition config")
-        answer |= {"is_success": True, "ignition": body.decode()}
-    except (StepError, ValueError, TypeError) as error:
-        answer["download_error"] = str(error)
+        answer |= {"ignition": _ignition(url, headers, _certificate(request.ca_certificate)), "is_success": True}
+    except StepError as error:
+        answer["download_error"] = error.reason
     return json.dumps(answer)
+
+
+def _ignition(url: str, headers: Mapping[str, str], ca_pem: str) -> str:
+    """The Ignition config at ``url``. Raises StepError."""
+    try:
+        text = get(url, headers, ca_pem).decode()
+        config = json.loads(text)
+    except ValueError:
+        config = None
+    if not isinstance(config, dict) or "ignition" not in config:
+        raise StepError(f"{url}: the answer is not an Ignition config")
+    return text

@@ -37,7 +37,7 @@ def check(host: HostSystem) -> None:
 
 
 class Watch:
-    """The same, at most once in ``every`` seconds: steps come in batches, each in its own thread."""
+    """Checks the discovery medium at most once in ``every`` seconds: steps come in batches, each in its own thread."""
 
     def __init__(self, every: float = 30.0) -> None:
         self._every = every

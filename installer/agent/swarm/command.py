@@ -1,6 +1,6 @@
 """``node0 swarm``: many agents in one process, each the agent's own code over a host of data.
 
-Every host has a thread, as an agent has; what differs from a real one is what its steps answer (swarm_host.py).
+Every host has a thread, as an agent has; what differs from a real one is what its steps answer (host.py).
 """
 
 from __future__ import annotations

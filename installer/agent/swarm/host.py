@@ -10,11 +10,21 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from installer.agent.errors import StepError
-from installer.agent.steps import Step, StepContext
+from installer.agent.steps import Step, StepContext, argument
 from installer.assisted import inventory as inv
-from installer.assisted.enums import Role, Stage, StepType
+from installer.assisted.enums import ImageResult, Role, SourceState, Stage, StepType, VipVerification
 from installer.assisted.errors import ClientError
 from installer.assisted.stages import SNO, STAGES
+from installer.assisted.steparguments import (
+    DiskSpeedRequest,
+    DomainsRequest,
+    ImagesRequest,
+    InstallRequest,
+    Networks,
+    Peer,
+    Peers,
+    VipRequests,
+)
 
 # The network's first addresses are its gateway, the two VIPs and what else a site has there.
 RESERVED = 16
@@ -78,23 +88,38 @@ class SimulatedHost:
         """In the place of steps.TABLE."""
         return {
             StepType.INVENTORY: lambda ctx, args: self.inventory(),
-            StepType.CONNECTIVITY: lambda ctx, args: json.dumps({"remote_hosts": [_peer(p) for p in _json(args)]}),
+            StepType.CONNECTIVITY: lambda ctx, args: json.dumps(
+                {"remote_hosts": [_peer(peer) for peer in argument(args, Peers)]}
+            ),
             StepType.FREE_ADDRESSES: lambda ctx, args: json.dumps(
-                [{"network": cidr, "free_addresses": []} for cidr in _json(args)]
+                [{"network": cidr, "free_addresses": []} for cidr in argument(args, Networks)]
             ),
             StepType.NTP: lambda ctx, args: json.dumps(
-                {"ntp_sources": [{"source_name": str(self.site.address(GATEWAY)), "source_state": "synced"}]}
+                {"ntp_sources": [{"source_name": str(self.site.address(GATEWAY)), "source_state": SourceState.SYNCED}]}
             ),
-            StepType.DOMAINS: lambda ctx, args: json.dumps({"resolutions": self._names(_json(args))}),
+            StepType.DOMAINS: lambda ctx, args: json.dumps(
+                {"resolutions": self._names(argument(args, DomainsRequest))}
+            ),
             StepType.VERIFY_VIPS: lambda ctx, args: json.dumps(
-                [{**item, "verification": "succeeded"} for item in _json(args)]
+                [
+                    {"vip": item.vip, "vip_type": item.vip_type, "verification": VipVerification.SUCCEEDED}
+                    for item in argument(args, VipRequests)
+                ]
             ),
-            StepType.DISK_SPEED: lambda ctx, args: json.dumps({"path": _json(args)["path"], "io_sync_duration": 2}),
+            StepType.DISK_SPEED: lambda ctx, args: json.dumps(
+                {"path": argument(args[:1], DiskSpeedRequest).path, "io_sync_duration": 2}
+            ),
             StepType.IMAGES: lambda ctx, args: json.dumps(
                 {
                     "images": [
-                        {"name": name, "result": "success", "size_bytes": GB, "time": 10.0, "download_rate": 100.0}
-                        for name in _json(args)["images"]
+                        {
+                            "name": name,
+                            "result": ImageResult.SUCCESS,
+                            "size_bytes": GB,
+                            "time": 10.0,
+                            "download_rate": 100.0,
+                        }
+                        for name in argument(args, ImagesRequest).images or []
                     ]
                 }
             ),
@@ -103,10 +128,10 @@ class SimulatedHost:
             StepType.STOP: lambda ctx, args: "",
         }
 
-    def _names(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    def _names(self, request: DomainsRequest) -> list[dict[str, Any]]:
         resolutions = []
-        for item in asked["domains"]:
-            name = item["domain_name"]
+        for item in request.domains or []:
+            name = item.domain_name
             address = str(self.site.address(INGRESS if ".apps." in name else API))
             addresses = [] if "validateNoWildcardDNS" in name else [address]
             resolutions.append({"domain_name": name, "ipv4_addresses": addresses, "ipv6_addresses": []})
@@ -114,10 +139,10 @@ class SimulatedHost:
 
     def _install(self, ctx: StepContext, args: list[str]) -> str:
         """Report the stages of this role, one after the other, as orchestrator and controller would."""
-        request = _json(args)
-        role = SNO if request["control_plane_count"] == 1 else request["role"]
+        request = argument(args, InstallRequest)
+        role = SNO if request.control_plane_count == 1 else request.role
         stages = STAGES.get(role, STAGES[Role.WORKER])
-        ids, attempt = (request["infra_env_id"], request["host_id"]), str(request.get("installation_attempt") or "")
+        ids, attempt = (request.infra_env_id, request.host_id), request.installation_attempt or ""
         for stage in stages:
             self.site.wait(self.site.stage_seconds)
             reports = ["50%", "100%"] if stage is Stage.WRITING else [""]
@@ -129,19 +154,12 @@ class SimulatedHost:
         return ""
 
 
-def _json(args: list[str]) -> Any:
-    try:
-        return json.loads(args[0])
-    except (IndexError, ValueError) as error:
-        raise StepError(f"argument is not JSON: {error}") from None
-
-
-def _peer(peer: dict[str, Any]) -> dict[str, Any]:
+def _peer(peer: Peer) -> dict[str, Any]:
     """Everybody reaches everybody, in a millisecond."""
     l2, l3 = [], []
-    for nic in peer["nics"]:
-        for address in nic["ip_addresses"]:
-            l2.append({"remote_ip_address": address, "remote_mac": nic["mac"], "successful": True})
+    for nic in peer.nics or []:
+        for address in nic.ip_addresses or []:
+            l2.append({"remote_ip_address": address, "remote_mac": nic.mac, "successful": True})
             quality = {"average_rtt_ms": 1.0, "packet_loss_percentage": 0.0}
             l3.append({"remote_ip_address": address, "successful": True, **quality})
-    return {"host_id": peer["host_id"], "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": []}
+    return {"host_id": peer.host_id, "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": []}

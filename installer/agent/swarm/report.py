@@ -84,7 +84,7 @@ def report(
 
 
 def told(outcome: dict[str, Any]) -> str:
-    """The same for a person."""
+    """A run's outcome (``report``) in lines for a person."""
     lines = [
         f"{outcome['registered']} of {outcome['hosts']} hosts registered in {outcome['infra_envs']} infra-envs",
         f"{outcome['requests']} requests in {outcome['seconds']} s: {outcome['requests_per_second']} a second, "

@@ -22,7 +22,7 @@ def api_vips(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("19", "platform.<p>.ingressVIPs")
 def ingress_vips(config: InstallConfig) -> Iterator[FieldError]:
-    """The same for the ingress."""
+    """At least one, apart from the API's, in the machine networks, one of each family at most."""
     platform = config.platform.with_vips
     if platform is not None:
         yield from _vips(

@@ -115,7 +115,7 @@ def _attach(
     for controller in present:
         for port in controller.shape.ports or ():
             for name in port.members or (port.name,):
-                _attach_one(attachments, controller, port, name, known=interfaces, problems=problems)
+                _attach_one(attachments, controller, port, name, interfaces=interfaces, problems=problems)
     for one in present:
         if one.controller is None:
             continue
@@ -149,11 +149,11 @@ def _attach_one(
     port: Port,
     name: str,
     *,
-    known: dict[Key, Interface],
+    interfaces: dict[Key, Interface],
     problems: Problems,
 ) -> None:
     before = attachments.get((name, False))
-    listed = known.get((name, False))
+    listed = interfaces.get((name, False))
     if before is not None:
         problems.add(port.path, name, f"is a port of {before.controller.name} already")
     elif listed is not None and listed.state == "ignore":
@@ -162,7 +162,7 @@ def _attach_one(
         problems.add(port.path, name, "is the name of an interface that is absent")
     elif name == controller.name and controller.kind != "ovs-bridge":
         problems.add(port.path, name, "cannot be a port of itself")
-    elif listed is None and (name, True) in known and port.path != controller.path:
+    elif listed is None and (name, True) in interfaces and port.path != controller.path:
         problems.add(port.path, name, "is an OVS bridge; its ovs-interface must be in the document to be a port")
     else:
         attachments[name, False] = Attachment(controller, port)

@@ -120,7 +120,7 @@ def answering(
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
-            # Ours, whatever it is: what a caller got wrong is told where it is read (bodies.py, resources/params.py).
+            # Ours, whatever it is: what a caller got wrong is told where it is read (bodies.py, requests/params.py).
             identity = uuid4().hex[:8]
             log.exception("%s %s: internal error %s", request.method, request.rel_url.raw_path, identity)
             return reply(error_body(ServiceError(f"internal error {identity}"), request.path), 500)

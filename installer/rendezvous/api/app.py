@@ -12,9 +12,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
 from installer.assisted.auth import Scheme
+from installer.assisted.endpoint import BASE
 from installer.rendezvous.api.answers import answering, not_offered, unknown
 from installer.rendezvous.api.bodies import MAX_BODY
-from installer.rendezvous.api.context import BASE, Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.handlers.routes import BINARY, NOT_OFFERED, OPEN, ROUTES, SIGNED
 
 if TYPE_CHECKING:
@@ -75,13 +76,11 @@ def build(service: Service) -> web.Application:
     paths: dict[str, set[str]] = {}
     for method, path, schemes, handler in ROUTES:
         call = answering(service, handler, schemes, signed=(method, path) in SIGNED, binary=(method, path) in BINARY)
-        app.router.add_route(method, f"{BASE}/v2{path}", call)
-        paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
+        app.router.add_route(method, BASE + path, call)
+        paths.setdefault(BASE + path, set()).add(method)
     for method, path, error in NOT_OFFERED:
-        app.router.add_route(
-            method, f"{BASE}/v2{path}", answering(service, not_offered(error), frozenset({Scheme.USER}))
-        )
-        paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
+        app.router.add_route(method, BASE + path, answering(service, not_offered(error), frozenset({Scheme.USER})))
+        paths.setdefault(BASE + path, set()).add(method)
     page = app[PAGE] = Page()
     for path, handler in (("/", page.show), *OPEN):
         app.router.add_get(path, answering(service, handler, frozenset()))

@@ -74,7 +74,7 @@ async def json_of(request: web.Request) -> Any:
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """The request's JSON object as a struct of resources/requests.py. Raises Unparsable, TooSlow."""
+    """The request's JSON object as a struct of resources/requests/. Raises Unparsable, TooSlow."""
     value = await json_of(request)
     if not isinstance(value, dict):
         raise Unparsable("body must be a JSON object")
@@ -83,12 +83,12 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
 
 async def encoded(items: Sequence[T], encode: Callable[[T], Encoded]) -> list[Encoded]:
     """Each item encoded, others having their turn in between."""
-    found = []
+    parts: list[Encoded] = []
     for number, item in enumerate(items):
         if number % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
-        found.append(encode(item))
-    return found
+        parts.append(encode(item))
+    return parts
 
 
 def listed(items: Sequence[Encoded]) -> list[Encoded]:

@@ -34,7 +34,6 @@ from installer.rendezvous.store.model import InfraEnv
 if TYPE_CHECKING:
     from installer.rendezvous.eventloop.gate import Gate
 
-BASE = "/api/assisted-install"
 log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]
@@ -188,7 +187,7 @@ class Service:
         self.start_preparations()
 
     async def fresh(self, cluster_id: str | None) -> None:
-        """Settle what waits of this cluster: for those who ask what is true now."""
+        """Reconcile what waits of this cluster: for those who ask what is true now."""
         if cluster_id and self.engine.pace.waits(cluster_id):
             await self.slices.reconcile(cluster_id)
 
@@ -206,7 +205,7 @@ class Service:
             await asyncio.sleep(self.settings.monitor_seconds)
 
     async def judge(self) -> None:
-        """Settle the clusters that wait for it, for ever (pace.py)."""
+        """Reconcile the clusters that wait for it, for ever (reconcile/pace.py)."""
         pace, wake = self.engine.pace, asyncio.Event()
         pace.wake = wake.set
         while True:

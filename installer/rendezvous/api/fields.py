@@ -5,11 +5,22 @@ Secrets are shown as ``pull_secret_set`` only.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import msgspec
 
-from installer.rendezvous.store.model import Cluster, ClusterProgress, Host, HostProgress, InfraEnv, JsonMap
-
-BASE = "/api/assisted-install/v2"
+from installer.assisted.endpoint import BASE
+from installer.rendezvous.store.model import (
+    Cluster,
+    ClusterProgress,
+    Host,
+    HostProgress,
+    InfraEnv,
+    JsonMap,
+    KernelArgument,
+    StaticNetwork,
+)
 
 
 def _known(data: JsonMap) -> JsonMap:
@@ -21,6 +32,11 @@ def _known(data: JsonMap) -> JsonMap:
 
 def _progress(progress: HostProgress | ClusterProgress) -> JsonMap:
     return {key: value for key, value in msgspec.to_builtins(progress).items() if value is not None}
+
+
+def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
+    """A list as the API has it here: JSON in a text, empty for an empty one."""
+    return json.dumps(msgspec.to_builtins(items)) if items else ""
 
 
 def host(item: Host) -> JsonMap:
@@ -57,8 +73,8 @@ def host(item: Host) -> JsonMap:
             "installer_args": item.installer_args.text,
             "machine_config_pool_name": item.machine_config_pool_name,
             "node_labels": item.node_labels.text,
-            "disks_to_be_formatted": item.disks_to_be_formatted,
-            "skip_formatting_disks": item.skip_formatting_disks,
+            "disks_to_be_formatted": ",".join(item.disks_to_be_formatted),
+            "skip_formatting_disks": ",".join(disk.id for disk in item.skipped_disks),
             "timestamp": item.timestamp,
             "progress": _progress(item.progress),
             "logs_info": item.logs_info,
@@ -155,11 +171,11 @@ def infra_env(item: InfraEnv) -> JsonMap:
             "type": item.type,
             "cpu_architecture": item.cpu_architecture,
             "ssh_authorized_key": item.ssh_authorized_key,
-            "static_network_config": item.static_network_config,
+            "static_network_config": _json_text(item.static_network_config),
             "additional_ntp_sources": item.additional_ntp_sources,
             "additional_trust_bundle": item.additional_trust_bundle,
             "proxy": item.proxy,
-            "kernel_arguments": item.kernel_arguments,
+            "kernel_arguments": _json_text(item.kernel_arguments),
             "ignition_config_override": item.ignition_config_override,
             "created_at": item.created_at,
             "updated_at": item.updated_at,

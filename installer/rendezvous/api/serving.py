@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from installer.assisted.errors import ConfigurationError
 from installer.rendezvous.api.app import build
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.eventloop import heap
+from installer.rendezvous.eventloop import collector
 from installer.rendezvous.eventloop.gate import Gate, Limits, by_files
 from installer.rendezvous.eventloop.lag import Selector
 
@@ -77,7 +77,7 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
         runner = await opened(service, config.listen_host, config.port, context)
     except OSError as error:
         raise ConfigurationError("LISTEN_HOST, LISTEN_PORT", f"cannot be listened on: {error}") from None
-    tidying = asyncio.create_task(heap.tidy())
+    tidying = asyncio.create_task(collector.tidy())
     log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
     await stop.wait()
     tidying.cancel()

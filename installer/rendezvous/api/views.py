@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from installer.assisted.enums import HostStatus
+from installer.assisted.enums import HostStatus, Role
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
@@ -45,7 +45,7 @@ class Views:
         return data
 
     def host(self, host: Host) -> msgspec.Raw:
-        """The same, encoded."""
+        """A host with its stages, encoded; made once for each state of it."""
         key = (host.infra_env_id, host.id)
         cluster = self._engine.store.cluster(host.cluster_id) if host.cluster_id else None
         cached = self._hosts.get(key)
@@ -64,12 +64,12 @@ class Views:
         data["total_host_count"] = len(hosts)
         data["enabled_host_count"] = sum(1 for host in hosts if host.status is not HostStatus.DISABLED)
         data["ready_host_count"] = sum(1 for host in hosts if host.status is HostStatus.KNOWN)
-        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) == "worker") < 2
+        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) is Role.WORKER) < 2
         data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
         return data
 
     async def parts(self, cluster: Cluster, with_hosts: bool = True) -> list[Encoded]:
-        """The same as JSON in parts, others having their turn while it is made."""
+        """A cluster as ``cluster`` has it, as JSON in parts; others have their turn while it is made."""
         hosts = self._engine.store.hosts(cluster_id=cluster.id) if with_hosts else []
         data = self.cluster(cluster, False)
         del data["hosts"]

@@ -17,6 +17,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.client import MANIFESTS, AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
+from installer.assisted.restclient import text_field
 from installer.formats import jsontext
 from installer.rendezvous import settings
 from installer.rendezvous.client import manifests as cm
@@ -63,16 +64,18 @@ class Client:
             )
         if clusters:
             cluster = clusters[0]
-            log.info("cluster %s is registered already", cluster["id"])
+            cluster_id = text_field(cluster, "id", "GET /clusters")
+            log.info("cluster %s is registered already", cluster_id)
         else:
             body = cm.cluster_params(manifests, self.release, self.version)
             cluster = self.service.register_cluster(body)
-            log.info("registered cluster %s", cluster["id"])
-        self._apply_overrides(cluster, cm.overrides(manifests))
-        self._apply_extra(str(cluster["id"]))
-        return str(cluster["id"])
+            cluster_id = text_field(cluster, "id", "POST /clusters")
+            log.info("registered cluster %s", cluster_id)
+        self._apply_overrides(cluster_id, cluster, cm.overrides(manifests))
+        self._apply_extra(cluster_id)
+        return cluster_id
 
-    def _apply_overrides(self, cluster: Mapping[str, Any], wanted: str) -> None:
+    def _apply_overrides(self, cluster_id: str, cluster: Mapping[str, Any], wanted: str) -> None:
         if not wanted:
             return
         current = str(cluster.get("install_config_overrides") or "{}")
@@ -81,11 +84,11 @@ class Client:
                 return
         except ValueError as error:
             raise ManifestError(cm.OVERRIDES, f"is not JSON: {error}") from None
-        self.service.update_install_config(str(cluster["id"]), wanted)
+        self.service.update_install_config(cluster_id, wanted)
         log.info("applied install-config overrides")
 
     def _apply_extra(self, cluster_id: str) -> None:
-        registered = {(item["folder"], item["file_name"]) for item in self.service.manifests(cluster_id)}
+        registered = {(item.get("folder"), item.get("file_name")) for item in self.service.manifests(cluster_id)}
         for name, content in cm.extra_manifests(self.root / "extra-manifests"):
             if (MANIFESTS, name) in registered:
                 if self.service.manifest(cluster_id, name) != content:
@@ -103,16 +106,17 @@ class Client:
                 "registerInfraEnv", None, f"the service has {len(infra_envs)} infra-envs, expected at most one"
             )
         if infra_envs:
-            log.info("infra-env %s is registered already", infra_envs[0]["id"])
-            return str(infra_envs[0]["id"])
+            infra_env_id = text_field(infra_envs[0], "id", "GET /infra-envs")
+            log.info("infra-env %s is registered already", infra_env_id)
+            return infra_env_id
         clusters = self.service.clusters()
         if len(clusters) != 1:
             raise ClientError("registerInfraEnv", None, f"the service has {len(clusters)} clusters, expected one")
         kind = self.env.get("IMAGE_TYPE_ISO") or "full-iso"
-        body = cm.infra_env_params(manifests, str(clusters[0]["id"]), kind, self.version)
-        infra_env = self.service.register_infra_env(body)
-        log.info("registered infra-env %s", infra_env["id"])
-        return str(infra_env["id"])
+        body = cm.infra_env_params(manifests, text_field(clusters[0], "id", "GET /clusters"), kind, self.version)
+        infra_env_id = text_field(self.service.register_infra_env(body), "id", "POST /infra-envs")
+        log.info("registered infra-env %s", infra_env_id)
+        return infra_env_id
 
     def configure(self) -> None:
         """Apply roles and disk hints to the hosts as they appear, until every expected host has its own."""
@@ -137,7 +141,7 @@ class Client:
         infra_envs = self.service.infra_envs()
         if len(infra_envs) != 1:
             raise ClientError("configure", None, f"the service has {len(infra_envs)} infra-envs, expected one")
-        infra_env_id = str(infra_envs[0]["id"])
+        infra_env_id = text_field(infra_envs[0], "id", "GET /infra-envs")
         hosts = self.service.hosts(infra_env_id)
         failures: dict[str, str] = {}
         for config in configs:
@@ -146,26 +150,27 @@ class Client:
                 which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
                 failures[config.name] = f"host with {which} has not registered yet"
                 continue
+            host_id = text_field(host, "id", "GET hosts")
             try:
-                changes = _changes(host, config, str(host["id"]) in self._chosen)
+                changes = _changes(host, config, host_id in self._chosen)
             except DiskMissing as missing:
                 failures[config.name] = str(missing)
                 continue
             # A host's folder and its entry in the file for all may have the same name.
-            fenced = (config.hostname, config.name, str(host["id"]))
+            fenced = (config.hostname, config.name, host_id)
             if config.fencing and fenced not in self._fenced:
                 changes["fencing_credentials"] = dict(config.fencing)
             if not changes:
                 continue
             try:
-                self.service.update_host(infra_env_id, str(host["id"]), changes)
+                self.service.update_host(infra_env_id, host_id, changes)
             except ClientError as error:
                 failures[config.name] = _explain(error, changes, config)
             else:
                 if "fencing_credentials" in changes:
                     self._fenced.add(fenced)
                 if "disks_selected_config" in changes:
-                    self._chosen.add(str(host["id"]))
+                    self._chosen.add(host_id)
         return failures
 
     def _write_failures(self, failures: Mapping[str, str]) -> None:
@@ -225,7 +230,7 @@ def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConf
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 1 with one line on any failure: the unit starts it again."""
+    """Exit code 1 with one line on any failure, with a traceback on one of our own: the unit starts it again."""
     parser = argparse.ArgumentParser(prog="agent-installer-client")
     parser.add_argument("job", choices=("registerCluster", "registerInfraEnv", "configure"))
     args = parser.parse_args(argv)
@@ -245,7 +250,7 @@ def main(argv: list[str] | None = None) -> int:
             "configure": client.configure,
         }
         jobs[args.job]()
-    except (RendezvousError, OSError, KeyError) as error:
+    except (RendezvousError, OSError) as error:
         print(f"agent-installer-client {args.job}: {error}", file=sys.stderr)
         return 1
     return 0

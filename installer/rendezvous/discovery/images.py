@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
@@ -38,13 +40,10 @@ def _network(infra_env: InfraEnv) -> list[File]:
     from installer.network.document import load
 
     files = []
-    for index, item in enumerate(json.loads(infra_env.static_network_config or "[]")):
-        nics = [
-            {"name": nic["logical_nic_name"], "macAddress": nic["mac_address"]}
-            for nic in item.get("mac_interface_map") or []
-        ]
+    for index, item in enumerate(infra_env.static_network_config):
+        nics = [{"name": nic.logical_nic_name, "macAddress": nic.mac_address} for nic in item.mac_interface_map]
         try:
-            keyfiles = host_network_files(nics, load(item["network_yaml"]) or {})
+            keyfiles = host_network_files(nics, load(item.network_yaml) or {})
         except InstallerError as error:
             raise PrepareError(f"static_network_config[{index}]", str(error)) from None
         files += [
@@ -98,7 +97,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
     """The arguments of an image that has ``before``. Raises BadRequest for what cannot be done to them."""
     try:
-        return kargs.edited(before, json.loads(infra_env.kernel_arguments or "[]"))
+        return kargs.edited(before, msgspec.to_builtins(infra_env.kernel_arguments))
     except ConfigError as error:
         raise BadRequest(f"kernel_arguments: {error}") from None
 
@@ -128,8 +127,8 @@ class DiscoveryImages:
         with self._lock:
             return self._ignition(infra_env, self.payload_of(infra_env))
 
-    def _ignition(self, infra_env: InfraEnv, found: payload.Payload) -> bytes:
-        return ignition(infra_env, self._settings(), self._token, found.images["AGENT_DOCKER_IMAGE"])
+    def _ignition(self, infra_env: InfraEnv, release: payload.Payload) -> bytes:
+        return ignition(infra_env, self._settings(), self._token, release.images["AGENT_DOCKER_IMAGE"])
 
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
         """What a minimal image adds to its initrd: static networks, empty without any. Raises PrepareError."""
@@ -146,7 +145,7 @@ class DiscoveryImages:
             try:
                 folder = place / self._key(infra_env, release, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._make(infra_env, name, folder, found=release, config=config)
+                self._make(infra_env, name, folder, release=release, config=config)
             except BadRequest:
                 raise
             except (InstallerError, OSError) as error:
@@ -155,16 +154,16 @@ class DiscoveryImages:
             return folder / name
 
     @staticmethod
-    def _key(infra_env: InfraEnv, found: payload.Payload, config: bytes) -> str:
+    def _key(infra_env: InfraEnv, release: payload.Payload, config: bytes) -> str:
         """What an infra-env's images are made of. Raises OSError."""
-        base = found.iso.stat()
+        base = release.iso.stat()
         # A minimal image has a URL in it that is signed with the infra-env's key.
-        parts = (str(found.iso), base.st_size, base.st_mtime_ns, infra_env.kernel_arguments, infra_env.image_key)
+        parts = (str(release.iso), base.st_size, base.st_mtime_ns, infra_env.kernel_arguments, infra_env.image_key)
         digest = hashlib.sha256(config)
         digest.update(repr(parts).encode())
         return digest.hexdigest()[:16]
 
-    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, found: payload.Payload, config: bytes) -> None:
+    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, release: payload.Payload, config: bytes) -> None:
         target = folder / name
         if target.is_file():
             return
@@ -174,12 +173,12 @@ class DiscoveryImages:
             work = folder / f".{name}.{os.getpid()}"
             work.mkdir(exist_ok=True)
             networks = self.minimal_initrd(infra_env) if ISOS[name] else b""
-            write_iso(found.iso, work / name, LiveChanges(config, edit, networks), rootfs_url=url)
+            write_iso(release.iso, work / name, LiveChanges(config, edit, networks), rootfs_url=url)
             (work / name).replace(target)
             return
         work = folder / f".boot.{os.getpid()}"
         work.mkdir(exist_ok=True)
-        text = write_pxe(found.iso, work, infra_env.cpu_architecture, LiveChanges(config, edit))
+        text = write_pxe(release.iso, work, infra_env.cpu_architecture, LiveChanges(config, edit))
         (folder / "arguments").write_text(text)
         for part in BOOT_FILES:
             (work / f"agent.{infra_env.cpu_architecture}-{part}").replace(folder / part)

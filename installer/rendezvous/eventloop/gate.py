@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from installer.rendezvous.eventloop.doors import Deadline, Door, Strangers
+from installer.rendezvous.eventloop.connections import Deadline, Door, Strangers
 
 log = logging.getLogger("assisted-service")
 # A connection at rest costs about 90 KiB, most of it TLS.

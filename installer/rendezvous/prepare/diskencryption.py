@@ -8,21 +8,22 @@ from __future__ import annotations
 from typing import Any
 
 from installer.assisted import plainjson
+from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest
 
-ROLES = {"masters": "master", "arbiters": "arbiter", "workers": "worker"}
+ROLES = {"masters": Role.MASTER, "arbiters": Role.ARBITER, "workers": Role.WORKER}
 # What the API calls a mode, and what the files are called by.
 MODES = {"tpmv2": "tpm", "tang": "tang"}
 CIPHER = ("--cipher", "aes-cbc-essiv:sha256")
 
 
-def roles(enable_on: str) -> list[str]:
+def roles(enable_on: str) -> list[Role]:
     """The roles whose disks are encrypted. Raises BadRequest for anything but none, all, or groups of hosts."""
     if enable_on in ("", "none"):
         return []
     if enable_on == "all":
-        return ["master", "worker"]
+        return [Role.MASTER, Role.WORKER]
     groups = enable_on.split(",")
     if len(set(groups)) != len(groups) or not set(groups) <= set(ROLES):
         choices = ", ".join(("none", "all", *ROLES))
@@ -63,7 +64,7 @@ def check(wanted: Any) -> None:
         servers(str(wanted.get("tang_servers") or ""))
 
 
-def machine_config(role: str, mode: str, tang: list[dict[str, str]]) -> JsonMap:
+def machine_config(role: Role, mode: str, tang: list[dict[str, str]]) -> JsonMap:
     """A role's MachineConfig: the root partition becomes a LUKS volume, opened by the TPM or by Tang servers."""
     luks = {
         "name": "root",
@@ -82,7 +83,7 @@ def machine_config(role: str, mode: str, tang: list[dict[str, str]]) -> JsonMap:
     return {
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfig",
-        "metadata": {"name": f"{role}-{MODES[mode]}", "labels": {"machineconfiguration.openshift.io/role": role}},
+        "metadata": {"name": f"{role}-{MODES[mode]}", "labels": {"machineconfiguration.openshift.io/role": role.value}},
         "spec": spec,
     }
 

@@ -43,7 +43,7 @@ def _platform(cluster: Cluster, hosts: Sequence[Host]) -> JsonMap:
         entries = [
             {
                 "name": host.requested_hostname,
-                "role": "worker" if Role.WORKER in (host.role, host.suggested_role) else "master",
+                "role": (Role.WORKER if Role.WORKER in (host.role, host.suggested_role) else Role.MASTER).value,
                 "bootMACAddress": _boot_mac(host),
                 "bootMode": "UEFI",
             }

@@ -192,7 +192,7 @@ def _copy_tls(source: Path | None, target: Path) -> None:
 
 def _role_file(host: Host) -> str:
     role = host.suggested_role if host.role is Role.AUTO else host.role
-    return "worker" if role is Role.WORKER else role.value if role is Role.ARBITER else "master"
+    return (role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER).value
 
 
 def generate(job: Job) -> dict[str, bytes]:

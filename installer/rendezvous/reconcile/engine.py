@@ -6,8 +6,8 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
@@ -46,6 +46,14 @@ MAX_ROUNDS = 8
 STALL = 30.0
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True)
+class Triggered:
+    """What a trigger came to: the host as it is stored now, and what else follows."""
+
+    host: Host
+    effects: tuple[Effect, ...]
 
 
 class Engine:
@@ -159,12 +167,12 @@ class Engine:
         self.store.put_host(host)
         return host
 
-    def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> tuple[Host, host_states.Outcome]:
+    def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> Triggered:
         """Apply a trigger other than refresh. Raises Conflict or Forbidden when the table does not allow it."""
         view = self.view(host)
         inputs = facts.host_facts(view, host_validations.evaluate(view))
-        outcome = host_states.decide(what, host.status, with_texts(inputs, {**inputs.texts, **texts}))
-        return self.apply(host, outcome), outcome
+        outcome = host_states.decide(what, host.status, facts.with_texts(inputs, texts))
+        return Triggered(self.apply(host, outcome), outcome.effects)
 
     def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
         """Judge the host anew and follow its table by one row; nothing to do when all it was judged by is the same."""
@@ -270,7 +278,7 @@ class Engine:
         hosts = self.store.hosts(cluster_id=cluster.id)
         inputs = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
         if reason is not None:
-            inputs = with_texts(inputs, {**inputs.texts, "reason": reason})
+            inputs = facts.with_texts(inputs, {"reason": reason})
         outcome = cluster_states.decide(what, cluster.status, inputs)
         stamp = to_text(self.clock())
         if outcome.info is None or (not outcome.changed and outcome.info == cluster.status_info):
@@ -380,13 +388,6 @@ class Engine:
         left = min(facts.cluster_deadline(cluster, self.settings, at), DAY) + 0.001
         until = min([*ends, at + timedelta(seconds=left)])
         self.scratch.rests[cluster.id] = Rest(self.store.version(cluster.id), until)
-
-
-def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
-    """A copy of a facts dataclass with other texts."""
-    from dataclasses import replace as dataclass_replace
-
-    return dataclass_replace(facts, texts=texts)
 
 
 def _turn(before: Result | None, after: Result) -> str | None:

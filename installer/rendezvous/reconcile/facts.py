@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +23,7 @@ from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import HostView, hostname_of
 from installer.rendezvous.validations.verdict import Verdicts
 
+F = TypeVar("F", HostFacts, cluster_states.ClusterFacts)
 NEEDS_ATTENTION = frozenset(
     {
         HostStatus.ERROR,
@@ -104,6 +107,11 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     )
 
 
+def with_texts(facts: F, texts: Mapping[str, str]) -> F:
+    """Facts with these texts beside those that they have."""
+    return dataclasses.replace(facts, texts={**facts.texts, **texts})
+
+
 def cluster_facts(
     cluster: Cluster,
     hosts: Sequence[Host],
@@ -174,7 +182,7 @@ def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> floa
 
 
 def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, *, service_since: datetime) -> float:
-    """The same of a host, its verdicts included."""
+    """Seconds from ``at`` until time alone may change the host's state or verdicts; infinite when it cannot."""
     left = [limit - age(since, at) for since, limit in _host_limits(host, cluster, settings) if since]
     # Silence counts from the service's own start (HostView.connected).
     running = (at - service_since).total_seconds()

@@ -44,9 +44,9 @@ def suggest(cluster: Cluster, members: Sequence[Member], needs: Mapping[str, Req
     for host, inventory in sorted(members, key=lambda item: (bool(item[1].gpus), weight(item[1]))):
         if host.role is not Role.AUTO:
             continue
-        if masters < cluster.control_plane_count and fits(inventory, needs["master"]):
+        if masters < cluster.control_plane_count and fits(inventory, needs[Role.MASTER]):
             chosen[host.id], masters = Role.MASTER, masters + 1
-        elif wants_arbiter and not arbiters and fits(inventory, needs["arbiter"]):
+        elif wants_arbiter and not arbiters and fits(inventory, needs[Role.ARBITER]):
             chosen[host.id], arbiters = Role.ARBITER, arbiters + 1
         else:
             chosen[host.id] = Role.WORKER

@@ -60,7 +60,7 @@ def moved_host(host: Host, move: Move) -> Host:
 
 
 def moved_cluster(cluster: Cluster, move: Move) -> Cluster:
-    """The same of a cluster."""
+    """A cluster whose times are moved."""
     return replace(
         cluster,
         status_updated_at=move(cluster.status_updated_at) or "",
@@ -91,14 +91,14 @@ class Timekeeper:
             jump = age(last.wall, now) - passed
             return jump if abs(jump) >= max(JUMP, DRIFT * passed) else 0.0
         # Of how long the machine was off nothing is known but what the wall clock says: more than nothing.
-        latest = max((at for at in self._known() if at), default="")
+        latest = max((at for at in self._known_times() if at), default="")
         return min(0.0, age(latest, now)) if latest else 0.0
 
-    def _known(self) -> list[str | None]:
-        found: list[str | None] = [cluster.status_updated_at for cluster in self._store.clusters()]
+    def _known_times(self) -> list[str | None]:
+        times: list[str | None] = [cluster.status_updated_at for cluster in self._store.clusters()]
         for host in self._store.hosts():
-            found += [host.status_updated_at, host.checked_in_at, host.progress.stage_started_at]
-        return found
+            times += [host.status_updated_at, host.checked_in_at, host.progress.stage_started_at]
+        return times
 
     def look(self) -> float:
         """Follow the wall clock. Seconds by which it was set, else 0. Raises StoreError: then nothing has moved."""

@@ -69,12 +69,7 @@ def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
     skipped = {item.id: item for item in host.skipped_disks}
     inventory = inventory_of(host)
     disk = disks.find(inventory, name) if inventory is not None else None
-    if (
-        wanted
-        and inventory is not None
-        and disk is None
-        and (not name or name not in host.skip_formatting_disks.split(","))
-    ):
+    if wanted and inventory is not None and disk is None and (not name or name not in skipped):
         choices = ", ".join(item.id for item in inventory.disks)
         raise BadRequest(
             f"Disk identifier {shortened(name, 80)} doesn't match any disk in the inventory, it cannot be skipped. "
@@ -83,7 +78,7 @@ def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
     same = {name} | {item.id for item in skipped.values() if item.called(name)}
     if inventory is not None and disk is not None:
         same |= {item for item, skipped_disk in disks.skipped(host, inventory) if skipped_disk == disk}
-    names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
+    names = [item for item in skipped if item not in same]
     return disks.skip(host, [*names, name] if wanted else names, inventory)
 
 
@@ -146,13 +141,12 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
         if host.status not in EDITABLE:
             raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
         values.check_offered(body.given(), NOT_OFFERED)
-        role = body.host_role
-        if role == "arbiter" and host.cluster_id:
+        role = Role(body.host_role) if body.host_role is not None else host.role
+        if role is Role.ARBITER and body.host_role is not None and host.cluster_id:
             _may_have_arbiters(store.cluster(host.cluster_id), host)
-        if role is not None and Role(role) is not host.role:
-            suggested = Role(role) if Role(role) is not Role.AUTO else host.suggested_role
-            host = replace(host, role=Role(role), suggested_role=suggested)
-            store.add_event(events.make("host_role_updated", host=host, role=role))
+        if role is not host.role:
+            host = replace(host, role=role, suggested_role=host.suggested_role if role is Role.AUTO else role)
+            store.add_event(events.make("host_role_updated", host=host, role=role.value))
         name = body.host_name
         if name is not None:
             if len(name) > LONGEST_NAME:

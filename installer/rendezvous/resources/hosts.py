@@ -73,11 +73,12 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
         store.put_host(host)
         if existing is not None:
             try:
-                host, outcome = engine.trigger(host, T.REGISTER)
+                registered = engine.trigger(host, T.REGISTER)
             except ServiceError as error:
                 refusal = error
             else:
-                if host_states.Effect.STOP_AGENT in outcome.effects:
+                host = registered.host
+                if host_states.Effect.STOP_AGENT in registered.effects:
                     refusal = Forbidden(f"host is in status {host.status} and must not register again")
         name = "host_registration_failed" if refusal else "host_registration_succeeded"
         store.add_event(events.make(name, host=host, reason=refusal or ""))
@@ -171,7 +172,7 @@ def progress(
             raise Conflict("the host was not told to install in this attempt: this is the progress of another")
         old = host.progress
         if stage is Stage.FAILED:
-            engine.heard(engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed")[0])
+            engine.heard(engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed").host)
             return
         if stage is old.current_stage and info == old.progress_info:
             return
@@ -200,7 +201,7 @@ def progress(
         if moved or info:
             detail = f": {info}" if info else ""
             store.add_event(events.make("host_install_progress_updated", host=host, stage=stage.value, info=detail))
-        engine.heard(engine.trigger(host, T.PROGRESS)[0])
+        engine.heard(engine.trigger(host, T.PROGRESS).host)
 
 
 def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:
@@ -259,7 +260,7 @@ def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Ho
             raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot be bound to another")
         if host.cluster_id:
             raise BadRequest(f"host {host_id} belongs to cluster {host.cluster_id} already")
-        host, _ = engine.trigger(host, T.BIND)
+        host = engine.trigger(host, T.BIND).host
         role = Role.MASTER if cluster.is_sno else Role.AUTO
         host = replace(host, cluster_id=cluster.id, role=role, suggested_role=role, bootstrap=cluster.is_sno)
         engine.store.put_host(host)
@@ -283,8 +284,8 @@ def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
 def ignition_name(host: Host) -> str:
     """The name of the file that a host's Ignition config is kept under."""
     role = host.suggested_role if host.role is Role.AUTO else host.role
-    prefix = role.value if role in (Role.WORKER, Role.ARBITER) else "master"
-    return f"{prefix}-{host.id}.ign"
+    pool = role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER
+    return f"{pool}-{host.id}.ign"
 
 
 def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
@@ -304,9 +305,9 @@ def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
 
 def reset(engine: Engine, host: Host) -> Host:
     """ResetHost within a change."""
-    return engine.trigger(host, T.RESET)[0]
+    return engine.trigger(host, T.RESET).host
 
 
 def cancel(engine: Engine, host: Host) -> Host:
     """CancelInstallation within a change."""
-    return engine.trigger(host, T.CANCEL)[0]
+    return engine.trigger(host, T.CANCEL).host

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import uuid
 from typing import Any
@@ -45,14 +44,15 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
             raise BadRequest(f"image_type {kind!r} is not one of {', '.join(IMAGE_TYPES)}")
         fields["type"] = kind
     if params.static_network_config is not None:
-        fields["static_network_config"] = _static(params.static_network_config)
+        _check_static(params.static_network_config)
+        fields["static_network_config"] = body["static_network_config"]
     arguments = params.kernel_arguments
     if arguments is not None:
         for item in arguments:
             # Upstream's service appends only; this one edits the image's arguments as coreos-installer does.
             if item.operation is None or item.value is None:
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
-        fields["kernel_arguments"] = json.dumps(body["kernel_arguments"]) if arguments else ""
+        fields["kernel_arguments"] = body["kernel_arguments"]
     values.check_infra_env(fields, body.get("static_network_config", []))
     override = params.ignition_config_override
     if override:
@@ -63,8 +63,8 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     return fields
 
 
-def _static(items: list[StaticNetworkParams]) -> str:
-    """The static networks as text; each must have its document and the NICs that it is for. Raises BadRequest."""
+def _check_static(items: list[StaticNetworkParams]) -> None:
+    """Each static network must have its document and the NICs that it is for. Raises BadRequest."""
     problems: list[str] = []
     owners: set[str] = set()
     for index, item in enumerate(items):
@@ -84,7 +84,6 @@ def _static(items: list[StaticNetworkParams]) -> str:
         owners |= set(macs)
     if problems:
         raise BadRequest("; ".join(problems))
-    return json.dumps(msgspec.to_builtins(items)) if items else ""
 
 
 def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:

@@ -8,7 +8,6 @@ import msgspec
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
-from installer.rendezvous.resources.requests.params import told
 from installer.rendezvous.store.documents import FreeNetwork, Image, NtpSource, Report
 from installer.rendezvous.validations.networks import network_of
 
@@ -46,7 +45,7 @@ def read(output: str, step: str, kind: type[T]) -> tuple[T, Any]:
     try:
         return msgspec.convert(value, kind), value
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the output of step {step} cannot be understood: {told(error, 'it')}") from None
+        raise BadRequest(f"the output of step {step} cannot be understood: {plainjson.in_words(error, 'it')}") from None
 
 
 def check_networks(found: list[FreeNetwork], step: str) -> None:

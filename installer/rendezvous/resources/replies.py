@@ -79,9 +79,9 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         host,
         inventory=HostInventory.of(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
-        disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disks.is_formatted(disk)),
+        disks_to_be_formatted=[disk.id for disk in inventory.disks if disks.is_formatted(disk)],
     )
-    names = [name for name in host.skip_formatting_disks.split(",") if name]
+    names = [item.id for item in host.skipped_disks]
     return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
 
 
@@ -225,7 +225,7 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
         engine.store.add_event(events.make("host_media_disconnected", host=host, reason=reason))
         host = replace(host, media_status=MediaStatus.DISCONNECTED)
         engine.store.put_host(host)
-        return engine.trigger(host, host_states.Trigger.MEDIA, media=reason)[0]
+        return engine.trigger(host, host_states.Trigger.MEDIA, media=reason).host
     if host.step_errors.get(kind.value) != reason:
         engine.store.add_event(events.make("host_step_failed", host=host, step=kind.value, reason=reason))
         host = replace(host, step_errors={**host.step_errors, kind.value: reason})
@@ -233,7 +233,7 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
         engine.store.put_host(host)
         if host.status in host_states.INSTALLING:
             what = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
-            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{what}: {reason}")[0]
+            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{what}: {reason}").host
         return host
     if kind is T.DISK_SPEED:
         path = host.installation_disk_path

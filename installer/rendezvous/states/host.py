@@ -272,7 +272,7 @@ TABLE: tuple[Row, ...] = (
         "{stage_info}",
         (STAGE_TIMEOUT,),
     ),
-    Row(_F, RUNNING, H.ERROR, "Host lost its connection to the service at stage {stage}", (~CONNECTED,)),
+    Row(_F, RUNNING, H.ERROR, "Host lost its connection to the service{at_stage}", (~CONNECTED,)),
     Row(
         _F,
         _set(H.INSTALLING_PENDING_USER_ACTION),
@@ -330,7 +330,12 @@ def decide(trigger: Trigger, status: HostStatus, facts: HostFacts) -> Outcome:
         if row.trigger is trigger and status in row.sources and all(guard(facts) for guard in row.guards):
             if row.to is None:
                 return Outcome(status, None, row.effects, False)
-            words = {"stage": facts.stage or "", "status_age": f"{facts.status_age:.0f}", **facts.texts}
+            words = {
+                "stage": facts.stage or "",
+                "at_stage": f" at stage {facts.stage}" if facts.stage else "",
+                "status_age": f"{facts.status_age:.0f}",
+                **facts.texts,
+            }
             return Outcome(row.to, filled(row.info, words), row.effects, row.to is not status)
     if trigger is Trigger.REGISTER:
         raise Forbidden(f"a host in status {status} cannot register")

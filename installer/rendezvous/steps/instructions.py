@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted import steparguments as arguments
 from installer.assisted.enums import HostStatus, LogsState, Role, StepType
 from installer.rendezvous.clock import age
 from installer.rendezvous.steps import installerargs
@@ -88,10 +89,6 @@ Args = list[str]
 Maker = Callable[[HostView], Args | None]
 
 
-def _dump(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 def _connectivity(view: HostView) -> Args | None:
     peers = view.peers.peers_of(view.host)
     return [peers] if peers else None
@@ -108,7 +105,7 @@ def _free_addresses(view: HostView) -> Args | None:
     if view.inventory is None or not has_vips(view.cluster):
         return None
     cidrs = [cidr for cidr in view.machine_cidrs if ":" not in cidr and networks.belongs(view.inventory, cidr)]
-    return [_dump(cidrs)] if cidrs else None
+    return [arguments.text_of(cidrs)] if cidrs else None
 
 
 def _ntp(view: HostView) -> Args | None:
@@ -117,7 +114,7 @@ def _ntp(view: HostView) -> Args | None:
         view.infra_env.additional_ntp_sources if view.infra_env else "",
     ]
     sources = dict.fromkeys(name.strip() for text in wanted for name in text.split(",") if name.strip())
-    return [_dump({"ntp_source": ",".join(sources)})]
+    return [arguments.text_of(arguments.NtpRequest(ntp_source=",".join(sources)))]
 
 
 def _domains(view: HostView) -> Args | None:
@@ -125,33 +122,31 @@ def _domains(view: HostView) -> Args | None:
         return None
     # Each name costs programs on every host every minute: only those that a validation waits for.
     names = names_to_resolve(view)
-    return [_dump({"domains": [{"domain_name": name} for name in names]})] if names else None
+    if not names:
+        return None
+    return [arguments.text_of(arguments.DomainsRequest(domains=[arguments.Domain(domain_name=name) for name in names]))]
 
 
 def _verify_vips(view: HostView) -> Args | None:
     if not has_vips(view.cluster):
         return None
-    vips = [{"vip": item["ip"], "vip_type": "api"} for item in view.cluster.api_vips]
-    vips += [{"vip": item["ip"], "vip_type": "ingress"} for item in view.cluster.ingress_vips]
-    return [_dump(vips)] if vips else None
+    vips = [arguments.VipRequest(vip=item["ip"], vip_type="api") for item in view.cluster.api_vips]
+    vips += [arguments.VipRequest(vip=item["ip"], vip_type="ingress") for item in view.cluster.ingress_vips]
+    return [arguments.text_of(vips)] if vips else None
 
 
 def _tang(view: HostView) -> Args | None:
     servers = view.cluster.disk_encryption.get("tang_servers")
-    return [_dump({"tang_servers": servers})] if servers else None
+    return [arguments.text_of(arguments.TangRequest(tang_servers=servers))] if servers else None
 
 
 def _disk_speed(view: HostView) -> Args | None:
-    measured = view.host.disks_info.speed(view.host.installation_disk_path)
+    path = view.host.installation_disk_path
+    measured = view.host.disks_info.speed(path)
     persistent = view.inventory is not None and view.inventory.boot.device_type == "persistent"
-    if (
-        measured.tested
-        or persistent
-        or not view.host.installation_disk_path
-        or installerargs.keeps_partitions(view.host)
-    ):
+    if measured.tested or persistent or not path or installerargs.keeps_partitions(view.host):
         return None
-    return [_dump({"path": view.host.installation_disk_path}), f"{view.settings.disk_check_timeout:.2f}"]
+    return [arguments.text_of(arguments.DiskSpeedRequest(path=path)), f"{view.settings.disk_check_timeout:.2f}"]
 
 
 def images_needed(view: HostView) -> list[str]:
@@ -166,7 +161,7 @@ def _images(view: HostView) -> Args | None:
     images = images_needed(view)
     if not images or view.host.images_status.value is not None:
         return None
-    return [_dump({"timeout": 16 * 60, "images": images})]
+    return [arguments.text_of(arguments.ImagesRequest(timeout=16 * 60, images=images))]
 
 
 def _still_named(view: HostView, path: str) -> bool:
@@ -188,7 +183,7 @@ def _to_format(view: HostView) -> list[str]:
     left = [disk for _, disk in disks.skipped(view.host, view.inventory)]
     if None in left:
         return []
-    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and _still_named(view, path)]
+    paths = [path for path in view.host.disks_to_be_formatted if _still_named(view, path)]
     return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
 
 
@@ -197,47 +192,43 @@ def _install(view: HostView) -> Args | None:
     disk = disks.installation(host, view.inventory) if view.inventory is not None else None
     if disk is None or not _still_named(view, host.installation_disk_path):
         return None  # rather no installation than one on another disk
-    role = Role.BOOTSTRAP if host.bootstrap else view.role
-    request: dict[str, Any] = {
-        "cluster_id": cluster.id,
-        "infra_env_id": host.infra_env_id,
-        "host_id": host.id,
-        "role": role.value,
-        "boot_device": host.installation_disk_path,
-        "controller_image": view.settings.controller_image,
-        "installer_image": view.settings.installer_image,
-        "control_plane_count": cluster.control_plane_count,
-        "check_cvo": True,
-        "disks_to_format": _to_format(view),
-        "openshift_version": cluster.openshift_version,
-        "skip_installation_disk_cleanup": installerargs.keeps_partitions(host),
-        # A disk of the device mapper cannot be found again by the name that the machine-config-daemon is given.
-        "enable_skip_mco_reboot": not disk.path.startswith("/dev/dm-"),
-        "notify_num_reboots": True,
-        "installation_attempt": cluster.attempt,
-    }
-    for name in ("mco_image", "must_gather_image"):
-        if image := getattr(view.settings, name):
-            request[name] = image
     args = installerargs.arguments(view)
-    if args:
-        request["installer_args"] = _dump(args)
-    if proxy := _proxy(cluster):
-        request["proxy"] = proxy
-    return [_dump(request)]
+    request = arguments.InstallRequest(
+        cluster_id=cluster.id,
+        infra_env_id=host.infra_env_id,
+        host_id=host.id,
+        role=Role.BOOTSTRAP if host.bootstrap else view.role,
+        boot_device=host.installation_disk_path,
+        controller_image=view.settings.controller_image,
+        installer_image=view.settings.installer_image,
+        control_plane_count=cluster.control_plane_count,
+        check_cvo=True,
+        disks_to_format=_to_format(view),
+        openshift_version=cluster.openshift_version,
+        skip_installation_disk_cleanup=installerargs.keeps_partitions(host),
+        # A disk of the device mapper cannot be found again by the name that the machine-config-daemon is given.
+        enable_skip_mco_reboot=not disk.path.startswith("/dev/dm-"),
+        notify_num_reboots=True,
+        installation_attempt=cluster.attempt,
+        mco_image=view.settings.mco_image or None,
+        must_gather_image=view.settings.must_gather_image or None,
+        installer_args=arguments.text_of(args) if args else None,
+        proxy=_proxy(cluster),
+    )
+    return [arguments.text_of(request)]
 
 
-def _proxy(cluster: Cluster) -> dict[str, str]:
-    """The cluster's proxy, past which the installer reaches the cluster itself; empty when it has none."""
-    proxies = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy}
-    proxy = {name: value for name, value in proxies.items() if value}
-    if not proxy:
-        return {}
+def _proxy(cluster: Cluster) -> arguments.ProxyRequest | None:
+    """The cluster's proxy, past which the installer reaches the cluster itself; None when it has none."""
+    if not cluster.http_proxy and not cluster.https_proxy:
+        return None
     direct = cluster.no_proxy.strip()
     if direct != "*":
         own = ("127.0.0.1", "localhost", ".svc", ".cluster.local", f"api-int.{cluster.name}.{cluster.base_dns_domain}")
         direct = ",".join(dict.fromkeys([*(direct.split(",") if direct else []), *own]))
-    return {**proxy, "no_proxy": direct}
+    return arguments.ProxyRequest(
+        http_proxy=cluster.http_proxy or None, https_proxy=cluster.https_proxy or None, no_proxy=direct
+    )
 
 
 def _logs(view: HostView) -> Args | None:
@@ -248,19 +239,16 @@ def _logs(view: HostView) -> Args | None:
         for peer, inventory in view.peers
         if inventory is not None and peer.role is Role.MASTER and peer.id != view.host.id
     ]
-    return [
-        _dump(
-            {
-                "cluster_id": view.cluster.id,
-                "infra_env_id": view.host.infra_env_id,
-                "host_id": view.host.id,
-                "bootstrap": view.host.bootstrap,
-                "installer_gather": True,
-                "master_ips": [ip for ip in ips if ip],
-                "installation_attempt": view.cluster.attempt,
-            }
-        )
-    ]
+    request = arguments.LogsRequest(
+        cluster_id=view.cluster.id,
+        infra_env_id=view.host.infra_env_id,
+        host_id=view.host.id,
+        bootstrap=view.host.bootstrap,
+        installer_gather=True,
+        master_ips=[ip for ip in ips if ip],
+        installation_attempt=view.cluster.attempt,
+    )
+    return [arguments.text_of(request)]
 
 
 MAKERS: Mapping[StepType, Maker] = {
@@ -323,7 +311,8 @@ def plan(view: HostView, up_to_date: bool = False) -> Plan:
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
     if _outdated(view):
-        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], DEFAULT[1], "continue")
+        upgrade = arguments.text_of(arguments.UpgradeRequest(agent_image=settings.agent_image))
+        return Plan([(T.UPGRADE, [upgrade])], DEFAULT[1], "continue")
     due: list[tuple[StepType, list[str]]] = []
     compared = True
     for kind in types:

@@ -87,7 +87,7 @@ def find(inventory: Inventory, wanted: DiskIdentity) -> Disk | None:
 
 
 def restarted(wanted: DiskIdentity | None) -> DiskIdentity | None:
-    """The same disk after the agent registered again."""
+    """What is known of a disk after the agent registered again: kernel names may have changed."""
     return wanted and msgspec.structs.replace(wanted, restarted=True)
 
 

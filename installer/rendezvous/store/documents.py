@@ -14,6 +14,7 @@ import msgspec
 from installer.assisted import inventory as inv
 from installer.assisted import plainjson
 from installer.assisted.enums import Result, ValidationCategory
+from installer.assisted.steparguments import PeerNic, text_of
 
 T = TypeVar("T")
 # Nothing else has this identity, None and an empty list included.
@@ -97,15 +98,15 @@ class HostInventory(Document[inv.Inventory]):
             return self._nics
         except AttributeError:
             nics = [
-                {
-                    "name": nic.name,
-                    "mac": nic.mac_address,
-                    "ip_addresses": [address.split("/")[0] for address in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
-                }
+                PeerNic(
+                    name=nic.name,
+                    mac=nic.mac_address,
+                    ip_addresses=[address.split("/")[0] for address in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
+                )
                 for nic in (self.value.interfaces if self.value else ())
                 if nic.ipv4_addresses or nic.ipv6_addresses
             ]
-            self._nics: str = json.dumps(nics, separators=(",", ":"))
+            self._nics: str = text_of(nics)
             return self._nics
 
 

@@ -46,6 +46,7 @@ from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
     DiskEncryption,
+    KernelOperation,
     LoadBalancer,
     Network,
     Platform,
@@ -107,8 +108,8 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     installer_args: InstallerArgs = InstallerArgs()
     machine_config_pool_name: str = ""
     node_labels: NodeLabels = NodeLabels()
-    disks_to_be_formatted: str = ""
-    skip_formatting_disks: str = ""
+    # By their ids.
+    disks_to_be_formatted: list[str] = []
     timestamp: int = 0
     progress: HostProgress = HostProgress()
     logs_info: LogsState = LogsState.NONE
@@ -118,18 +119,19 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     registered_at: str | None = None
     created_at: str = ""
     updated_at: str = ""
-    # Inside only: when each step was last handed out in this status, what about, the user's own choices and by what
-    # their disks are found again, verified VIPs,
-    # the clock gap (host minus service, seconds) seen at the last poll, the last failing step's text,
-    # the outcome of the check and the question whether the wrong-boot text was given already.
+    # All that follows is for inside only, but for the ids of skipped_disks (skip_formatting_disks of the API).
+    # By step: when it was last handed out in this status, and a mark of its arguments.
     sent_steps: dict[str, str] = {}
     sent_args: dict[str, str] = {}
+    # What the user chose, and by what the disks are found again.
     user_hostname: str = ""
     user_disk: bool = False
     installation_disk: DiskIdentity | None = None
     skipped_disks: list[DiskIdentity] = []
     verified_vips: VerifiedVips = VerifiedVips()
+    # Host minus service at the last poll, s.
     clock_gap: float | None = None
+    # By step, and ``disk``: what its last failure said.
     step_errors: dict[str, str] = {}
     fencing_credentials: FencingCredentials = FencingCredentials()
 
@@ -214,6 +216,27 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
         return self.control_plane_count == 1
 
 
+class StaticNic(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A NIC of a host with a static network: by its MAC address, and as the document calls it."""
+
+    mac_address: str
+    logical_nic_name: str
+
+
+class StaticNetwork(Private, frozen=True, gc=False, kw_only=True):
+    """A host's network: an nmstate document, and the NICs that tell whose it is."""
+
+    network_yaml: str
+    mac_interface_map: list[StaticNic]
+
+
+class KernelArgument(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A change of an image's kernel arguments."""
+
+    operation: KernelOperation
+    value: str
+
+
 class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
     """What the hosts were booted with."""
 
@@ -225,11 +248,11 @@ class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
     cpu_architecture: str = "x86_64"
     ssh_authorized_key: str = ""
     pull_secret: str = ""
-    static_network_config: str = ""
+    static_network_config: list[StaticNetwork] = []
     additional_ntp_sources: str = ""
     additional_trust_bundle: str = ""
     proxy: Proxy = {}
-    kernel_arguments: str = ""
+    kernel_arguments: list[KernelArgument] = []
     ignition_config_override: str = ""
     # Inside only: signs the URLs of this infra-env's images; a new one makes the old URLs worthless.
     image_key: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))

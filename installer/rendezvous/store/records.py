@@ -1,7 +1,7 @@
 """The service's database file: its schema and transactions, and what is kept there alone and read when it is asked for.
 
 That is events, manifests, generated files, secrets and the anchor. What is kept in memory as well is the store's
-(store.py).
+(database.py).
 """
 
 from __future__ import annotations
@@ -61,8 +61,6 @@ class Records(ABC):
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when it does not.
-            db.execute("PRAGMA wal_autocheckpoint=32768")
-            # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only if none does.
             db.execute("PRAGMA wal_autocheckpoint=32768")
         except (sqlite3.Error, OSError):
             db.close()

@@ -9,6 +9,15 @@ from typing import Annotated, Literal, Required, TypedDict
 
 import msgspec
 
+from installer.assisted.enums import VipVerification
+
+# What the specification lets these be.
+PlatformType = Literal["baremetal", "none", "nutanix", "vsphere", "external"]
+CloudControllerManager = Literal["", "External"]
+LoadBalancerType = Literal["cluster-managed", "user-managed"]
+EncryptionMode = Literal["tpmv2", "tang"]
+KernelOperation = Literal["append", "replace", "delete"]
+
 
 class Proxy(TypedDict, total=False):
     """An infra-env's proxy."""
@@ -34,32 +43,32 @@ class Vip(TypedDict, total=False):
     """A virtual address, and what a host found there."""
 
     ip: Required[str]
-    verification: Literal["unverified", "failed", "succeeded"]
+    verification: VipVerification
 
 
 class External(TypedDict, total=False):
     """Somebody else's platform."""
 
     platform_name: Annotated[str, msgspec.Meta(min_length=1)] | None
-    cloud_controller_manager: Literal["", "External"] | None
+    cloud_controller_manager: CloudControllerManager | None
 
 
 class Platform(TypedDict, total=False):
     """What the cluster runs on."""
 
-    type: Required[Literal["baremetal", "none", "nutanix", "vsphere", "external"]]
+    type: Required[PlatformType]
     external: External | None
 
 
 class LoadBalancer(TypedDict, total=False):
     """Whose load balancer it is."""
 
-    type: Literal["cluster-managed", "user-managed"]
+    type: LoadBalancerType
 
 
 class DiskEncryption(TypedDict, total=False):
-    """Which roles' disks are encrypted, and by what (diskencryption.py)."""
+    """Which roles' disks are encrypted, and by what (prepare/diskencryption.py)."""
 
     enable_on: str
-    mode: Literal["tpmv2", "tang"]
+    mode: EncryptionMode
     tang_servers: str

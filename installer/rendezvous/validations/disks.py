@@ -144,8 +144,8 @@ def judge(inventory: Inventory, min_gb: int) -> Inventory:
     """The inventory with every disk's eligibility: the agent's reasons and the service's together."""
     disks = []
     for disk in inventory.disks:
-        known = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
-        reasons = list(dict.fromkeys(known + service_reasons(disk, inventory, min_gb)))
+        agents = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
+        reasons = list(dict.fromkeys(agents + service_reasons(disk, inventory, min_gb)))
         eligibility = Eligibility(eligible=not reasons, not_eligible_reasons=reasons)
         disks.append(msgspec.structs.replace(_named(disk), installation_eligibility=eligibility))
     return msgspec.structs.replace(inventory, disks=disks)
@@ -195,12 +195,7 @@ def installation(host: Host, inventory: Inventory) -> Disk | None:
 
 def skipped(host: Host, inventory: Inventory) -> list[tuple[str, Disk | None]]:
     """What is not to be formatted: each by the name that it was given last, and the disk, None when it is missing."""
-    by_id = {item.id: item for item in host.skipped_disks}
-    return [
-        (name, diskidentity.find(inventory, by_id[name]) if name in by_id else find(inventory, name))
-        for name in host.skip_formatting_disks.split(",")
-        if name
-    ]
+    return [(item.id, diskidentity.find(inventory, item)) for item in host.skipped_disks]
 
 
 def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
@@ -216,7 +211,7 @@ def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
     """The host with these disks not to be formatted, by any of their names."""
     by_id = {item.id: item for item in host.skipped_disks}
     kept = []
-    for name in names:
+    for name in filter(None, names):
         before = by_id.get(name)
         disk = None
         if inventory is not None:
@@ -226,8 +221,7 @@ def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
             if disk is not None and inventory is not None
             else before or diskidentity.named(name)
         )
-    kept = list({item.id: item for item in kept}.values())
-    return msgspec.structs.replace(host, skipped_disks=kept, skip_formatting_disks=",".join(item.id for item in kept))
+    return msgspec.structs.replace(host, skipped_disks=list({item.id: item for item in kept}.values()))
 
 
 def registered_again(host: Host) -> Host:

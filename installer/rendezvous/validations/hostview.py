@@ -13,6 +13,7 @@ from typing import Any
 from installer.assisted import inventory as inv
 from installer.assisted import plainjson
 from installer.assisted.enums import HostStatus, Role, Stage
+from installer.assisted.stages import SNO
 from installer.rendezvous.clock import age
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv
@@ -182,15 +183,15 @@ class HostView:
     @property
     def least(self) -> Requirements:
         """What a host needs to be of any use: the lowest of each threshold."""
-        return minimum(dict(self.requirements), ("master", "worker"))
+        return minimum(self.requirements, (Role.MASTER, Role.WORKER))
 
     def needs(self, role: Role | None = None) -> Requirements:
         """Thresholds of a role (the view's own by default); the lowest of all while none is known."""
         role = self.role if role is None else role
         if self.joined is not None and self.joined.is_sno:
-            return self.requirements["sno"]
+            return self.requirements[SNO]
         if role in (Role.MASTER, Role.BOOTSTRAP):
-            return self.requirements["master"]
+            return self.requirements[Role.MASTER]
         if role in (Role.ARBITER, Role.WORKER):
-            return self.requirements[role.value]
+            return self.requirements[role]
         return self.least

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from installer.assisted.enums import Role
 from installer.assisted.errors import ConfigurationError
+from installer.assisted.stages import SNO
 from installer.formats import jsontext
 from installer.rendezvous.settings import DEFAULT_HW_FILE, Settings
 
-ROLES = ("master", "arbiter", "worker", "sno", "edge-worker")
+EDGE_WORKER = "edge-worker"
+#: Hosts of these have thresholds: the roles, and those that the place makes different.
+ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER, SNO, EDGE_WORKER)
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,11 @@ class Requirements:
 
 
 DOCUMENTED: dict[str, Requirements] = {
-    "master": Requirements(4, 16384, 100, 10, 100, 0),
-    "arbiter": Requirements(2, 8192, 50, 10, 1000, 0),
-    "worker": Requirements(2, 8192, 100, 10, 1000, 10),
-    "sno": Requirements(8, 16384, 100, 10),
-    "edge-worker": Requirements(2, 8192, 15, 10),
+    Role.MASTER: Requirements(4, 16384, 100, 10, 100, 0),
+    Role.ARBITER: Requirements(2, 8192, 50, 10, 1000, 0),
+    Role.WORKER: Requirements(2, 8192, 100, 10, 1000, 10),
+    SNO: Requirements(8, 16384, 100, 10),
+    EDGE_WORKER: Requirements(2, 8192, 15, 10),
 }
 
 
@@ -88,7 +93,7 @@ def load(settings: Settings, default_file: Path = Path(DEFAULT_HW_FILE)) -> dict
     return dict(DOCUMENTED)
 
 
-def minimum(requirements: dict[str, Requirements], roles: tuple[str, ...]) -> Requirements:
+def minimum(requirements: Mapping[str, Requirements], roles: Iterable[str]) -> Requirements:
     """The lowest of each threshold over ``roles``: what a host needs to be of any use."""
     chosen = [requirements[role] for role in roles]
     return Requirements(

@@ -40,7 +40,7 @@ def three(**changes: Any) -> list[dict[str, Any]]:
 
 
 def late() -> list[dict[str, Any]]:
-    """The same machine before udev has made the third disk's link."""
+    """The three disks before udev has made the third one's link."""
     return [*three()[:2], disk("vdc", "/dev/disk/by-path/pci-3", 40)]
 
 

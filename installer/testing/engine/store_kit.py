@@ -43,7 +43,7 @@ def filled(path: Path) -> Store:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """The same for one test."""
+    """A store with one of each kind of record, for one test."""
     made = filled(tmp_path / "assisted.db")
     yield made
     made.close()

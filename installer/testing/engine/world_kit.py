@@ -132,7 +132,7 @@ class World:
         return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason=reason)
 
     def installing(self) -> tuple[str, str]:
-        """The same, whose installation has begun."""
+        """A known host and its cluster, whose installation has begun: (cluster, infra-env)."""
         cluster_id, infra_env_id = self.known()
         clusters.install(self.engine, cluster_id)
         self.prepared(cluster_id, {"bootstrap.ign": b"{}"})

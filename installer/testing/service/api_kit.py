@@ -13,8 +13,9 @@ from unittest import mock
 from aiohttp.test_utils import TestClient, TestServer
 
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
+from installer.assisted.endpoint import BASE
 from installer.rendezvous.api.app import build
-from installer.rendezvous.api.context import BASE, Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, ROUTES
 from installer.rendezvous.api.limits import Bucket
 from installer.testing.engine.fleet_kit import Fleet, Machine, Network
@@ -67,7 +68,7 @@ def filled(path: str, fleet: Fleet | None = None) -> str:
         "infra_env_id": fleet.infra_env_id if fleet else UUID,
         "host_id": fleet.machines[0].id if fleet else UUID,
     }
-    return f"{BASE}/v2" + re.sub(r"\{([a-z_]+)\}", lambda match: known.get(match[1], "x"), path)
+    return BASE + re.sub(r"\{([a-z_]+)\}", lambda match: known.get(match[1], "x"), path)
 
 
 #: What a body of JSON that is not sent as such by the client says of itself.

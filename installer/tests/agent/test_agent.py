@@ -19,6 +19,8 @@ from installer.agent.errors import MediaLost, StepError
 from installer.agent.host import blockdev, hardware, hostid, media, network
 from installer.agent.host import inventory as agent_inventory
 from installer.assisted import inventory as inv
+from installer.assisted.enums import Role
+from installer.assisted.steparguments import DiskSpeedRequest, Domain, DomainsRequest, InstallRequest
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
 from installer.redact.testing import corpus
@@ -167,7 +169,7 @@ def test_ping() -> None:
 
 
 def test_domain_resolution_by_this_host() -> None:
-    found = json.loads(netchecks.domains(HERE, {"domains": [{"domain_name": "localhost"}]}))
+    found = json.loads(netchecks.domains(HERE, DomainsRequest(domains=[Domain(domain_name="localhost")])))
     assert found["resolutions"][0]["domain_name"] == "localhost"
     assert "127.0.0.1" in found["resolutions"][0]["ipv4_addresses"]
 
@@ -181,7 +183,7 @@ def test_disk_speed_keeps_the_content(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="too small"):
         diskspeed.measure(str(file), samples=10000)
     with pytest.raises(StepError, match="not a device"):
-        diskspeed.disk_speed(HERE, {"path": str(file)})
+        diskspeed.disk_speed(HERE, DiskSpeedRequest(path=str(file)))
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0.01, 1))
@@ -211,17 +213,17 @@ def test_media(tmp_path: Path) -> None:
 
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
-REQUEST = {
-    "cluster_id": "c",
-    "infra_env_id": "i",
-    "host_id": "h",
-    "role": "bootstrap",
-    "boot_device": "/dev/vda",
-    "installer_image": "r.example/i@sha256:1",
-    "control_plane_count": 1,
-    "installer_args": '["--copy-network"]',
-    "check_cvo": True,
-}
+REQUEST = InstallRequest(
+    cluster_id="c",
+    infra_env_id="i",
+    host_id="h",
+    role=Role.BOOTSTRAP,
+    boot_device="/dev/vda",
+    installer_image="r.example/i@sha256:1",
+    control_plane_count=1,
+    installer_args='["--copy-network"]',
+    check_cvo=True,
+)
 
 
 def test_orchestrator_command_has_no_token_and_is_understood() -> None:

@@ -9,24 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from installer.agent import containers
 from installer.agent.checks import diskspeed
 from installer.agent.containers import AgentContext
 from installer.agent.errors import StepError
+from installer.assisted.enums import Role
+from installer.assisted.steparguments import DiskSpeedRequest, ImagesRequest, InstallRequest, ProxyRequest
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 
 IMAGE = "r.example/i@sha256:1"
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "T0KEN", "/opt/ca.crt", False, "agent@sha256:1")
-REQUEST: dict[str, Any] = {
-    "cluster_id": "c",
-    "infra_env_id": "i",
-    "host_id": "h",
-    "role": "bootstrap",
-    "boot_device": "/dev/vda",
-    "installer_image": IMAGE,
-    "control_plane_count": 1,
-}
+REQUEST = InstallRequest(
+    cluster_id="c",
+    infra_env_id="i",
+    host_id="h",
+    role=Role.BOOTSTRAP,
+    boot_device="/dev/vda",
+    installer_image=IMAGE,
+    control_plane_count=1,
+)
 # podman as far as the agent asks it: $state says what there is.
 PODMAN = """
 case "$1 $2" in
@@ -72,8 +75,8 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
     return Podman(programs_in(tmp_path / "bin", monkeypatch), tmp_path / "state")
 
 
-def images(host: Host, *names: str, **args: Any) -> list[dict[str, Any]]:
-    found = json.loads(containers.availability(host, {"images": list(names), **args}))
+def images(host: Host, *names: str, timeout: float | None = None) -> list[dict[str, Any]]:
+    found = json.loads(containers.availability(host, ImagesRequest(images=list(names), timeout=timeout)))
     return list(found["images"])
 
 
@@ -140,7 +143,7 @@ def test_the_installation_ends_with_the_installers_words(host: Host, podman: Pod
     assert podman.calls("rm") == ["rm -f -i assisted-installer"]
     assert podman.calls("wait") == ["wait --interval 3s assisted-installer"]
     assert "INSTALLATION_ATTEMPT" not in run
-    containers.install(host, {**REQUEST, "installation_attempt": "the-second"}, AGENT)
+    containers.install(host, replace(REQUEST, installation_attempt="the-second"), AGENT)
     assert "--env INSTALLATION_ATTEMPT=the-second " in podman.calls("run")[1]
 
 
@@ -185,15 +188,6 @@ def test_an_installer_image_that_cannot_be_had_is_tried_three_times(host: Host, 
     assert podman.calls("run") == []
 
 
-@pytest.mark.parametrize("missing", ["role", "infra_env_id", "cluster_id", "host_id", "boot_device", "installer_image"])
-def test_a_request_that_lacks_something(host: Host, podman: Podman, missing: str) -> None:
-    for value in ({}, {missing: ""}):
-        request = {key: given for key, given in REQUEST.items() if key != missing}
-        with pytest.raises(StepError, match=f"install request has no {missing}"):
-            containers.install(host, {**request, **value}, AGENT)
-    assert podman.calls("") == []
-
-
 def test_stopping(host: Host, podman: Podman) -> None:
     assert containers.stop_installation(host) == "assisted-installer\n"
     assert podman.calls("stop") == ["stop -i -t 5 assisted-installer"]
@@ -203,11 +197,11 @@ def test_stopping(host: Host, podman: Podman) -> None:
     assert caught.value.exit_code == 125
 
 
-def flags(request: dict[str, Any], agent: AgentContext = AGENT) -> dict[str, list[str]]:
+def flags(agent: AgentContext = AGENT, **changes: Any) -> dict[str, list[str]]:
     """The orchestrator's arguments by name."""
     found: dict[str, list[str]] = {}
     name = ""
-    for item in containers.orchestrator_args({**REQUEST, **request}, agent):
+    for item in containers.orchestrator_args(replace(REQUEST, **changes), agent):
         if item.startswith("--"):
             name, _, value = item.partition("=")
             found.setdefault(name, [])
@@ -219,29 +213,27 @@ def flags(request: dict[str, Any], agent: AgentContext = AGENT) -> dict[str, lis
 
 
 def test_the_orchestrators_arguments() -> None:
-    plain = flags({})
+    plain = flags()
     assert plain["--control-plane-count"] == ["1"]
     assert plain["--check-cluster-version"] == ["false"]
     assert plain["--cacert"] == ["/opt/ca.crt"]
     assert set(plain) & {"--insecure", "--format-disk", "--service-ips", "--installer-args", "--http-proxy"} == set()
     assert set(plain) & {"--mco-image", "--skip-installation-disk-cleanup", "--notify-num-reboots"} == set()
-    assert flags({"control_plane_count": None})["--control-plane-count"] == ["3"]
+    assert flags(control_plane_count=None)["--control-plane-count"] == ["3"]
     full = flags(
-        {
-            "disks_to_format": ["/dev/a", "/dev/b"],
-            "check_cvo": True,
-            "mco_image": "m",
-            "must_gather_image": "g",
-            "coreos_image": "o",
-            "service_ips": ["1", "2"],
-            "installer_args": "[]",
-            "proxy": {"http_proxy": "p", "https_proxy": "", "no_proxy": "n"},
-            "skip_installation_disk_cleanup": True,
-            "enable_skip_mco_reboot": True,
-            "notify_num_reboots": True,
-            "controller_image": "k",
-            "openshift_version": "4.18.0",
-        }
+        disks_to_format=["/dev/a", "/dev/b"],
+        check_cvo=True,
+        mco_image="m",
+        must_gather_image="g",
+        coreos_image="o",
+        service_ips=["1", "2"],
+        installer_args="[]",
+        proxy=ProxyRequest(http_proxy="p", https_proxy="", no_proxy="n"),
+        skip_installation_disk_cleanup=True,
+        enable_skip_mco_reboot=True,
+        notify_num_reboots=True,
+        controller_image="k",
+        openshift_version="4.18.0",
     )
     assert full["--format-disk"] == ["/dev/a", "/dev/b"]
     assert full["--check-cluster-version"] == ["true"]
@@ -253,9 +245,9 @@ def test_the_orchestrators_arguments() -> None:
     assert (full["--openshift-version"], full["--agent-image"]) == (["4.18.0"], ["agent@sha256:1"])
     for name in ("--skip-installation-disk-cleanup", "--enable-skip-mco-reboot", "--notify-num-reboots"):
         assert full[name] == []
-    trusting = flags({}, AgentContext("u", "i", "h", "t", "/opt/ca.crt", True, ""))
+    trusting = flags(AgentContext("u", "i", "h", "t", "/opt/ca.crt", True, ""))
     assert ("--insecure" in trusting, "--cacert" in trusting) == (True, False)
-    bare = flags({}, AgentContext("u", "i", "h", "t", "", False, ""))
+    bare = flags(AgentContext("u", "i", "h", "t", "", False, ""))
     assert "--cacert" not in bare
     assert "-v" not in containers.run_command(REQUEST, AgentContext("u", "i", "h", "t", "", False, ""))[13:]
 
@@ -284,7 +276,7 @@ def test_the_speed_of_a_disk_that_nobody_uses(
         return pwrite(descriptor, data, at)
 
     monkeypatch.setattr(diskspeed.os, "pwrite", noted)
-    found = json.loads(diskspeed.disk_speed(host, {"path": "/dev/disk/by-id/ata-x"}))
+    found = json.loads(diskspeed.disk_speed(host, DiskSpeedRequest(path="/dev/disk/by-id/ata-x")))
     assert (found["path"], found["io_sync_duration"] >= 1) == ("/dev/disk/by-id/ata-x", True)
     assert disk.read_bytes() == DISK
     assert podman.programs.calls("lsblk") == ["-n -o MOUNTPOINTS /dev/disk/by-id/ata-x"]
@@ -307,7 +299,7 @@ def test_a_disk_that_is_in_use_or_may_be_is_not_written_to(
     hasten(monkeypatch, lsblk=60.0)
     monkeypatch.setattr(diskspeed, "measure", lambda path: pytest.fail(f"{path} is written to"))
     with pytest.raises(StepError) as caught:
-        diskspeed.disk_speed(host, {"path": "/dev/vda"})
+        diskspeed.disk_speed(host, DiskSpeedRequest(path="/dev/vda"))
     assert words in caught.value.reason
 
 
@@ -327,9 +319,9 @@ def test_a_disk_that_fails_has_the_name_that_the_host_gives_it(
 
 def test_a_disk_that_is_not_there(host: Host, podman: Podman) -> None:
     with pytest.raises(StepError, match="/dev/none does not exist"):
-        diskspeed.disk_speed(host, {"path": "/dev/none"})
+        diskspeed.disk_speed(host, DiskSpeedRequest(path="/dev/none"))
     with pytest.raises(StepError, match="'/etc/passwd' is not a device"):
-        diskspeed.disk_speed(host, {"path": "/etc/passwd"})
+        diskspeed.disk_speed(host, DiskSpeedRequest(path="/etc/passwd"))
     with pytest.raises(StepError, match="/dev/none cannot be opened"):
         diskspeed.measure("/dev/none")
 

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -64,11 +63,14 @@ def test_whatever_a_step_raises_is_answered(tmp_path: Path, error: Exception, co
 
 
 def test_what_nobody_expected_is_logged_with_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    steps.run(context(tmp_path, raises(ValueError("v"))), "s", [])
+    for expected in (OSError("I/O"), StepError("no"), CommandError("lsblk", 1, "broke")):
+        steps.run(context(tmp_path, raises(expected)), "s", [])
     assert caplog.records == []
-    with caplog.at_level(logging.ERROR):
-        steps.run(context(tmp_path, raises(AttributeError("a"))), "s", [])
-    assert "Traceback" in caplog.text
+    for own in (KeyError("k"), TypeError("t"), ValueError("v"), AttributeError("a")):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            steps.run(context(tmp_path, raises(own)), "s", [])
+        assert "Traceback" in caplog.text
 
 
 def test_an_answer(tmp_path: Path) -> None:
@@ -88,19 +90,19 @@ def test_unknown_steps_and_bad_arguments_are_answered(tmp_path: Path) -> None:
     assert said("domain-resolution") == "one argument is expected, not 0"
     assert said("domain-resolution", "{}", "{}") == "one argument is expected, not 2"
     assert said("domain-resolution", "{").startswith("argument is not JSON: ")
-    assert said("domain-resolution", "[]") == "argument must be a JSON dict"
-    assert said("connectivity-check", "{}") == "argument must be a JSON list"
-    assert said("install", "{}") == "install request has no role"
-    assert said("installation-disk-speed-check", "{}") == "path '' is not a device"
-    assert said("installation-disk-speed-check", "{}", "480.00") == "path '' is not a device"
+    assert said("domain-resolution", "[]") == "argument: it must be an object, not a list"
+    assert said("connectivity-check", "{}") == "argument: it must be a list, not an object"
+    assert said("install", "{}") == "argument: cluster_id is required"
+    assert said("installation-disk-speed-check", "{}") == "argument: path is required"
+    assert said("installation-disk-speed-check", '{"path": "vda"}', "480.00") == "path 'vda' is not a device"
     assert said("installation-disk-speed-check", "{}", "soon") == "the time limit 'soon' is not a number of seconds"
     assert said("installation-disk-speed-check", "{}", "nan") == "the time limit 'nan' is not a number of seconds"
     assert said("installation-disk-speed-check", "{}", "1", "2") == "one argument is expected, not 3"
-    assert said("logs-gather", "{}") == "KeyError: 'cluster_id'"
+    assert said("logs-gather", "{}") == "argument: cluster_id is required"
     for kind in ("free-network-addresses", "verify-vips"):
-        assert said(kind, '"a"') == "argument must be a JSON list"
+        assert said(kind, '"a"') == "argument: it must be a list, not a text"
     for kind in ("ntp-synchronizer", "container-image-availability", "tang-connectivity-check"):
-        assert said(kind, "[1]") == "argument must be a JSON dict"
+        assert said(kind, "[1]") == "argument: it must be an object, not a list"
 
 
 def test_steps_that_need_nothing_of_the_host(tmp_path: Path) -> None:
@@ -181,6 +183,48 @@ def test_where_mounts_cannot_be_read_a_program_tells(tmp_path: Path, monkeypatch
         media.check(host)
 
 
-def test_the_kinds_of_arguments(tmp_path: Path) -> None:
-    found: list[Any] = [steps.json_argument(['{"a": 1}'], dict), steps.json_argument(["[1]"], list)]
-    assert found == [{"a": 1}, [1]]
+@pytest.mark.parametrize(
+    ("kind", "args", "problem"),
+    [
+        ("connectivity-check", '[{"nics": []}]', "argument: [0].host_id is required"),
+        (
+            "connectivity-check",
+            '[{"host_id": "p", "nics": [{"ip_addresses": ["x"]}]}]',
+            "nics.ip_addresses: 'x' is no IP address",
+        ),
+        ("free-network-addresses", '["x"]', "'x' is no network"),
+        ("verify-vips", '[{"vip": "192.0.2.5"}]', "argument: [0].vip_type is required"),
+        ("verify-vips", '[{"vip": "x", "vip_type": "api"}]', "vip: 'x' is no IP address"),
+        ("domain-resolution", '{"domains": [{}]}', "argument: domains[0].domain_name is required"),
+        ("container-image-availability", '{"timeout": "1"}', "argument: timeout must be a number, not a text"),
+        ("tang-connectivity-check", '{"tang_servers": "["}', "tang_servers is not JSON: "),
+        ("tang-connectivity-check", '{"tang_servers": "[{}]"}', "tang_servers: [0].url is required"),
+        ("api-vip-connectivity-check", '{"request_headers": [{}]}', "argument: request_headers[0].key is required"),
+        ("logs-gather", '{"cluster_id": ""}', "argument: cluster_id: Expected `str` of length >= 1"),
+    ],
+)
+def test_bad_input_is_named_by_its_field(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, args: str, problem: str
+) -> None:
+    code, output, error = steps.run(context(tmp_path), kind, [args])
+    assert (code, output) == (-1, "")
+    assert error.startswith(problem)
+    assert caplog.records == []
+
+
+def test_what_is_null_is_not_given(tmp_path: Path) -> None:
+    """As Go's encoder writes empty lists."""
+    known = context(tmp_path)
+    assert steps.run(known, "domain-resolution", ['{"domains": null}']) == (0, '{"resolutions": []}', "")
+    assert steps.run(known, "container-image-availability", ['{"images": null}']) == (0, '{"images": []}', "")
+
+
+@pytest.mark.parametrize("missing", ["cluster_id", "infra_env_id", "host_id", "role", "boot_device", "installer_image"])
+def test_an_installation_needs_all_of_these(tmp_path: Path, missing: str) -> None:
+    names = ("cluster_id", "infra_env_id", "host_id", "boot_device", "installer_image")
+    request = {**dict.fromkeys(names, "x"), "role": "master"}
+    for value in ("", None):
+        code, _, error = steps.run(context(tmp_path), "install", [json.dumps({**request, missing: value})])
+        assert (code, error.startswith(f"argument: {missing}")) == (-1, True)
+    del request[missing]
+    assert steps.run(context(tmp_path), "install", [json.dumps(request)])[2] == f"argument: {missing} is required"

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from installer.agent.checks import webchecks
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
+from installer.assisted.steparguments import ApiVipRequest, RequestHeader
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import Reach
@@ -103,11 +105,11 @@ def test_the_clusters_api(servers: tuple[Server, Server], tmp_path: Path) -> Non
 
 def test_the_ignition_of_a_later_host(servers: tuple[Server, Server]) -> None:
     asked, stranger = servers
-    request = {
-        "url": f"{asked.url}/config",
-        "ignition_endpoint_token": TOKEN,
-        "request_headers": [{"key": "X-Own", "value": TOKEN}],
-    }
+    request = ApiVipRequest(
+        url=f"{asked.url}/config",
+        ignition_endpoint_token=TOKEN,
+        request_headers=[RequestHeader(key="X-Own", value=TOKEN)],
+    )
     found = json.loads(webchecks.ignition(request))
     assert found["is_success"] is False
     assert f"HTTP {asked.status}" in found["download_error"]
@@ -115,4 +117,4 @@ def test_the_ignition_of_a_later_host(servers: tuple[Server, Server]) -> None:
     assert (headers["Authorization"], headers["X-Own"]) == (f"Bearer {TOKEN}", TOKEN)
     assert stranger.seen == []
     # The server that would have been asked answers as it should: it is the redirect that is refused.
-    assert json.loads(webchecks.ignition({**request, "url": stranger.url}))["is_success"] is True
+    assert json.loads(webchecks.ignition(replace(request, url=stranger.url)))["is_success"] is True

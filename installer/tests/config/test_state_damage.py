@@ -61,7 +61,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 @pytest.fixture(scope="module")
 def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The same where cluster-manifests/ was the input."""
+    """The state where cluster-manifests/ was the input."""
     state = State(tmp_path_factory.mktemp("manifests"), copy.deepcopy(whole))
     given = state.files(INSTALL_CONFIG) | state.files(states.AGENT_CONFIG)
     state.data.pop(INSTALL_CONFIG)

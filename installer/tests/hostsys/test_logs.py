@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from installer import ignition
 from installer.agent.errors import StepError
 from installer.agent.steps import gather_logs
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
+from installer.assisted.steparguments import LogsRequest
 from installer.hostsys import logs
 from installer.testing.agent_kit import Host, Programs, programs_in
 
-REQUEST = {"cluster_id": "c", "infra_env_id": "i", "host_id": "h"}
+REQUEST = LogsRequest(cluster_id="c", infra_env_id="i", host_id="h")
 PROGRESS = "/infra-envs/i/hosts/h/logs-progress"
 NAMES = ("journalctl", "dmesg", "mount", "ip", "lsblk", "podman", "systemctl")
 
@@ -75,7 +77,7 @@ def unpack(data: bytes) -> dict[str, str]:
 def test_logs_are_collected_and_sent(host: Host, programs: Programs, bootstrap: bool) -> None:
     host.write("/etc/resolv.conf", "nameserver 192.0.2.1\n")
     client = Client()
-    assert gather_logs(host, {**REQUEST, "bootstrap": bootstrap}, client) == ""  # type: ignore[arg-type]
+    assert gather_logs(host, replace(REQUEST, bootstrap=bootstrap), client) == ""
     assert client.states() == ["collecting", "completed"]
     [(path, query, name, data)] = client.uploads
     assert (path, name) == ("/clusters/c/logs", "host_h.tar.gz")
@@ -105,7 +107,7 @@ def test_logs_are_collected_and_sent(host: Host, programs: Programs, bootstrap: 
 def test_logs_are_those_of_an_attempt(host: Host, programs: Programs, refuse: str) -> None:
     client = Client(refuse)
     with contextlib.suppress(StepError):
-        gather_logs(host, {**REQUEST, "installation_attempt": "the second"}, client)  # type: ignore[arg-type]
+        gather_logs(host, replace(REQUEST, installation_attempt="the second"), client)
     assert client.states() == ["collecting", "timeout" if refuse else "completed"]
     assert client.headers == [{"X-Installation-Attempt": "the second"}] * 3
 
@@ -136,7 +138,7 @@ def test_programs_that_do_not_end_well_are_told_in_their_place(
 def test_logs_that_are_not_taken(host: Host, programs: Programs, refuse: str, states: list[str]) -> None:
     client = Client(refuse)
     with pytest.raises(StepError, match="logs were not uploaded: "):
-        gather_logs(host, REQUEST, client)  # type: ignore[arg-type]
+        gather_logs(host, REQUEST, client)
     assert client.states() == states
 
 
@@ -147,7 +149,7 @@ def test_logs_that_cannot_be_written_are_told_as_well(
     monkeypatch.setenv("TMPDIR", "/no/such/folder")
     client = Client()
     with pytest.raises(StepError, match=r"logs were not uploaded: .*No such file"):
-        gather_logs(host, REQUEST, client)  # type: ignore[arg-type]
+        gather_logs(host, REQUEST, client)
     assert client.states() == ["collecting", "timeout"]
 
 
@@ -165,7 +167,7 @@ def test_files_are_sent_without_their_secrets(host: Host, programs: Programs) ->
     )
     host.write("/var/run/agent-installer/host-config-failures", "master-0: no such disk\n")
     client = Client()
-    assert gather_logs(host, REQUEST, client) == ""  # type: ignore[arg-type]
+    assert gather_logs(host, REQUEST, client) == ""
     files = unpack(client.uploads[0][3])
     environment = files["host_h/files/etc/assisted/rendezvous-host.env"]
     assert "NODE_ZERO_IP=192.0.2.5" in environment

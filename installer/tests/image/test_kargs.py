@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +113,7 @@ def test_the_areas_of_full_and_minimal_images(base: Path, tmp_path: Path) -> Non
 
 def infra_env(*operations: dict[str, str]) -> InfraEnv:
     fields = {"id": "i", "name": "n", "created_at": "", "updated_at": "", "pull_secret": "{}"}
-    return msgspec.convert({**fields, "kernel_arguments": json.dumps(operations)}, InfraEnv)
+    return msgspec.convert({**fields, "kernel_arguments": operations}, InfraEnv)
 
 
 def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:

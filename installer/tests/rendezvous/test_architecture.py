@@ -21,7 +21,7 @@ from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.discovery.images import DiscoveryImages
 from installer.rendezvous.settings import Settings
-from installer.rendezvous.store.model import InfraEnv
+from installer.rendezvous.store.model import InfraEnv, KernelArgument
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build, needs_xorriso
 from installer.testing.create.registry_kit import MISSING, Registry, registry
@@ -276,7 +276,7 @@ def test_an_image_is_made_anew_when_anything_that_it_is_made_of_changes(place: P
     assert images.file(first, "minimal.iso") == made
     for change in (
         {"image_key": "b" * 64},  # the URL of the root file system is signed with it
-        {"kernel_arguments": json.dumps([{"operation": "append", "value": "a=1"}])},
+        {"kernel_arguments": [KernelArgument(operation="append", value="a=1")]},
         {"ssh_authorized_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop x"},
     ):
         other = msgspec.structs.replace(first, **change)

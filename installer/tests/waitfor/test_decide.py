@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from installer.observe.state import Expected
 from installer.waitfor import decide, operators
-from installer.waitfor.decide import Settle
+from installer.waitfor.decide import Persistence
 from installer.waitfor.model import Check, ClusterSeen, HostSeen, checks_of, host_of
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import duration
@@ -151,14 +151,14 @@ def test_ends_iff_everybody_is_there_decided_and_somebody_failed(hosts, count):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["none", "memory", "route"]), st.floats(0.1, 40)), max_size=30))
-def test_settles_iff_unchanged_for_its_period(steps):
+def test_persists_iff_unchanged_for_its_period(steps):
     prints = {
         "none": None,
         "memory": frozenset({("h", "has-min-memory")}),
         "route": frozenset({("h", "has-default-route")}),
     }
     periods = {"memory": 5.0, "route": 75.0}
-    settle, now, since, before = Settle(5.0, 75.0), 100.0, 0.0, "none"
+    persistence, now, since, before = Persistence(5.0, 75.0), 100.0, 0.0, "none"
     for kind, step in steps:
         now += step
         if kind != before:
@@ -166,7 +166,7 @@ def test_settles_iff_unchanged_for_its_period(steps):
             wanted = False
         else:
             wanted = kind != "none" and now - since >= periods[kind]
-        assert settle.observe(prints[kind], now) is wanted
+        assert persistence.observe(prints[kind], now) is wanted
 
 
 def test_causes_name_host_validation_and_numbers_before_the_cluster():

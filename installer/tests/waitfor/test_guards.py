@@ -8,7 +8,7 @@ import pytest
 
 from installer.observe.state import Expected
 from installer.waitfor import decide
-from installer.waitfor.decide import Settle
+from installer.waitfor.decide import Persistence
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
 
 OK = Check("has-inventory", "success", "fine")
@@ -123,24 +123,24 @@ def test_what_a_later_report_may_change():
 
 
 @pytest.mark.parametrize(("name", "period"), [("has-min-memory", 5.0), ("has-default-route", 75.0)])
-def test_settled_at_its_period_and_not_before(name, period):
+def test_persistent_at_its_period_and_not_before(name, period):
     seen = frozenset({("h", name)})
-    settle = Settle(5.0, 75.0)
-    assert [settle.observe(seen, 100.0 + at) for at in (0, period - 0.01, period, period + 1)] == [
+    persistence = Persistence(5.0, 75.0)
+    assert [persistence.observe(seen, 100.0 + at) for at in (0, period - 0.01, period, period + 1)] == [
         False,
         False,
         True,
         True,
     ]
-    assert not settle.observe(None, 300.0)
-    assert not settle.observe(None, 900.0)
-    assert [settle.observe(seen, 1000.0 + at) for at in (0, period - 0.01, period)] == [False, False, True]
+    assert not persistence.observe(None, 300.0)
+    assert not persistence.observe(None, 900.0)
+    assert [persistence.observe(seen, 1000.0 + at) for at in (0, period - 0.01, period)] == [False, False, True]
     # Something else begins anew, and so does the same after it.
-    assert not settle.observe(frozenset({("other", name)}), 2000.0)
-    assert not settle.observe(seen, 2000.0 + period)
-    assert settle.observe(seen, 2000.0 + 2 * period)
-    # The first look never settles, even where there is no period at all.
-    assert [Settle(0.0, 0.0).observe(seen, 1e9), Settle(0.0, 0.0).observe(None, 1e9)] == [False, False]
+    assert not persistence.observe(frozenset({("other", name)}), 2000.0)
+    assert not persistence.observe(seen, 2000.0 + period)
+    assert persistence.observe(seen, 2000.0 + 2 * period)
+    # The first look never counts, even where there is no period at all.
+    assert [Persistence(0.0, 0.0).observe(seen, 1e9), Persistence(0.0, 0.0).observe(None, 1e9)] == [False, False]
 
 
 CONSEQUENCES = (

@@ -38,7 +38,7 @@ def test_host_with_too_little_memory_ends_with_found_and_needed(tmp_path, caplog
                 [sys.executable, "-m", "installer.agent", *args], env=env, cwd=REPOSITORY, stderr=out
             )
         try:
-            settings = Settings(rest_port=service.port, interval=0.3, settle=1.0, bootstrap=60)
+            settings = Settings(rest_port=service.port, interval=0.3, failing_for=1.0, bootstrap=60)
             assert execute("bootstrap-complete", directory, None, settings) == 5
         finally:
             agent.terminate()

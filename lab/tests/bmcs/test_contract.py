@@ -13,7 +13,7 @@ from lab.bmcs.profile import profile, working
 from lab.daemons import httpd
 from lab.testing.bmcs import Running, hurried, running
 
-# BMCs do not verify whom they fetch images from (sushy-tools, resources/vmedia.py).
+# BMCs do not verify whom they fetch images from (sushy-tools:resources/vmedia.py).
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 WORKING = working()
 

@@ -15,7 +15,7 @@ from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, reply, tags, unchanged
 from installer.rendezvous.resources import clusters, manifests, reports
 from installer.rendezvous.resources.requests import clusters as requests
-from installer.rendezvous.resources.requests.params import one_of, required
+from installer.rendezvous.resources.requests.params import boolean, one_of, required
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import inventory_of
 
@@ -42,7 +42,7 @@ async def register(service: Service, request: web.Request) -> Response:
 
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /clusters"""
-    with_hosts = request.query.get("with_hosts", "").lower() == "true"
+    with_hosts = boolean(request.query.get("with_hosts"), "with_hosts")
     parts: list[Encoded] = []
     for number, cluster in enumerate(service.engine.store.clusters()):
         if number % AT_A_TIME == AT_A_TIME - 1:
@@ -56,10 +56,10 @@ async def get(service: Service, request: web.Request) -> Response:
     await service.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     # By the specification a header; a query is taken as well.
-    excluded = request.headers.get("exclude-hosts") or request.query.get("exclude-hosts", "")
+    header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
+    excluded = boolean(header, "exclude-hosts", "header") or boolean(parameter, "exclude-hosts")
     etag = service.views.etag(cluster.id)
-    with_hosts = excluded.lower() != "true"
-    return unchanged(request, etag) or await send(request, await service.views.parts(cluster, with_hosts), tags(etag))
+    return unchanged(request, etag) or await send(request, await service.views.parts(cluster, not excluded), tags(etag))
 
 
 async def update(service: Service, request: web.Request) -> Response:
@@ -80,7 +80,9 @@ async def hosts(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/hosts"""
     await service.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
-    hidden = {name for name in ("inventory", "connectivity") if request.query.get(f"with-{name}", "").lower() != "true"}
+    hidden = {
+        name for name in ("inventory", "connectivity") if not boolean(request.query.get(f"with-{name}"), f"with-{name}")
+    }
     wanted = {name: request.query[name] for name in ("role", "status") if name in request.query}
     if "role" in wanted:
         one_of(wanted["role"], "role", "query", ROLES)
@@ -136,7 +138,7 @@ async def patch_install_config(service: Service, request: web.Request) -> Respon
 async def list_manifests(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/manifests"""
     cluster = _cluster(service, request)
-    system = request.query.get("include_system_generated", "").lower() == "true"
+    system = boolean(request.query.get("include_system_generated"), "include_system_generated")
     manifests_of_cluster = service.engine.store.manifests(cluster.id)
     return reply(
         [

@@ -14,7 +14,7 @@ from installer.rendezvous.api.bodies import body_of, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.resources import reports
 from installer.rendezvous.resources.requests import clusters as requests
-from installer.rendezvous.resources.requests.params import integer, one_of, uuid
+from installer.rendezvous.resources.requests.params import boolean, integer, one_of, uuid
 
 Response = web.StreamResponse
 SEVERITIES = tuple(Severity)
@@ -49,7 +49,7 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
         if chosen:
             parts.append(f"{column} IN ({','.join('?' * len(chosen))})")
             values += chosen
-    if query.get("cluster_level", "").lower() == "true":
+    if boolean(query.get("cluster_level"), "cluster_level"):
         parts.append("host_id IS NULL")
     if query.get("message"):
         parts.append("json_extract(CAST(doc AS TEXT), '$.message') LIKE ? ESCAPE '!'")

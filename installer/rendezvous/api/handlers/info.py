@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 
+from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, NotFound
+from installer.assisted.stages import SNO
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources.requests.params import one_of
+from installer.rendezvous.store.shapes import PlatformType
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.requirements import Requirements
@@ -44,7 +47,7 @@ ARCHITECTURES = {
     "PPC64LE_ARCHITECTURE": "ppc64le",
     "S390X_ARCHITECTURE": "s390x",
 }
-PLATFORMS = ("baremetal", "none", "nutanix", "vsphere", "external")
+PLATFORMS: tuple[str, ...] = get_args(PlatformType)
 CPUS = ("x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi")
 
 
@@ -144,10 +147,10 @@ async def preflight(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/preflight-requirements"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     needs = service.engine.requirements
-    master = needs["sno"] if cluster.is_sno else needs["master"]
+    master = needs[SNO] if cluster.is_sno else needs[Role.MASTER]
     requirements = {
         role: {"quantitative": _quantities(need), "qualitative": []}
-        for role, need in (("master", master), ("worker", needs["worker"]))
+        for role, need in ((Role.MASTER, master), (Role.WORKER, needs[Role.WORKER]))
     }
     return reply({"operators": [], "ocp": requirements})
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
+from installer.assisted.endpoint import BASE
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import body_of
-from installer.rendezvous.api.context import BASE, ImageMaker, Service
+from installer.rendezvous.api.context import ImageMaker, Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.requests import hosts as hostrequests
@@ -103,7 +105,7 @@ def _maker(service: Service) -> ImageMaker:
 
 async def _content(service: Service, infra_env: InfraEnv, name: str) -> bytes:
     if name == "static-network-config":
-        return json.dumps(json.loads(infra_env.static_network_config or "[]")).encode()
+        return json.dumps(msgspec.to_builtins(infra_env.static_network_config)).encode()
     maker = _maker(service)
     if name == "discovery.ign":
         return await service.slowly(maker.ignition, infra_env)
@@ -144,7 +146,7 @@ async def file_url(service: Service, request: web.Request) -> Response:
 
 
 def _cluster_url(service: Service, path: str, query: dict[str, str]) -> Response:
-    signed, end = signing.signed(service.url_key, f"{BASE}/v2{path}", query, signing.FILE_LIFETIME)
+    signed, end = signing.signed(service.url_key, f"{BASE}{path}", query, signing.FILE_LIFETIME)
     return reply({"url": _full(service, signed), "expires_at": end})
 
 

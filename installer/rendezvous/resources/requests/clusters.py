@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from installer.assisted.enums import VipVerification
 from installer.rendezvous.store.model import JsonMap
+from installer.rendezvous.store.shapes import CloudControllerManager, EncryptionMode, LoadBalancerType, PlatformType
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=54)]
 # As go-openapi has it: dashes may be left out.
@@ -56,7 +58,7 @@ class VipParams(Body, frozen=True, kw_only=True):
     """api-vip and ingress-vip."""
 
     ip: str | None = None
-    verification: Literal["unverified", "failed", "succeeded"] | None = None
+    verification: VipVerification | None = None
     cluster_id: str | None = None
 
 
@@ -64,27 +66,27 @@ class ExternalParams(Body, frozen=True, kw_only=True):
     """platform-external."""
 
     platform_name: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    cloud_controller_manager: Literal["", "External"] | None = None
+    cloud_controller_manager: CloudControllerManager | None = None
 
 
 class PlatformParams(Body, frozen=True, kw_only=True):
     """platform."""
 
-    type: Literal["baremetal", "none", "nutanix", "vsphere", "external"]
+    type: PlatformType
     external: ExternalParams | None = None
 
 
 class LoadBalancerParams(Body, frozen=True, kw_only=True):
     """load-balancer."""
 
-    type: Literal["cluster-managed", "user-managed"] | None = None
+    type: LoadBalancerType | None = None
 
 
 class DiskEncryptionParams(Body, frozen=True, kw_only=True):
     """disk-encryption; tang_servers is JSON in a text."""
 
     enable_on: Hosts | None = None
-    mode: Literal["tpmv2", "tang"] | None = None
+    mode: EncryptionMode | None = None
     tang_servers: str | None = None
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from installer.rendezvous.resources.requests.clusters import Body, HttpHeader, Uuid
+from installer.rendezvous.store.shapes import KernelOperation
 
 
 class ProxyParams(Body, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class StaticNetworkParams(Body, frozen=True, kw_only=True):
 class KernelArgumentParams(Body, frozen=True, kw_only=True):
     """kernel-argument."""
 
-    operation: Literal["append", "replace", "delete"] | None = None
+    operation: KernelOperation | None = None
     value: Annotated[str, msgspec.Meta(pattern='^(?:(?:[^ \\t\\n\\r"]+)|(?:"[^"]*"))*\\Z')] | None = None
 
 

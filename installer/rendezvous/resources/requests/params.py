@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from installer.assisted import plainjson
 from installer.assisted.errors import Unparsable
 from installer.redact import shortened
 
@@ -23,19 +24,9 @@ if TYPE_CHECKING:
 UUID = re.compile("-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)))
 _INT64 = 1 << 63
 T = TypeVar("T")
-_EXPECTED = re.compile(r"Expected `(.+)`, got `(.+)`")
+TRUE = frozenset({"true", "1", "yes", "ok", "y", "on", "selected", "checked", "t", "enabled"})
+FALSE = frozenset({"", "false", "0", "no", "n", "off", "f", "disabled"})
 _ENUM = re.compile(r"(.+): Invalid enum value (.*)")
-_PATTERN = re.compile(r"Expected `str` matching regex '(.+)'")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
-_MISSING = re.compile(r"Object missing required field `(.+)`")
-_WORDS = {
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-}
 
 
 def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None:
@@ -54,24 +45,15 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
     return number
 
 
-def told(error: msgspec.ValidationError, whole: str) -> str:
-    """What does not fit, in words: the field (or the ``whole``), and what it must be.
+def boolean(text: str | None, name: str, place: str = "query") -> bool:
+    """A boolean of the query or a header (`place`); none and an empty one are false. Raises Unparsable.
 
-    No value is shown, but for one that is not of an enumeration.
+    What is true is so for upstream's service too, which takes all else for false (go-openapi's ConvertBool).
     """
-    rule, _, path = str(error).partition(" - at `$")
-    path = path.removesuffix("`").removeprefix(".")
-    if missing := _MISSING.fullmatch(rule):
-        return f"{path}{'.' if path else ''}{missing[1]} is required"
-    if unknown := _UNKNOWN.fullmatch(rule):
-        return f'{path or whole}: unknown field "{shortened(unknown[1], 80)}"'
-    if wrong := _EXPECTED.fullmatch(rule):
-        wanted = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
-        rule = f"must be {' or '.join(wanted)}, not {_WORDS.get(wrong[2], wrong[2])}"
-    if pattern := _PATTERN.fullmatch(rule):
-        rule = f"must match {pattern[1]}"
-    # An enumeration's, or a range's.
-    return f"{path or whole}: {rule}" if wrong is None else f"{path or whole} {rule}"
+    word = (text or "").lower()
+    if word not in TRUE | FALSE:
+        raise Unparsable(f"{name} in {place} must be of type bool: {shortened(text or '', 80)!r}")
+    return word in TRUE
 
 
 def decoded(value: object, kind: type[T]) -> T:
@@ -79,7 +61,7 @@ def decoded(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        words = told(error, "body")
+        words = plainjson.in_words(error, "body")
         if match := _ENUM.fullmatch(words):
             allowed = ", ".join(name or "''" for name in _allowed(kind, match[1]))
             words = f"{match[1]} {match[2]} is not one of {allowed}"
@@ -94,7 +76,7 @@ def _allowed(kind: type, path: str) -> list[str]:
         while isinstance(at, inspect.UnionType | inspect.ListType):
             inner = at.types if isinstance(at, inspect.UnionType) else (at.item_type,)
             at = next(item for item in inner if not isinstance(item, inspect.NoneType))
-    return [str(item) for item in at.values]
+    return [str(item) for item in (at.cls if isinstance(at, inspect.EnumType) else at.values)]
 
 
 def required(value: T | None, name: str, place: str = "body") -> T:

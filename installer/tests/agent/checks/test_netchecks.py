@@ -11,6 +11,7 @@ import pytest
 
 from installer.agent.checks import arp, netchecks
 from installer.agent.errors import StepError
+from installer.assisted.steparguments import Domain, DomainsRequest, NtpRequest, Peer, PeerNic, Peers, VipRequest
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 
 LINKS = [
@@ -75,20 +76,20 @@ cat {state} 2>/dev/null; true
 def test_missing_sources_of_time_are_added_by_the_name_that_was_given(host: Host, programs: Programs) -> None:
     state = host.write("/state", "^* 192.0.2.1 2\n^? ntp.example 0\n")
     programs.put("chronyc", CHRONY.replace("{state}", str(state)))
-    found = json.loads(netchecks.ntp(host, {"ntp_source": " ntp.example, ntp.example.org,, 192.0.2.1 "}))
+    found = json.loads(netchecks.ntp(host, NtpRequest(ntp_source=" ntp.example, ntp.example.org,, 192.0.2.1 ")))
     assert [line for line in programs.calls("chronyc") if "add" in line] == ["add server ntp.example.org iburst"]
     assert [item["source_name"] for item in found["ntp_sources"]] == ["192.0.2.1", "ntp.example", "ntp.example.org"]
     asked = len(programs.calls("chronyc"))
-    netchecks.ntp(host, {"ntp_source": "ntp.example.org"})
+    netchecks.ntp(host, NtpRequest(ntp_source="ntp.example.org"))
     # Nothing to add: asked by address and by name, once each.
     assert len(programs.calls("chronyc")) == asked + 2
-    assert json.loads(netchecks.ntp(host, {}))["ntp_sources"] == found["ntp_sources"]
+    assert json.loads(netchecks.ntp(host, NtpRequest()))["ntp_sources"] == found["ntp_sources"]
 
 
 def test_a_chrony_that_does_not_answer_fails_the_step(host: Host, programs: Programs) -> None:
     programs.put("chronyc", "echo '506 Cannot talk to daemon'; exit 1")
     with pytest.raises(StepError) as caught:
-        netchecks.ntp(host, {"ntp_source": "a"})
+        netchecks.ntp(host, NtpRequest(ntp_source="a"))
     assert caught.value.exit_code == 1
     assert "506 Cannot talk to daemon" in caught.value.reason
 
@@ -97,13 +98,14 @@ def test_names(host: Host, programs: Programs) -> None:
     programs.put(
         "getent", 'case "$2" in a.example) echo "192.0.2.5 STREAM a"; echo "2001:db8::5 STREAM";; *) exit 2;; esac'
     )
-    found = json.loads(netchecks.domains(host, {"domains": [{"domain_name": n} for n in ("a.example", "b.example")]}))
+    request = DomainsRequest(domains=[Domain(domain_name=name) for name in ("a.example", "b.example")])
+    found = json.loads(netchecks.domains(host, request))
     assert found["resolutions"] == [
         {"domain_name": "a.example", "ipv4_addresses": ["192.0.2.5"], "ipv6_addresses": ["2001:db8::5"], "cnames": []},
         {"domain_name": "b.example", "ipv4_addresses": [], "ipv6_addresses": [], "cnames": []},
     ]
     assert programs.calls("getent") == ["ahosts a.example", "ahosts b.example"]
-    assert json.loads(netchecks.domains(host, {})) == {"resolutions": []}
+    assert json.loads(netchecks.domains(host, DomainsRequest())) == {"resolutions": []}
 
 
 def test_lookups() -> None:
@@ -124,8 +126,8 @@ def test_pings(text: str, found: tuple[float, float]) -> None:
     assert netchecks.parse_ping(text) == found
 
 
-def peer(*nics: tuple[str, list[str]]) -> list[dict[str, Any]]:
-    return [{"host_id": "p", "nics": [{"mac": mac, "ip_addresses": addresses} for mac, addresses in nics]}]
+def peer(*nics: tuple[str, list[str]]) -> Peers:
+    return [Peer(host_id="p", nics=[PeerNic(mac=mac, ip_addresses=addresses) for mac, addresses in nics])]
 
 
 def test_a_peer_that_is_reached(host: Host, programs: Programs, asked: list[Any]) -> None:
@@ -203,7 +205,7 @@ def test_virtual_addresses(host: Host, programs: Programs, asked: list[Any]) -> 
         "2001:db8::3": "succeeded",
         "203.0.113.1": "unverified",
     }
-    found = json.loads(netchecks.verify_vips(host, [{"vip": vip, "vip_type": "api"} for vip in wanted]))
+    found = json.loads(netchecks.verify_vips(host, [VipRequest(vip=vip, vip_type="api") for vip in wanted]))
     assert found == [{"vip": vip, "vip_type": "api", "verification": said} for vip, said in wanted.items()]
 
 
@@ -215,13 +217,13 @@ def test_an_interface_that_cannot_be_asked_fails_the_step(
 
     monkeypatch.setattr(arp, "scan", scan)
     with pytest.raises(StepError, match="ARP on ens3: Network is down"):
-        netchecks.verify_vips(host, [{"vip": PEER, "vip_type": "api"}])
+        netchecks.verify_vips(host, [VipRequest(vip=PEER, vip_type="api")])
 
 
 def test_a_neighbour_of_which_the_kernel_knows_nothing(host: Host, programs: Programs, asked: list[Any]) -> None:
     """ip fails for an address that it has no entry of: nobody has it."""
     programs.put("ip", f"if [ $1 = -j ]; then cat <<'END'\n{json.dumps(LINKS)}\nEND\nelse exit 1; fi")
-    [found] = json.loads(netchecks.verify_vips(host, [{"vip": "2001:db8::9", "vip_type": "api"}]))
+    [found] = json.loads(netchecks.verify_vips(host, [VipRequest(vip="2001:db8::9", vip_type="api")]))
     assert found["verification"] == "succeeded"
     assert programs.calls("ping") == ["-6 -c 1 -W 3 -I ens3 2001:db8::9"]
     assert programs.calls("ip")[-1] == "-6 neigh show 2001:db8::9 dev ens3"

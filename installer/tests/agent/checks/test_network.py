@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from installer.agent.checks import webchecks
+from installer.assisted.steparguments import ApiVipRequest, TangRequest, TangServer
 
 
 class _Web(http.server.BaseHTTPRequestHandler):
@@ -36,6 +37,10 @@ def web() -> Iterator[Any]:
         "/adv/THUMB": json.dumps({"payload": "p", "protected": "x", "signature": "y"}),
         "/config": '{"ignition": {"version": "3.2.0"}, "seen": "TOKEN"}',
         "/other": "[]",
+        "/number": "1",
+        "/text": "no JSON",
+        "/adv/LESS": json.dumps({"payload": "p", "signatures": [{"protected": "x"}]}),
+        "/adv/TEXT": "no JSON",
     }
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -47,30 +52,41 @@ def web() -> Iterator[Any]:
 
 def test_tang(web: str) -> None:
     good = {"url": web, "thumbprint": "THUMB"}
-    assert json.loads(webchecks.tang({"tang_servers": json.dumps([good])}))["is_success"] is True
-    found = json.loads(webchecks.tang({"tang_servers": [good, {"url": web, "thumbprint": "no"}]}))
+    assert json.loads(webchecks.tang(TangRequest(tang_servers=json.dumps([good]))))["is_success"] is True
+    found = json.loads(
+        webchecks.tang(TangRequest(tang_servers=[TangServer(**good), TangServer(url=web, thumbprint="no")]))
+    )
     assert found["is_success"] is False
     assert "HTTP 404" in found["tang_server_response"][1]["error"]
+    for thumbprint, words in (("LESS", "signatures[0].signature is required"), ("TEXT", "is not JSON")):
+        found = json.loads(webchecks.tang(TangRequest(tang_servers=[TangServer(url=web, thumbprint=thumbprint)])))
+        assert words in found["tang_server_response"][0]["error"]
 
 
 def test_tang_that_nobody_serves() -> None:
-    found = json.loads(webchecks.tang({"tang_servers": [{"url": "http://127.0.0.1:1", "thumbprint": "THUMB"}]}))
+    request = TangRequest(tang_servers=[TangServer(url="http://127.0.0.1:1", thumbprint="THUMB")])
+    found = json.loads(webchecks.tang(request))
     assert found["is_success"] is False
     [answer] = found["tang_server_response"]
     assert answer["tang_url"] == "http://127.0.0.1:1"
     assert "Connection refused" in answer["error"]
-    assert json.loads(webchecks.tang({}))["tang_server_response"] == []
+    assert json.loads(webchecks.tang(TangRequest()))["tang_server_response"] == []
 
 
 def test_ignition_of_a_later_host(web: str) -> None:
-    found = json.loads(webchecks.ignition({"url": f"{web}/config", "ignition_endpoint_token": "t0k"}))
+    found = json.loads(webchecks.ignition(ApiVipRequest(url=f"{web}/config", ignition_endpoint_token="t0k")))
     assert found["is_success"] is True
     assert json.loads(found["ignition"])["seen"] == "Bearer t0k"
-    for path, words in (("/other", "not an Ignition config"), ("/none", "HTTP 404"), ("/moved", "HTTP 302")):
-        found = json.loads(webchecks.ignition({"url": web + path}))
+    answers = {
+        "/other": "not an Ignition config",
+        "/number": "not an Ignition config",
+        "/text": "not an Ignition config",
+    }
+    for path, words in (*answers.items(), ("/none", "HTTP 404"), ("/moved", "HTTP 302")):
+        found = json.loads(webchecks.ignition(ApiVipRequest(url=web + path)))
         assert found["is_success"] is False
         assert words in found["download_error"]
-    assert "not an http" in json.loads(webchecks.ignition({"url": "file:///etc/passwd"}))["download_error"]
+    assert "not an http" in json.loads(webchecks.ignition(ApiVipRequest(url="file:///etc/passwd")))["download_error"]
 
 
 def test_connectivity_between_network_namespaces() -> None:
@@ -93,14 +109,15 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from installer.agent.checks import netchecks
+from installer.assisted.steparguments import Peer, PeerNic, VipRequest
 from installer.hostsys.system import HostSystem
 host = HostSystem(Path("/"))
-nics = [{"mac": "52:54:00:00:00:02", "ip_addresses": ["192.0.2.2"]}, {"mac": "", "ip_addresses": ["192.0.2.3"]}]
-vips = [{"vip": f"192.0.2.{n}", "vip_type": "api"} for n in (1, 2, 3)] + [{"vip": "10.0.0.1", "vip_type": "api"}]
+nics = [PeerNic(mac="52:54:00:00:00:02", ip_addresses=["192.0.2.2"]), PeerNic(mac="", ip_addresses=["192.0.2.3"])]
+vips = [VipRequest(vip=vip, vip_type="api") for vip in ("192.0.2.1", "192.0.2.2", "192.0.2.3", "10.0.0.1")]
 # Each is mostly waiting for those who do not answer.
 with ThreadPoolExecutor() as pool:
     for made in [
-        pool.submit(netchecks.connectivity, host, [{"host_id": "p", "nics": nics}]),
+        pool.submit(netchecks.connectivity, host, [Peer(host_id="p", nics=nics)]),
         pool.submit(netchecks.free_addresses, host, ["192.0.2.0/29"]),
         pool.submit(netchecks.verify_vips, host, vips),
     ]:

@@ -131,6 +131,38 @@ def test_what_upstream_answers_where_nothing_is_found(tmp_path: Path, path: str,
     serve(tmp_path, use)
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "name"),
+    [
+        ("/clusters?with_hosts=maybe", {}, "with_hosts in query"),
+        ("/clusters/{cluster_id}?exclude-hosts=2", {}, "exclude-hosts in query"),
+        ("/clusters/{cluster_id}", {"exclude-hosts": "x"}, "exclude-hosts in header"),
+        ("/clusters/{cluster_id}/hosts?with-inventory=x", {}, "with-inventory in query"),
+        ("/clusters/{cluster_id}/hosts?with-connectivity=x", {}, "with-connectivity in query"),
+        ("/clusters/{cluster_id}/manifests?include_system_generated=x", {}, "include_system_generated in query"),
+        ("/events?cluster_level=x", {}, "cluster_level in query"),
+    ],
+)
+def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dict[str, str], name: str) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        answer = await client.get(filled(path, fleet), headers={**header(Scheme.USER), **headers})
+        assert answer.status == 400
+        assert (await answer.json())["message"].startswith(f"{name} must be of type bool: ")
+
+    serve(tmp_path, use)
+
+
+@pytest.mark.parametrize(("text", "truth"), [("true", True), ("1", True), ("YES", True), ("False", False), ("", False)])
+def test_what_counts_as_true(tmp_path: Path, text: str, truth: bool) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        [cluster] = await (
+            await client.get(filled("/clusters") + f"?with_hosts={text}", headers=header(Scheme.USER))
+        ).json()
+        assert bool(cluster["hosts"]) is truth
+
+    serve(tmp_path, use)
+
+
 def test_an_infra_envs_proxy_is_of_texts(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         path = filled("/infra-envs/{infra_env_id}", fleet)

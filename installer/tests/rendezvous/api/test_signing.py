@@ -14,10 +14,10 @@ from aiohttp.test_utils import TestClient
 from yarl import URL
 
 from installer.assisted.auth import Scheme
+from installer.assisted.endpoint import BASE
 from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import Unauthorized
 from installer.rendezvous.api import signing
-from installer.rendezvous.api.context import BASE
 from installer.rendezvous.api.handlers.routes import ROUTES, SIGNED
 from installer.rendezvous.store.model import Manifest
 from installer.testing.engine.fleet_kit import Fleet
@@ -254,9 +254,9 @@ def test_no_parameter_counts_twice(tmp_path: Path) -> None:
                 assert "must be given once" in told["reason"]
         # One is one, and what the specification has as a list may be repeated.
         for url, status in (
-            (f"{BASE}/v2/clusters?with_hosts=true&x=1", 200),
-            (f"{BASE}/v2/support-levels/features?openshift_version=4.18&feature_ids=SNO&feature_ids=TNA", 200),
-            (f"{BASE}/v2/events?severities=info;error", 400),
+            (f"{BASE}/clusters?with_hosts=true&x=1", 200),
+            (f"{BASE}/support-levels/features?openshift_version=4.18&feature_ids=SNO&feature_ids=TNA", 200),
+            (f"{BASE}/events?severities=info;error", 400),
             (filled("/clusters/{cluster_id}/downloads/files?file_name=master.ign;file_name=metadata.json", fleet), 400),
         ):
             answer = await ask(client, url, **header(Scheme.USER))

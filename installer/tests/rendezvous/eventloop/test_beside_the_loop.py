@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from installer.rendezvous.api.app import SERVICE
-from installer.rendezvous.eventloop import heap
+from installer.rendezvous.eventloop import collector
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.database import Store
 from installer.testing.engine.fleet_kit import Fleet
@@ -66,7 +66,7 @@ def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_full_collection_looks_at_what_is_new(tmp_path: Path) -> None:
     async def use() -> None:
-        task = asyncio.create_task(heap.tidy())
+        task = asyncio.create_task(collector.tidy())
         await asyncio.sleep(0)
         kept = [[] for _ in range(100_000)]  # type: ignore[var-annotated]
         gc.collect()
@@ -81,7 +81,7 @@ def test_a_full_collection_looks_at_what_is_new(tmp_path: Path) -> None:
         del kept
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert heap.set_aside not in gc.callbacks
+        assert collector.set_aside not in gc.callbacks
         assert gc.get_freeze_count() == 0
 
     asyncio.run(use())
@@ -95,8 +95,8 @@ def test_what_was_set_aside_is_looked_at_now_and_then() -> None:
         first, second = Thing(), Thing()
         first.other, second.other = second, first  # type: ignore[attr-defined]
         gone = weakref.ref(first)
-        with mock.patch.object(heap, "THOROUGH", 0.2):
-            task = asyncio.create_task(heap.tidy())
+        with mock.patch.object(collector, "THOROUGH", 0.2):
+            task = asyncio.create_task(collector.tidy())
             await asyncio.sleep(0)
             more = [[] for _ in range(gc.get_freeze_count())]  # type: ignore[var-annotated]
             gc.collect()

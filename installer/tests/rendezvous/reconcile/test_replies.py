@@ -190,7 +190,7 @@ def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
         disk("dm-0", bootable=True, drive_type="Multipath"),
     ]
     _, infra_env_id = world.known(disks=disks)
-    assert world.host(infra_env_id).disks_to_be_formatted == "sda,sde"
+    assert world.host(infra_env_id).disks_to_be_formatted == ["sda", "sde"]
 
 
 def test_the_services_own_choice_of_a_disk(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -287,8 +286,8 @@ def test_values_of_kernel_arguments(tmp_path: Path, value: str, good: int) -> No
         "kernel_arguments": [{"operation": "append", "value": value}],
     }
     if good:
-        kept = json.loads(sent_kit.register_infra_env(world.engine, body).kernel_arguments)
-        assert kept == body["kernel_arguments"]
+        infra_env = sent_kit.register_infra_env(world.engine, body)
+        assert msgspec.to_builtins(infra_env.kernel_arguments) == body["kernel_arguments"]
         return
     with pytest.raises(ServiceError, match=r"kernel_arguments\[0\].value"):
         sent_kit.register_infra_env(world.engine, body)

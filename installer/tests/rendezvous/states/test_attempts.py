@@ -12,9 +12,9 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from installer.assisted.auth import ATTEMPT_HEADER, Scheme
+from installer.assisted.endpoint import BASE
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import Conflict
-from installer.assisted.restclient import BASE
 from installer.rendezvous.api import fields
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts

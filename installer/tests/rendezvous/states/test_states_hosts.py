@@ -227,7 +227,7 @@ TEXTS: list[tuple[hs.Trigger, H, dict[str, Any], H, str | None, tuple[hs.Effect,
         "Host lost its connection to the service at stage Writing image to disk",
         (),
     ),
-    (F, H.INSTALLING, LOST, H.ERROR, "Host lost its connection to the service at stage ", ()),
+    (F, H.INSTALLING, LOST, H.ERROR, "Host lost its connection to the service", ()),
     (
         F,
         H.INSTALLING_PENDING_USER_ACTION,

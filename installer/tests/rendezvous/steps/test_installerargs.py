@@ -11,7 +11,7 @@ import pytest
 from installer.assisted.enums import StepType
 from installer.rendezvous.steps import installerargs, instructions
 from installer.rendezvous.store.documents import InstallerArgs
-from installer.rendezvous.store.model import Host
+from installer.rendezvous.store.model import Host, StaticNetwork
 from installer.rendezvous.validations.hostview import HostView
 from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import inventory
@@ -122,7 +122,9 @@ def test_a_network_of_the_users_is_copied_once(world: World) -> None:
     found = view(world, ("--copy-network",))
     with world.store.change():
         assert found.infra_env is not None
-        world.store.put_infra_env(replace(found.infra_env, static_network_config="[]"))
+        world.store.put_infra_env(
+            replace(found.infra_env, static_network_config=[StaticNetwork(network_yaml="{}", mac_interface_map=[])])
+        )
     for host in (found.host, replace(found.host, installer_args=InstallerArgs())):
         assert installerargs.arguments(world.engine.view(host)) == ["--copy-network"]
 

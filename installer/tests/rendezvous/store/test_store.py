@@ -28,8 +28,8 @@ MUCH = "x" * 3_000_000
 WRITES: dict[str, Callable[[Store], None]] = {
     "put_cluster": lambda s: s.put_cluster(replace(CLUSTER, status_info=MUCH)),
     "put_cluster, new": lambda s: s.put_cluster(Cluster(id="new", name="n", status_info=MUCH)),
-    "put_infra_env": lambda s: s.put_infra_env(replace(ENV, static_network_config=MUCH)),
-    "put_infra_env, new": lambda s: s.put_infra_env(InfraEnv(id="new", name="n", static_network_config=MUCH)),
+    "put_infra_env": lambda s: s.put_infra_env(replace(ENV, additional_trust_bundle=MUCH)),
+    "put_infra_env, new": lambda s: s.put_infra_env(InfraEnv(id="new", name="n", additional_trust_bundle=MUCH)),
     "put_host": lambda s: s.put_host(replace(HOST, inventory=HostInventory(MUCH))),
     "put_host, new": lambda s: s.put_host(replace(HOST, id="new", inventory=HostInventory(MUCH))),
     "put_host, bound": lambda s: s.put_host(replace(LONE, cluster_id="c", inventory=HostInventory(MUCH))),

@@ -192,11 +192,11 @@ def test_a_disk_to_be_left_alone_is_followed_when_names_are_swapped(world: World
     restart(world, at)
     tell(world, at, *map(_bootable, (disk("sda", "A"), disk("sdb", "C"), disk("sdc", "KEEP"))))
     host = world.host(at)
-    assert host.skip_formatting_disks == "/dev/sdc"
+    assert [item.id for item in host.skipped_disks] == ["/dev/sdc"]
     assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb"]
     skip(world, at, "/dev/sdc", wanted=False)
     host = world.host(at)
-    assert (host.skip_formatting_disks, host.skipped_disks) == ("", [])
+    assert host.skipped_disks == []
     assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb", "/dev/sdc"]
 
 

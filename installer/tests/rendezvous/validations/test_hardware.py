@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import HostStatus, MediaStatus, Result, Role
+from installer.rendezvous.store.diskidentity import named
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
@@ -333,19 +334,19 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "no_skip_installation_disk",
-        {"host": {"skip_formatting_disks": ""}},
+        {"host": {"skipped_disks": []}},
         OK,
         "No request to skip formatting of the installation disk",
     ),
     (
         "no_skip_installation_disk",
-        {"host": {"skip_formatting_disks": "/dev/vdb,"}},
+        {"host": {"skipped_disks": [named("/dev/vdb")]}},
         OK,
         "No request to skip formatting of the installation disk",
     ),
     (
         "no_skip_installation_disk",
-        {"host": {"skip_formatting_disks": "/dev/vdb,/dev/vda"}},
+        {"host": {"skipped_disks": [named("/dev/vdb"), named("/dev/vda")]}},
         BAD,
         "Requesting to skip the formatting of the installation disk is not allowed: /dev/vda. Please "
         "either change this host's installation disk or do not skip the formatting of the "
@@ -353,19 +354,19 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "no_skip_installation_disk",
-        {"host": {"skip_formatting_disks": "/dev/vdb", "installation_disk_id": ""}},
+        {"host": {"skipped_disks": [named("/dev/vdb")], "installation_disk_id": ""}},
         OK,
         "No request to skip formatting of the installation disk",
     ),
     (
         "no_skip_missing_disk",
-        {"host": {"skip_formatting_disks": "/dev/vda,"}},
+        {"host": {"skipped_disks": [named("/dev/vda")]}},
         OK,
         "All disks that have skipped formatting are present in the host inventory",
     ),
     (
         "no_skip_missing_disk",
-        {"host": {"skip_formatting_disks": "/dev/vdb,/dev/vda,/dev/vdc"}},
+        {"host": {"skipped_disks": [named("/dev/vdb"), named("/dev/vda"), named("/dev/vdc")]}},
         BAD,
         "One or more of the disks that you have requested to skip the formatting of are no longer "
         'present on this host: ["/dev/vdb", "/dev/vdc"]. Please remove the request, and give it '
