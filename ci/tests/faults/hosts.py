@@ -23,6 +23,7 @@ from installer.assisted.endpoint import Endpoint
 from installer.assisted.enums import Role, Stage, StepType
 from installer.assisted.errors import ClientError
 from installer.assisted.stages import SNO, STAGES
+from installer.assisted.steparguments import DomainsRequest
 from installer.hostsys.system import HostSystem
 from installer.orchestrator.errors import OrchestratorError
 from installer.orchestrator.report import Reporter
@@ -254,8 +255,8 @@ class FailingHost(SimulatedHost):
                 return {"name": name, "result": "failure", "error": f"{name}: {why}"}
         return {"name": name, "result": "success", "size_bytes": 1000**3, "time": 10.0, "download_rate": 100.0}
 
-    def _names(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        found = super()._names(asked)
+    def _names(self, request: DomainsRequest) -> list[dict[str, Any]]:
+        found = super()._names(request)
         for item in found:
             if item["domain_name"].partition(".")[0] in self.truth.unknown:
                 item["ipv4_addresses"] = []

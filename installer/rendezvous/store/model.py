@@ -42,6 +42,7 @@ from installer.rendezvous.store.documents import (
     Validations,
     VerifiedVips,
 )
+from installer.rendezvous.store.earlier import upgraded
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
@@ -315,8 +316,11 @@ def encode(item: Cluster | Host | InfraEnv) -> bytes:
 
 
 def decode(text: bytes, kind: type[Stored]) -> Stored:
-    """An item that was stored. Raises msgspec.MsgspecError."""
-    return msgspec.json.decode(text, type=kind, dec_hook=_of_text)
+    """An item that was stored, by this version or an earlier one. Raises msgspec.MsgspecError."""
+    try:
+        return msgspec.json.decode(text, type=kind, dec_hook=_of_text)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(upgraded(text), type=kind, dec_hook=_of_text)
 
 
 def plain(item: Cluster | Host | InfraEnv) -> JsonMap:

@@ -1,4 +1,4 @@
-"""A database that an earlier version of the service wrote (landed.json): opened, shown as before, written as before."""
+"""A database that an earlier version of the service wrote (landed.json): opened, shown as before, kept by this one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from installer.assisted.enums import LogsState, MediaStatus, PreparationStatus, Result
 from installer.rendezvous.api import fields
 from installer.rendezvous.store.database import Store
-from installer.rendezvous.store.model import Host
+from installer.rendezvous.store.model import Host, InfraEnv, decode
 
 # Schema, rows and what the API showed of them, written by the version before the store's fields had types of their own;
 # but for the name of a host that has none, which has been its id since (assisted-service, hostutil.GetHostnameForMsg).
@@ -71,17 +71,47 @@ def test_each_field_of_a_host_is_shown_or_stays_inside(landed: Store) -> None:
     assert known - fields.host(host).keys() == set(INSIDE.split())
 
 
-def test_what_is_written_is_what_was_written(landed: Store) -> None:
-    """So that the version before can open it as well."""
+def test_what_is_kept_is_shown_the_same_after_the_next_start(landed: Store) -> None:
+    """Only lists that stood in texts are written in another form; all else is as it was."""
     with landed.change():
         for host in landed.hosts():
             landed.put_host(msgspec.structs.replace(host, status_info=host.status_info + "."))
         for cluster in landed.clusters():
             landed.put_cluster(msgspec.structs.replace(cluster, status_info=cluster.status_info + "."))
+    lists = {"disks_to_be_formatted", "skip_formatting_disks", "skipped_disks"}
     for table in ("hosts", "clusters"):
         found = [json.loads(row[0]) for row in landed.db.execute(f"SELECT doc FROM {table} ORDER BY rowid")]
         before = [json.loads(row[-1]) for row in LANDED["tables"][table]]
-        assert found == [item | {"status_info": item["status_info"] + "."} for item in before]
+        assert [item | dict.fromkeys(lists) for item in found] == [
+            item | {"status_info": item["status_info"] + "."} | dict.fromkeys(lists) for item in before
+        ]
+    again = Store(landed.path)
+    try:
+        assert again.hosts() == landed.hosts()
+        assert again.infra_envs() == landed.infra_envs()
+        assert [",".join(disk.id for disk in host.skipped_disks) for host in again.hosts()] == [
+            host["skip_formatting_disks"] for host in LANDED["shown"]["hosts"]
+        ]
+    finally:
+        again.close()
+
+
+def test_lists_that_stood_in_texts() -> None:
+    networks = [{"network_yaml": "interfaces: []", "mac_interface_map": []}]
+    arguments = [{"operation": "append", "value": "x=1"}]
+    row = {"id": "e", "name": "e", "cluster_id": "c", "static_network_config": json.dumps(networks)}
+    row |= {"kernel_arguments": json.dumps(arguments)}
+    infra_env = decode(json.dumps(row).encode(), InfraEnv)
+    assert msgspec.to_builtins(infra_env.static_network_config) == networks
+    assert msgspec.to_builtins(infra_env.kernel_arguments) == arguments
+    host = decode(b'{"id": "h", "infra_env_id": "e", "name": "h", "disks_to_be_formatted": "/dev/sda,/dev/sdb"}', Host)
+    assert host.disks_to_be_formatted == ["/dev/sda", "/dev/sdb"]
+
+
+@pytest.mark.parametrize("value", ["[", 7, [7]])
+def test_what_no_version_wrote_is_refused(value: Any) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decode(json.dumps({"id": "e", "name": "e", "static_network_config": value}).encode(), InfraEnv)
 
 
 def test_what_the_documents_mean(landed: Store) -> None:

@@ -1,0 +1,29 @@
+"""Rows that an earlier version of the service wrote: lists stood in them as texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_LISTS = ("static_network_config", "kernel_arguments")
+
+
+def upgraded(text: bytes) -> bytes:
+    """A row's document as this version stores it. Raises msgspec.MsgspecError for what is no JSON."""
+    data: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    for name in _LISTS:
+        if isinstance(value := data.get(name), str):
+            data[name] = msgspec.json.decode(value or "[]")
+    if isinstance(value := data.get("disks_to_be_formatted"), str):
+        data["disks_to_be_formatted"] = _words(value)
+    if isinstance(value := data.pop("skip_formatting_disks", ""), str):
+        # Of these nothing but the id is known.
+        known = {disk["id"] for disk in data.get("skipped_disks", [])}
+        unknown = [{"id": name} for name in _words(value) if name not in known]
+        data |= {"skipped_disks": [*data.get("skipped_disks", []), *unknown]} if unknown else {}
+    return msgspec.json.encode(data)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
