@@ -33,17 +33,19 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered)) - 1))] if ordered else 0.0
 
 
-def measure(path: str, samples: int = SAMPLES, budget: float = BUDGET_SECONDS) -> int:
-    """Worst 99th percentile of write + fdatasync in ms on a device or file. Raises StepError."""
+def measure(path: str, samples: int = SAMPLES, budget: float = BUDGET_SECONDS, *, called: str = "") -> int:
+    """Worst 99th percentile of write + fdatasync in ms on a device or file, which users know as `called` (default: by
+    its path). Raises StepError."""
+    name = called or path
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
-        raise StepError(f"{path} cannot be opened: {error}") from None
+        raise StepError(f"{name} cannot be opened: {error.strerror or error}") from None
     times: list[float] = []
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
         if size < OFFSET + samples * BLOCK:
-            raise StepError(f"{path} is too small to measure: {size} bytes")
+            raise StepError(f"{name} is too small to measure: {size} bytes")
         deadline = time.monotonic() + budget
         for index in range(samples):
             at = OFFSET + index * BLOCK
@@ -55,7 +57,7 @@ def measure(path: str, samples: int = SAMPLES, budget: float = BUDGET_SECONDS) -
             if time.monotonic() > deadline and len(times) >= LEAST_SAMPLES:
                 break
     except OSError as error:
-        raise StepError(f"{path} cannot be measured: {error}") from None
+        raise StepError(f"{name} cannot be measured: {error}") from None
     finally:
         with suppress(OSError):
             os.close(descriptor)
@@ -80,4 +82,5 @@ def disk_speed(host: HostSystem, args: dict[str, Any], seconds: float = BUDGET_S
         raise StepError(f"{path} cannot be looked at: {error}") from None
     if mounted:
         raise StepError(f"{path} is in use, mounted on {', '.join(mounted)}")
-    return json.dumps({"path": path, "io_sync_duration": measure(str(resolved), budget=min(seconds, BUDGET_SECONDS))})
+    duration = measure(str(resolved), budget=min(seconds, BUDGET_SECONDS), called=path)
+    return json.dumps({"path": path, "io_sync_duration": duration})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -308,6 +309,20 @@ def test_a_disk_that_is_in_use_or_may_be_is_not_written_to(
     with pytest.raises(StepError) as caught:
         diskspeed.disk_speed(host, {"path": "/dev/vda"})
     assert words in caught.value.reason
+
+
+def test_a_disk_that_fails_has_the_name_that_the_host_gives_it(
+    host: Host, podman: Podman, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    podman.programs.put("lsblk", "")
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(diskspeed.os, "fdatasync", broken)
+    with pytest.raises(StepError) as caught:
+        diskspeed.disk_speed(host, {"path": "/dev/vda"})
+    assert caught.value.reason == "/dev/vda cannot be measured: [Errno 5] Input/output error"
 
 
 def test_a_disk_that_is_not_there(host: Host, podman: Podman) -> None:
