@@ -191,6 +191,20 @@ class Layout:
         which = node.root_index if index is None else index
         return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
 
+    def device(self, node: NodeSpec, index: int) -> Path:
+        """What the machine gets as that disk: the image, or the link to a device in front of it where it can fail."""
+        image = self.disk(node, index)
+        return self.device_of(image) if node.all_disks[index].can_fail else image
+
+    def device_of(self, image: Path) -> Path:
+        """The link to the device of a disk that can fail."""
+        return image.with_suffix(".device")
+
+    @property
+    def failing(self) -> Path:
+        """The socket of the daemon that has the devices of disks that can fail."""
+        return self.root / "failing.sock"
+
     def stick(self, node: NodeSpec) -> Path:
         """The raw image of a node's USB stick."""
         return self.root / "disks" / f"{node.name}-stick.raw"

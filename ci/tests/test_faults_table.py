@@ -2,6 +2,7 @@
 
 import pytest
 
+from lab.faults import DiskErrors, DiskSlow
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.faulty import ROWS, Outcome, load
 from scenarios.catalogue.ids import topology_of
@@ -23,6 +24,13 @@ def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
         hosts = {moment.host for moment in (row.begin, row.end) if moment is not None and moment.host}
         told = {row.told.host} if row.told and row.told.host else set()
         assert nodes | hosts | told <= names, row.name
+
+
+def test_disks_can_fail_where_a_row_has_them_fail_and_nowhere_else():
+    for row in ROWS:
+        failing = {fault.node for fault in row.faults if isinstance(fault, DiskErrors | DiskSlow)}
+        for node in topology_of(row.id).nodes:
+            assert {disk.can_fail for disk in node.all_disks} == {node.name in failing}, row.name
 
 
 def test_three_rows_are_in_the_gate_at_most():

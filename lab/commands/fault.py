@@ -23,6 +23,7 @@ Examples:
   node0-lab fault begin name-missing --name api            no record for the API
   node0-lab fault begin registry-image --image etcd --how error
   node0-lab fault begin kill --node master-0 --process etcd
+  node0-lab fault begin disk-errors --node master-0        writes to its disk fail, if its topology lets it
   node0-lab fault ls                                       what lasts, by number
   node0-lab fault end 1                                    mend it; without a number, all
 """
@@ -30,13 +31,16 @@ Examples:
 #: What --help says of a fault's fields.
 _TEXTS = {
     "address": "an IP address",
+    "disk": "its name in the machine (vda); without it, the one to install on",
     "dns": "address of the DNS server that leases name",
     "down_ms": "milliseconds of each period without the link",
+    "fails": "what fails: writes, or reads too",
     "gateway": "address of the gateway that leases name",
     "how": "what is wrong with the image",
     "image": "the image's tag in the release, for example etcd",
     "jitter_ms": "milliseconds by which the delay varies",
     "kbit": "limit in kbit/s",
+    "kib": "KiB a second that it reads, and as many that it writes",
     "left_mib": "MiB to leave free",
     "ms": "delay in milliseconds",
     "mtu": "largest packet that still gets through, in bytes",

@@ -15,13 +15,14 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import balancer, dns, iscsi
+from lab.daemons import balancer, disks, dns, iscsi
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE
 from lab.inputs.configs import BmcAccess
 from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, ISCSI_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
+from lab.machines import failing
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
 from lab.topology import NodeSpec
@@ -87,9 +88,11 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
     authority.issue(names, layout.root / "expired.crt", layout.root / "expired.key", expired=True)
     contained = topology.machine == "container"
+    reaped = contained or bool(failing.places(layout))
     reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], port=None)
     services = (
         machined(layout, lab_id) if contained else _libvirtd(layout),
+        *_failing(layout),
         *_switch(layout),
         _dnsmasq(layout),
         _chronyd(layout),
@@ -111,8 +114,8 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         mounts=_mounts(layout),
         services=services,
         owner=owner,
-        after=reaper.argv if contained else (),
-        after_env=reaper.env if contained else {},
+        after=reaper.argv if reaped else (),
+        after_env=reaper.env if reaped else {},
     )
     (layout.root / "plan.json").write_bytes(msgspec.json.encode(plan))
     return Prepared(plan, credentials)
@@ -161,6 +164,18 @@ def machined(layout: Layout, lab_id: str) -> Service:
     arguments = [str(layout.machines), str(layout.machined), lab_id]
     service = _python(layout, "machined", "lab.machines.container.machined", arguments, port=None)
     return msgspec.structs.replace(service, ready=Ready("unix", str(layout.machined)))
+
+
+def _failing(layout: Layout) -> tuple[Service, ...]:
+    """What holds the devices of disks that can fail, where there are any."""
+    places = failing.places(layout)
+    if not places:
+        return ()
+    file = layout.root / "failing.json"
+    config = disks.Config(layout.root.name, places, str(layout.failing), str(layout.root / "blkio"))
+    file.write_bytes(msgspec.json.encode(config))
+    service = _python(layout, "disks", "lab.daemons.disks", [str(file)], port=None)
+    return (msgspec.structs.replace(service, ready=Ready("unix", str(layout.failing))),)
 
 
 def _switch(layout: Layout) -> tuple[Service, ...]:

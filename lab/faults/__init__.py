@@ -18,6 +18,7 @@ from lab.faults.daemons import (
     RegistryImage,
     RegistryRefuses,
 )
+from lab.faults.disks import DiskErrors, DiskSlow
 from lab.faults.machines import ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic, PowerCut, Reset
 from lab.faults.network import BlackHole, Duplicate, Latency, LinkDown, Loss, NamesSlow, Partition, Throttle
 from lab.faults.ports import Flapping, Swapped, WrongVlan
@@ -26,7 +27,9 @@ Fault = (
     BlackHole
     | ClockJump
     | DhcpWrong
+    | DiskErrors
     | DiskFull
+    | DiskSlow
     | Duplicate
     | Flapping
     | Freeze
@@ -57,7 +60,9 @@ __all__ = [
     "BlackHole",
     "ClockJump",
     "DhcpWrong",
+    "DiskErrors",
     "DiskFull",
+    "DiskSlow",
     "Duplicate",
     "Fault",
     "Flapping",

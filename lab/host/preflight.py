@@ -117,6 +117,9 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         for program, package in ISCSI_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
                 reasons.append(f"{program} is not installed, an iSCSI disk needs it: apt-get install {package}")
+    loops = Path("/dev/loop-control")
+    if not contained and any(disk.can_fail for node in topology.nodes for disk in node.disks) and not loops.exists():
+        reasons.append(f"{loops} is missing, a disk that can fail needs it: modprobe loop")
     reasons += unsupported(topology)
     if not contained and any(node.tpm for node in topology.nodes):
         for program, package in TPM_PROGRAMS.items():

@@ -61,7 +61,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
         disks=tuple(
             DiskSpec(
                 target=node.device(number),
-                path=str(layout.disk(node, number)),
+                path=str(layout.device(node, number)),
                 size=disk.size_gib << 30,
                 serial=node.serial(number),
                 model=disk.model,

@@ -29,6 +29,8 @@ _NVME_SLOT = 0x10
 # Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
 _TURNS, _SOLID = "7200", "1"
 _MBIT = "10000"
+# The machine gets a disk's errors; libvirt would have it stand still.
+_REPORTED = {"error_policy": "report", "rerror_policy": "report"}
 # The place in the boot order of what comes after the disk to install on.
 _AFTER_THE_DISK = 2
 
@@ -140,10 +142,10 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
         bus = BUSES[spec.bus]
         if bus.attached_by != "libvirt":
             continue
-        disk = SubElement(devices, "disk", type="file", device="disk")
-        # The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast.
-        SubElement(disk, "driver", name="qemu", type="raw", cache="unsafe", discard="unmap", io="threads")
-        SubElement(disk, "source", file=str(layout.disk(node, index)))
+        disk = SubElement(devices, "disk", type="block" if spec.can_fail else "file", device="disk")
+        words = {"name": "qemu", "type": "raw", "discard": "unmap", "io": "threads", "cache": _cache(spec)}
+        SubElement(disk, "driver", words | (_REPORTED if spec.can_fail else {}))
+        SubElement(disk, "source", {"dev" if spec.can_fail else "file": str(layout.device(node, index))})
         turns: dict[str, str] = (
             {} if spec.rotational is None else {"rotation_rate": _TURNS if spec.rotational else _SOLID}
         )
@@ -178,6 +180,12 @@ def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
     SubElement(stick, "boot", order=str(_AFTER_THE_DISK))
 
 
+def _cache(disk: Disk) -> str:
+    """The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast. Of one
+    that can fail the machine is told at once, not the page cache later."""
+    return "none" if disk.can_fail else "unsafe"
+
+
 def _alias(index: int, kind: str = "disk") -> str:
     # libvirt keeps names that begin so.
     return f"ua-{kind}{index}"
@@ -198,8 +206,9 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
     for index, disk in enumerate(node.all_disks):
         bus = BUSES[disk.bus]
         if bus.attached_by == "command line":
-            drive = f"file={str(layout.disk(node, index)).replace(',', ',,')},format=raw,if=none,id={disk.bus}{index}"
-            words += ["-drive", f"{drive},cache=unsafe,discard=unmap,aio=threads"]
+            drive = f"file={str(layout.device(node, index)).replace(',', ',,')},format=raw,if=none,id={disk.bus}{index}"
+            drive += ",werror=report,rerror=report" * disk.can_fail
+            words += ["-drive", f"{drive},cache={_cache(disk)},discard=unmap,aio=threads"]
             device = f"{disk.bus},serial={node.serial(index)},drive={disk.bus}{index},bus=pcie.0,addr={slot:#x}"
             words += ["-device", device + ",bootindex=1" * disk.root]
             slot += 1

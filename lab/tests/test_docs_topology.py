@@ -27,7 +27,7 @@ def test_an_example_can_be_made(text, tmp_path):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("kind", [Topology, Network, NodeSpec, Nic, Bond, Disk])

@@ -207,6 +207,11 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
             "bus: iscsi, portals: [mgmt], wwn: '0x5000c50015ea71aa'",
             "nodes[0].disks[1].wwn: a iscsi disk has none",
         ),
+        (
+            "bus: nvme",
+            "bus: iscsi, portals: [mgmt], can_fail: true",
+            "nodes[0].disks[1].can_fail: an iSCSI disk is the target's; use another bus",
+        ),
         ("role: worker", "role: worker, secure_boot: on, firmware: bios", "nodes[1].secure_boot: only machines with"),
         ('"fd2e:6f44:5dd8::5"', "192.168.111.6", "api_vips: a service has one virtual IP of IPv4, one of IPv6, or bo"),
         ("machine: vm", "machine_network: 10.8.0.0/24", "machine_network: 10.8.0.0/24 is none of the machines' networ"),

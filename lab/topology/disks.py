@@ -33,7 +33,8 @@ class Disk(Checked, frozen=True, kw_only=True):
     (a file system, a volume group, random bytes), or an old system's volume group. `wwn` (`0x` and 16 digits), `model`
     and `rotational` are what SATA and SCSI disks tell. With `bus: iscsi` the disk is one of a target in the lab, which
     answers in the networks that `portals` names; the machine's firmware attaches it, by several portals as one disk
-    with several paths (multipath).
+    with several paths (multipath). A disk that `can_fail` does so by the faults DiskErrors and DiskSlow
+    (lab.machines.failing).
     """
 
     size_gib: int = DISK_GIB
@@ -45,6 +46,7 @@ class Disk(Checked, frozen=True, kw_only=True):
     model: str = ""
     rotational: bool | None = None
     portals: tuple[str, ...] = ()
+    can_fail: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """See the class."""
@@ -68,6 +70,8 @@ class Disk(Checked, frozen=True, kw_only=True):
             yield "portals", "an iSCSI disk needs the networks that its target is reached by"
         if self.portals and not bus.remote:
             yield "portals", f"a {self.bus} disk has none; use bus {_WITH_PORTALS}"
+        if self.can_fail and bus.remote:
+            yield "can_fail", "an iSCSI disk is the target's; use another bus"
         yield from unique([(f"portals[{i}]", name) for i, name in enumerate(self.portals)], "network")
 
     @property

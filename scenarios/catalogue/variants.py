@@ -13,8 +13,9 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import working
+from lab.faults import DiskErrors, DiskSlow
 from lab.topology import WORKER_MIB, Addressing, Bmc, Bond, Disk, Network, Nic, NodeSpec, Topology
-from scenarios.catalogue.faulty import ROWS
+from scenarios.catalogue.faulty import ROWS, Row
 
 SMALL_DISK_GIB = 4
 WORKERS = 2
@@ -196,6 +197,19 @@ def _behind(bmc: Bmc) -> Callable[[Topology], Topology]:
     return lambda topology: topology.behind(bmc)
 
 
+def _wanted(row: Row) -> Callable[[Topology], Topology]:
+    """Machines as a row's faults want them: with BMCs of its kind, and disks that can fail where they do."""
+    failing = {fault.node for fault in row.faults if isinstance(fault, DiskErrors | DiskSlow)}
+
+    def disks(_: int, node: NodeSpec) -> NodeSpec:
+        if node.name not in failing:
+            return node
+        able = tuple(msgspec.structs.replace(disk, can_fail=True) for disk in node.all_disks)
+        return msgspec.structs.replace(node, disks=able)
+
+    return lambda topology: each(topology.behind(row.bmc), disks)
+
+
 def _proxy(topology: Topology) -> Topology:
     """Hosts reach the registry through the lab's HTTP proxy alone."""
     return msgspec.structs.replace(topology, proxy=True)
@@ -324,7 +338,7 @@ VARIANTS = FEATURES | {
     "discovery": Variant(),
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_behind(bmc)) for bmc in BROKEN_BMCS},
-    **{row.name: Variant(machines=_behind(row.bmc)) for row in ROWS},
+    **{row.name: Variant(machines=_wanted(row)) for row in ROWS},
 }
 
 #: Faults that a seed has drawn (scenarios/catalogue/chaos.py): `chaos_17`, or `chaos_17_0_2` for two of them.

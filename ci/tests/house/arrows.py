@@ -163,14 +163,14 @@ ALLOWED: dict[str, set[str]] = {
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
         "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.inputs", "lab.machines",
-        "lab.machines.container", "lab.supervisor", "lab.topology",
+        "lab.machines.container", "lab.machines.container.kernel", "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
     },
     "lab.machines": {
         "drivers", "lab", "lab.bmcs", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
-        "lab.machines.container.spec", "lab.topology",
+        "lab.machines.container.kernel", "lab.machines.container.spec", "lab.topology",
     },
     "lab.machines.container.errors": set(),
     "lab.machines.container": {
@@ -211,7 +211,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.machines.container.spec": set(),
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
-    "lab.faults": {"lab", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
+    "lab.faults": {"lab", "lab.daemons", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host",

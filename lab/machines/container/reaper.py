@@ -1,7 +1,9 @@
-"""What is left when a lab's processes are gone: control groups. `python -m lab.machines.container.reaper LAB < PIPE`.
+"""What is left when a lab's processes are gone: control groups, and limits in others.
+
+`python -m lab.machines.container.reaper LAB < PIPE`
 
 It waits until the pipe that is its standard input has no writer any more, which every process of the lab's supervisor
-is, and removes the lab's groups. It is not in the lab's PID namespace, so that it outlives all of it.
+is, and removes the lab's groups and limits. It is not in the lab's PID namespace, so that it outlives all of it.
 """
 
 from __future__ import annotations
@@ -12,17 +14,21 @@ import tempfile
 from pathlib import Path
 
 from lab.host.namespaces import unshare
-from lab.machines.container.kernel import cgroups, syscalls
+from lab.machines.container.kernel import cgroups, syscalls, throttle
 
 
 def reap(lab: str) -> None:
-    """Remove the groups of a lab that has ended. Raises OSError when something still runs in them."""
+    """Remove the groups of a lab that has ended, and the limits of its disks. Raises OSError when something still runs
+    in the groups."""
     unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     with tempfile.TemporaryDirectory() as folder:
         syscalls.mount("groups", folder, "tmpfs")
         try:
             hierarchies = cgroups.mount_all(Path(folder) / "cgroups")
+            for name, top in hierarchies.at.items():
+                if "blkio" in name.split(","):
+                    throttle.lift(top, lab)
             cgroups.Group(hierarchies, lab).remove()
         finally:
             for place in (Path(folder) / "cgroups").iterdir():

@@ -48,8 +48,8 @@ class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image, `size` in bytes, `bus` what it
-    shows itself as a disk of."""
+    """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image or a block device, `size` in
+    bytes, `bus` what it shows itself as a disk of."""
 
     target: str
     path: str

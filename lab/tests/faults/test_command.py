@@ -10,7 +10,18 @@ import pytest
 
 from lab.commands import cli
 from lab.commands.fault import fault_of
-from lab.faults import BlackHole, Fault, Kill, LinkDown, Loss, Partition, RegistryImage, RegistryRefuses
+from lab.faults import (
+    BlackHole,
+    DiskErrors,
+    DiskSlow,
+    Fault,
+    Kill,
+    LinkDown,
+    Loss,
+    Partition,
+    RegistryImage,
+    RegistryRefuses,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs/faults.md").read_text()
 
@@ -29,10 +40,21 @@ def parsed(*words: str) -> argparse.Namespace:
         (["kill", "--node", "master-0", "--process", "etcd"], Kill("master-0", "etcd")),
         (["registry-image", "--image", "etcd"], RegistryImage("etcd", "absent")),
         (["registry-refuses"], RegistryRefuses()),
+        (["disk-errors", "--node", "master-0"], DiskErrors("master-0", "", "writes")),
+        (
+            ["disk-errors", "--node", "master-0", "--disk", "vdb", "--fails", "all"],
+            DiskErrors("master-0", "vdb", "all"),
+        ),
+        (["disk-slow", "--node", "master-0", "--kib", "512"], DiskSlow("master-0", 512)),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
     assert fault_of(parsed(*words)) == fault
+
+
+@pytest.mark.parametrize("kind", get_args(Fault))
+def test_no_option_has_the_name_of_what_the_command_itself_goes_by(kind: type[msgspec.Struct]) -> None:
+    assert {field.name for field in msgspec.structs.fields(kind)}.isdisjoint({"what", "lab"})
 
 
 @pytest.mark.parametrize("kind", get_args(Fault))

@@ -9,7 +9,7 @@ from pathlib import Path
 ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"), Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
 PROGRAMS = (
     "bin/sh", "bin/ip", "bin/kmod", "bin/lsblk", "bin/udevadm", "bin/ping", "bin/cat", "bin/mount", "bin/sleep",
-    "bin/mkdir", "bin/ls", "bin/date", "bin/dmesg", "lib/systemd/systemd-udevd",
+    "bin/mkdir", "bin/ls", "bin/date", "bin/dmesg", "bin/dd", "lib/systemd/systemd-udevd",
 )  # fmt: skip
 MODULES = (
     "virtio_pci", "virtio_net", "virtio_blk", "virtio_scsi", "ahci", "sd_mod", "nvme", "xhci_pci", "usb_storage",

@@ -9,6 +9,7 @@ from lab import topology
 from lab.layout import Layout
 from lab.machines import domain
 from lab.testing.topologies import SAN
+from lab.topology import Disk
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +82,23 @@ def test_a_stick_is_one_more_usb_disk(tmp_path):
     assert stick.find("source").get("file") == str(tmp_path / "disks/master-0-stick.raw")
     assert stick.find("target").get("removable") == "on"
     assert tree.find("devices/controller[@type='usb']") is not None
+
+
+def test_a_disk_that_can_fail_is_a_device_whose_errors_the_machine_gets(tmp_path):
+    disks = (Disk(root=True), Disk(can_fail=True), Disk(bus="nvme", can_fail=True))
+    node = msgspec.structs.replace(topology.sno().nodes[0], disk_gib=20, disks=disks)
+    tree = machine(msgspec.structs.replace(topology.sno(), nodes=(node,)), tmp_path, kvm=False)
+    plain, able = tree.findall("devices/disk")
+    driver = able.find("driver").attrib
+    assert (plain.get("type"), plain.find("driver").get("cache")) == ("file", "unsafe")
+    assert plain.find("driver").get("error_policy") is None
+    assert (able.get("type"), able.find("source").attrib) == (
+        "block", {"dev": str(tmp_path / "disks/master-0-vdb.device")},
+    )  # fmt: skip
+    assert (driver["cache"], driver["error_policy"], driver["rerror_policy"]) == ("none", "report", "report")
+    drive = next(word.get("value") for word in tree.iter(f"{QEMU}arg") if word.get("value").startswith("file="))
+    assert drive.startswith(f"file={tmp_path}/disks/master-0-nvme0n1.device,")
+    assert {"werror=report", "rerror=report", "cache=none"} <= set(drive.split(","))
 
 
 QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"

@@ -181,7 +181,9 @@ class Disk:
         """Attach it. Raises OSError."""
         self.spec = spec
         self._reader = reader
-        self._whole = attach(Path(spec.path))
+        # A disk that can fail is a device (lab.machines.failing): through its page cache its errors would come late.
+        self._direct = Path(spec.path).is_block_device()
+        self._whole = attach(Path(spec.path), direct=self._direct)
         self._parts: list[tuple[Partition, Loop]] = []
         self._spare: list[Loop] = []
         self.rescan()
@@ -217,7 +219,7 @@ class Disk:
                 return loop
         if len(self._parts) + len(self._spare) >= _MOST:
             raise OSError(errno.EBUSY, f"{len(self._spare)} former partitions of {self.spec.target} are in use")
-        return attach(Path(self.spec.path), offset=part.start, size=part.size)
+        return attach(Path(self.spec.path), offset=part.start, size=part.size, direct=self._direct)
 
     def devices(self) -> list[Device]:
         """The disk and its partitions."""

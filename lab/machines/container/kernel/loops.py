@@ -15,7 +15,7 @@ from types import TracebackType
 CONTROL = "/dev/loop-control"
 LOOP_CTL_GET_FREE, LOOP_CONFIGURE = 0x4C82, 0x4C0A
 LOOP_SET_STATUS64, LOOP_GET_STATUS64 = 0x4C04, 0x4C05
-LO_FLAGS_READ_ONLY, LO_FLAGS_AUTOCLEAR = 1, 4
+LO_FLAGS_READ_ONLY, LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO = 1, 4, 16
 LOOP_MAJOR = 7
 # fd, block size; then struct loop_info64: device, inode, rdevice, offset, sizelimit, number, encryption's three, flags,
 # names and key, init; then what is reserved.
@@ -55,13 +55,14 @@ class Loop:
         self.close()
 
 
-def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = False) -> Loop:
-    """A loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device.
+def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = False, direct: bool = False) -> Loop:
+    """A loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device, past the page cache of that
+    if ``direct``.
 
     Raises:
         OSError: there is no such file, or no loop device within half a minute.
     """
-    flags = LO_FLAGS_AUTOCLEAR | (LO_FLAGS_READ_ONLY if read_only else 0)
+    flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_READ_ONLY * read_only | LO_FLAGS_DIRECT_IO * direct
     mode = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
     deadline = time.monotonic() + _TAKE_SECONDS
     file = os.open(backing, mode)

@@ -1,0 +1,106 @@
+"""Holds the devices of disks that can fail (lab.machines.failing), and makes them slow: `python -m lab.daemons.disks
+CONFIG`. They end with this process and with who else uses them.
+
+A request is a line of JSON: the disk as CONFIG has it, and how many KiB it reads and writes a second (0: as many as it
+can). The answer is empty, or says why not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import LabError
+from lab.machines import failing
+from lab.machines.container.kernel import throttle
+from lab.machines.failing import Place
+
+# Groups that a machine makes are made slow so soon.
+_POLL_SECONDS = 0.5
+_ANSWER_SECONDS = 30.0
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lab's id, its disks that can fail, where requests are taken, and a directory for what this mounts."""
+
+    lab: str
+    disks: tuple[Place, ...]
+    socket: str
+    groups: str
+
+
+class Slow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request."""
+
+    disk: Place
+    kib: int
+
+
+def slow_down(path: Path, disk: Place, kib: int) -> None:
+    """Ask the lab's daemon behind that socket to. Raises LabError."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(_ANSWER_SECONDS)
+        try:
+            line.connect(str(path))
+            line.sendall(msgspec.json.encode(Slow(disk, kib)) + b"\n")
+            why = line.makefile("r").read()
+        except OSError as error:
+            raise LabError(f"the lab's daemon of disks does not answer: {error}") from error
+    if why:
+        raise LabError(f"{disk.device}: {why}")
+
+
+class _Daemon:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._top: Path | None = None
+
+    def _limit(self, request: Slow) -> str:
+        if self._top is None:
+            place = Path(self._config.groups)
+            place.mkdir(exist_ok=True)
+            try:
+                self._top = throttle.mount(place)
+            except OSError as error:
+                return f"cgroup v1's blkio, by which disks are slowed down, cannot be mounted on this host: {error}"
+        throttle.limit(self._top, self._config.lab, request.disk.number, request.kib << 10)
+        return ""
+
+    def serve(self, server: socket.socket) -> None:
+        """For ever."""
+        server.settimeout(_POLL_SECONDS)
+        while True:
+            with contextlib.suppress(TimeoutError), server.accept()[0] as line:
+                line.settimeout(_POLL_SECONDS)
+                # Whoever only looks whether this is there says nothing.
+                if asked := line.makefile("rb").readline():
+                    line.sendall(self._answer(asked).encode())
+            if self._top is not None:
+                throttle.keep(self._top, self._config.lab)
+
+    def _answer(self, asked: bytes) -> str:
+        try:
+            return self._limit(msgspec.json.decode(asked, type=Slow))
+        except (OSError, msgspec.DecodeError) as error:
+            return str(error)
+
+
+def main(file: Path) -> None:
+    """Hold them until it is killed."""
+    config = msgspec.json.decode(file.read_bytes(), type=Config)
+    with contextlib.ExitStack() as held:
+        for one in config.disks:
+            failing.hold(one, held)
+        Path(config.socket).unlink(missing_ok=True)
+        server = held.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(config.socket)
+        server.listen()
+        _Daemon(config).serve(server)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

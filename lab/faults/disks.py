@@ -1,0 +1,50 @@
+"""What fails in a machine's disk. For disks that can (`can_fail` of a topology): lab.machines.failing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from lab.daemons import disks
+from lab.machines import failing
+from lab.running import RunningLab
+
+
+class DiskErrors(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """What is written to a machine's disk fails with an I/O error, and, where `fails` is all, what is read from it too.
+
+    `disk` is its name in the machine (vda); without it, the one to install on.
+    """
+
+    node: str
+    disk: str = ""
+    fails: Literal["writes", "all"] = "writes"
+
+    def begin(self, lab: RunningLab) -> None:
+        """Fail. Raises LabError for a disk that cannot."""
+        failing.fail(failing.place(lab.layout, lab.nodes[self.node].name, self.disk), reads=self.fails == "all")
+
+    def end(self, lab: RunningLab) -> None:
+        """Work again; what the machine made of the errors stays."""
+        failing.mend(failing.place(lab.layout, self.node, self.disk))
+
+
+class DiskSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A machine's disk reads and writes at most `kib` KiB a second each. Needs cgroup v1's blkio on the lab's host.
+
+    `disk` is its name in the machine (vda); without it, the one to install on.
+    """
+
+    node: str
+    kib: int
+    disk: str = ""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Slow down. Raises LabError for a disk that cannot be."""
+        place = failing.place(lab.layout, lab.nodes[self.node].name, self.disk)
+        disks.slow_down(lab.layout.failing, place, self.kib)
+
+    def end(self, lab: RunningLab) -> None:
+        """As quick as before."""
+        disks.slow_down(lab.layout.failing, failing.place(lab.layout, self.node, self.disk), 0)

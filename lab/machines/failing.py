@@ -1,0 +1,103 @@
+"""Disks that can be made to fail: two loop devices, one above the other, in front of the image.
+
+The machine has the upper one. The lower one, the medium, is what fails: the kernel refuses what is written to a block
+device that is read-only (EPERM, block/fops.c), and reads nothing behind a device's end. A loop device that meets either
+below it ends the request with an I/O error (drivers/block/loop.c), and stays as it is for all who have it open. So this
+takes neither device mapper nor a daemon in the path, and the disk is as quick as any other until it fails
+(feasibility.md, "Disks that fail").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import LabError
+from lab.layout import Layout
+from lab.machines.container.kernel.loops import Loop, attach, move
+from lab.waiting import wait_until
+
+_SECTOR = 512
+# linux/fs.h
+_BLKROSET = 0x125D
+_SECONDS = 20.0
+_POLL_SECONDS = 0.05
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a disk that can fail is: its image, and the links to its two devices."""
+
+    image: str
+    device: str
+    medium: str
+
+    @property
+    def number(self) -> int:
+        """The medium's device number. Raises OSError."""
+        return os.stat(self.medium).st_rdev
+
+
+def place(layout: Layout, node: str, disk: str = "") -> Place:
+    """A node's disk by its name ("vda"), or the one to install on. Raises LabError when there is none that can fail."""
+    [spec] = [one for one in layout.topology.nodes if one.name == node]
+    names = [spec.device(index) for index in range(len(spec.all_disks))]
+    if disk and disk not in names:
+        raise LabError(f"{node} has no disk {disk!r}; it has {', '.join(names)}")
+    index = names.index(disk) if disk else spec.root_index
+    if not spec.all_disks[index].can_fail:
+        raise LabError(f"{names[index]} of {node} cannot fail: its topology must say so (disks: [{{can_fail: true}}])")
+    return _place(layout, layout.disk(spec, index))
+
+
+def _place(layout: Layout, image: Path) -> Place:
+    return Place(str(image), str(layout.device_of(image)), str(image.with_suffix(".medium")))
+
+
+def places(layout: Layout) -> tuple[Place, ...]:
+    """All disks of a lab that can fail."""
+    nodes = layout.topology.nodes
+    disks = [(node, index) for node in nodes for index, disk in enumerate(node.all_disks) if disk.can_fail]
+    return tuple(_place(layout, layout.disk(node, index)) for node, index in disks)
+
+
+def hold(one: Place, held: contextlib.ExitStack) -> None:
+    """Attach its devices, for as long as they are held or used. Raises OSError."""
+    medium = held.enter_context(attach(Path(one.image)))
+    # Directly: pages of the medium's would keep its size from being changed, and be written past its limits.
+    disk = held.enter_context(attach(medium.path, direct=True))
+    for link, loop in ((one.medium, medium), (one.device, disk)):
+        Path(link).unlink(missing_ok=True)
+        Path(link).symlink_to(loop.path)
+
+
+@contextlib.contextmanager
+def _medium(one: Place) -> Iterator[Loop]:
+    path = Path(one.medium).resolve()
+    # For reading alone, which is all that a device that fails lets itself be opened for.
+    with Loop(int(path.name.removeprefix("loop")), os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as loop:
+        yield loop
+
+
+def fail(one: Place, *, reads: bool) -> None:
+    """Let what is written to it fail, and with `reads` what is read from it too. Raises LabError."""
+    _change(one, read_only=True, size=_SECTOR if reads else 0)
+
+
+def mend(one: Place) -> None:
+    """Let it work again. Raises LabError."""
+    _change(one, read_only=False, size=0)
+
+
+def _change(one: Place, *, read_only: bool, size: int) -> None:
+    try:
+        with _medium(one) as loop:
+            wait_until(lambda: move(loop, offset=0, size=size), _SECONDS, f"{loop.path} to be idle", poll=_POLL_SECONDS)
+            fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("=i", read_only))
+    except OSError as error:
+        raise LabError(f"{one.medium}: {error}") from error
