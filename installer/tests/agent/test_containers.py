@@ -313,7 +313,7 @@ def test_a_disk_that_fails_has_the_name_that_the_host_gives_it(
 
     monkeypatch.setattr(diskspeed.os, "fdatasync", broken)
     with pytest.raises(StepError) as caught:
-        diskspeed.disk_speed(host, {"path": "/dev/vda"})
+        diskspeed.disk_speed(host, DiskSpeedRequest(path="/dev/vda"))
     assert caught.value.reason == "/dev/vda cannot be measured: [Errno 5] Input/output error"
 
 

@@ -1,6 +1,7 @@
 """YAML that wants to harm, at every entrance that documents have."""
 
 import base64
+from itertools import product
 
 import pytest
 import yaml
@@ -31,9 +32,14 @@ def inputs(directory, **files):
         path.write_text(content)
 
 
-@pytest.mark.parametrize("target", ["image", "cluster-manifests", "pxe-files", "config-image"])
+TARGETS = ("image", "cluster-manifests", "pxe-files", "config-image")
+FILES = ("openshift/x.yaml", "install-config.yaml", "agent-config.yaml")
+# Extra manifests wait for what has use for them.
+READ = [pair for pair in product(FILES, TARGETS) if pair != ("openshift/x.yaml", "cluster-manifests")]
+
+
 @pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL"])
-@pytest.mark.parametrize("file", ["openshift/x.yaml", "install-config.yaml", "agent-config.yaml"])
+@pytest.mark.parametrize(("file", "target"), READ)
 def test_inputs_of_create(tmp_path, capsys, target, name, file):
     inputs(tmp_path)
     document, told = HARM[name]

@@ -26,7 +26,7 @@ from installer.assisted.inventory import Disk, Eligibility
 real = blockdev.disks
 blockdev.disks = lambda host: [*real(host), Disk(id="/dev/spare", name="spare", path="/dev/spare", drive_type="SSD",
     size_bytes=20 * 1000**3, installation_eligibility=Eligibility(eligible=True))]
-diskspeed.disk_speed = lambda host, args, seconds: json.dumps({"path": args["path"], "io_sync_duration": 1})
+diskspeed.disk_speed = lambda host, request, seconds: json.dumps({"path": request.path, "io_sync_duration": 1})
 from installer.agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -116,7 +116,7 @@ def test_discovery_to_installing_with_a_killed_service(service: Running, tmp_pat
 
         # No podman image is named here, so the install step itself is refused by the agent: the error path for real.
         failed = wait_for("the install step to fail", ended)
-        assert "install request has no installer_image" in failed["hosts"][0]["status_info"]
+        assert "argument: installer_image is empty" in failed["hosts"][0]["status_info"]
         events = user.call("GET", "/events", query={"infra_env_id": infra_env["id"]})
         changes = [event["message"] for event in events if event["name"] == "host_status_updated"]
         assert any("from known to preparing-for-installation" in text for text in changes)
