@@ -99,6 +99,12 @@ def _install(args: argparse.Namespace) -> None:
     whole.run(args.scenario)
 
 
+def _told(args: argparse.Namespace) -> None:
+    from ci.bench import told
+
+    told.run(args.evidence)
+
+
 def _mutants(args: argparse.Namespace) -> None:
     from ci.bench import mutants
 
@@ -139,6 +145,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "machines": Benchmark("the same installations in containers and in VMs, side by side", _machines),
     "floor": Benchmark("the steps of an installation, each alone", _floor),
     "install": Benchmark("an installation between two floors, with its ratio to their mean", _install),
+    "told": Benchmark("how long faults went unnamed, from the evidence of runs", _told, alone=True),
     "mutants": Benchmark("how many changes to the code the tests notice", _mutants, alone=True),
     "oracle": Benchmark(
         "verdicts, errors and manifests of many inputs against those of the real openshift-install, where it was built",
@@ -178,6 +185,10 @@ def parser() -> argparse.ArgumentParser:
     _options_of_mutants(parser)
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
+    parser.add_argument(
+        "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
+        help="told: what --artifacts of pytest named (default: artifacts)",
+    )  # fmt: skip
     parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
     return parser
 
