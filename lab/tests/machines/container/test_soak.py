@@ -20,6 +20,8 @@ pytestmark = pytest.mark.lab
 COUNT = int(os.environ.get("NODE0_SOAK", "10"))
 BATCH = 5
 MEMORY_MIB = 512
+# How long the kernel may take to end a killed lab's processes, on a busy host.
+GONE_SECONDS = 30.0
 
 
 # The users of this module's machines begin where no other test's do.
@@ -143,9 +145,11 @@ def test_a_kill_at_any_moment_leaves_nothing(world, tmp_path, turn):
     other.kill()
     if off is not None:
         off.join(60)
-    left = of_host(tmp_path, other.lab)
-    assert left == {name: [] for name in left}, phase
-    assert processes(tmp_path) == ([], []), phase
+    # The kernel ends a killed lab's processes one after the other, and their devices with them.
+    deadline = time.monotonic() + GONE_SECONDS
+    while any((left := of_host(tmp_path, other.lab)).values()) or any(processes(tmp_path)):
+        assert time.monotonic() < deadline, f"killed at {phase}: {left}, {processes(tmp_path)}"
+        time.sleep(0.05)
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{other.lab}"))
 
 
