@@ -153,7 +153,11 @@ def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dic
     serve(tmp_path, use)
 
 
-@pytest.mark.parametrize(("text", "truth"), [("true", True), ("1", True), ("YES", True), ("False", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [(word, True) for word in ("true", "True", "1", "YES", "on", "t")]
+    + [(word, False) for word in ("False", "0", "no", "off", "", "None", "null")],
+)
 def test_what_counts_as_true(tmp_path: Path, text: str, truth: bool) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         [cluster] = await (
