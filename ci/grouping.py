@@ -32,7 +32,7 @@ LONG: Mapping[str, float] = {
     "installer/tests/rendezvous/eventloop/test_lag.py": 7,
     "installer/tests/create/test_stream.py": 6,
     "installer/tests/create/test_outputs.py": 6,
-    "installer/tests/create/test_second_runs.py": 6,
+    "installer/tests/create/test_second_runs.py": 10,
     "installer/tests/rendezvous/reconcile/test_orders.py": 4,
     "installer/tests/test_dirlock.py": 6,
     "installer/tests/gather/test_gather.py": 6,

@@ -44,12 +44,13 @@ def _ovn_overlap(net: Networking, path: str, value: str) -> Iterator[FieldError]
 
 
 def _overlaps(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[FieldError]:
-    """(what must not be overlapped, its CIDR) for each of the others."""
+    """(what must not be overlapped, its CIDR) for each of the others. Networks that are not given are one network."""
     network = check.network(value)
     for text, cidr in others:
         other = check.network(cidr)
-        if network is not None and other is not None and check.overlap(network, other):
-            yield invalid(path, value, text)
+        neither = value == cidr == ""
+        if neither or (network is not None and other is not None and check.overlap(network, other)):
+            yield invalid(path, check.networks([value]), text)
 
 
 @rule("9", "networking.networkType")

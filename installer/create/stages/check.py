@@ -6,6 +6,7 @@ import ipaddress
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 
 from installer.config.fielderror import raise_if_any
 from installer.config.load import (
@@ -71,6 +72,7 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     """
     source = _from_manifests if files.from_manifests else _from_configs
     inputs = source(files, target, for_image=for_image)
+    _log_rendezvous(inputs.rendezvous_ip)
     return replace(
         inputs,
         install=with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip),
@@ -112,7 +114,6 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     _log_consumed(files, INSTALL_CONFIG, AGENT_CONFIG)
     with loading(target, "Agent Installer Ignition"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
         rendezvous = choose(agent, hosts, needed=for_image)
-    _log_rendezvous(rendezvous)
     baremetal = install.platform.baremetal
     ntp = agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
     inputs = Inputs(
@@ -257,6 +258,8 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
     from installer.manifests import read, ztp  # not needed, and not read, where there are configs
     from installer.manifests.completed import completed
 
+    if names.ALWAYS - files.manifests.keys() and files.state.files(INSTALL_CONFIG):
+        files = _with_those_of_configs(files, target)
     mirror_files = {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Agent Config"), files.blamed(AGENT_CONFIG):
         agent, agent_text = _agent_config(files.of(AGENT_CONFIG))
@@ -270,7 +273,6 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
         rendezvous = choose(agent, hosts, needed=for_image)
     documents = _extra_manifests(files, target) if for_image else {}
     _log_consumed(files, MANIFESTS, AGENT_CONFIG)
-    _log_rendezvous(rendezvous)
     registries = mirror_files.get(names.REGISTRIES)
     return Inputs(
         install,
@@ -285,6 +287,20 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
         # Of the manifests those too that are still in the state: together they are one input.
         consumed=_consumed(files, files.manifests, for_image=for_image),
     )
+
+
+def _with_those_of_configs(files: InputFiles, target: str) -> InputFiles:
+    """Some manifests in the place of what the kept configs give: with all others, and mirror/, that these do give."""
+    from installer.manifests import cluster, mirror
+
+    mirrors = files.on_disk.get(MIRROR, {})
+    kept = replace(files, on_disk={MIRROR: mirrors}, manifests={}, from_manifests=False)
+    configs = _from_configs(kept, target, for_image=False)
+    install = with_rendezvous_in_no_proxy(configs.install, configs.rendezvous_ip)
+    source = cluster.Inputs(install, configs.ntp_sources, configs.hosts, expected_release(), version("node0"))
+    made = {f"{names.DIRECTORY}/{name}": data for name, data in cluster.cluster_manifests(source).items()}
+    on_disk = {**files.on_disk, MIRROR: {**mirror.mirror_files(install), **mirrors}}
+    return replace(files, on_disk=on_disk, manifests={**made, **files.manifests})
 
 
 def _fencing(files: InputFiles) -> Fencing | None:

@@ -2,7 +2,7 @@
 
 What was made of a file is made again once the file differs from the one that the state keeps: of an
 install-config.yaml all manifests and mirror/, of an agent-config.yaml the three manifests that it says something of.
-Else manifests on disk count more than what earlier commands left in the state.
+Else manifests on disk count more than what earlier commands left in the state, or than what the configs there give.
 """
 
 from __future__ import annotations

@@ -70,6 +70,12 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
         lldp.ignore("neighbors")
         lldp.close()
     shape, extra = kinds.read(fields, kind)
+    if kind == "ovs-bridge":
+        _refuse_in_kernel(fields, mac, (ipv4, ipv6))
+        fields.without_effect("mtu", "an OVS bridge has none, an ovs-interface in it may")
+        mtu = ipv4 = ipv6 = None
+    elif "ovs-patch" in shape.sections:
+        _refuse_of_patch(fields, mtu, (ipv4, ipv6))
     controller = fields.interface("controller") if fields.raw("controller") != "" else None
     interface = Interface(
         path=fields.path,
@@ -107,6 +113,25 @@ def _loopback_addresses(fields: Fields, config: IpConfig | None, family: int) ->
     if not config.static:
         fields.problem(f"ipv{family}", None, "of the loopback interface must be enabled, static, with addresses")
     return config
+
+
+def _refuse_in_kernel(fields: Fields, mac: str | None, families: tuple[IpConfig | None, ...]) -> None:
+    """An OVS bridge is not in the kernel: upstream refuses its MAC address, and drops its addresses without a word."""
+    if mac is not None:
+        fields.problem("mac-address", mac, "is of the ovs-interface in an OVS bridge, not of the bridge")
+    for config in families:
+        if config is not None and (config.auto or config.addresses):
+            rule = "an OVS bridge has no addresses; an ovs-interface in it may"
+            fields.problem(f"ipv{config.family}", None, rule)
+
+
+def _refuse_of_patch(fields: Fields, mtu: int | None, families: tuple[IpConfig | None, ...]) -> None:
+    """A patch only joins two bridges."""
+    if mtu is not None:
+        fields.problem("mtu", mtu, "is not of an OVS patch interface")
+    for config in families:
+        if config is not None and config.enabled:
+            fields.problem(f"ipv{config.family}.enabled", True, "must not be enabled on an OVS patch interface")
 
 
 def _is_file_name(text: str) -> bool:

@@ -79,6 +79,13 @@ ROWS = [
     (DUAL_STACK, "networking.clusterNetwork.1", None, ...),
     (COMPACT, "networking.machineNetwork.0", None, 'platform.baremetal.apiVIPs: Invalid value: "192.168.111.5": IP '
      "expected to be in one of the machine networks: <nil>"),
+    (changed(SNO, "networking.machineNetwork", [None]), "networking.clusterNetwork", [{"hostPrefix": 23}],
+     'networking.clusterNetwork[0].cidr: Invalid value: "<nil>": cluster network must not overlap with any of the'),
+    (SNO, "networking.serviceNetwork", [None, None],
+     'networking.serviceNetwork[1]: Invalid value: "<nil>": service network must not overlap with service network 0'),
+    (SNO, "networking.machineNetwork", [{}, {"cidr": None}],
+     'networking.machineNetwork[1]: Invalid value: "<nil>": machine network must not overlap with machine network 0'),
+    (SNO, "networking.machineNetwork", [None], ...),
     (VSPHERE, f"{FD}.topology.folder", "", "platform.vsphere.failureDomains[0].topology.folder: Required value"),
     (VSPHERE, f"{FD}.topology.folder", "f", ...),
     (VSPHERE, f"{FD}.topology.folder", "/dc2/vm/f", f'{TOPOLOGY}.folder: Invalid value: "/dc2/vm/f": the folder def'),

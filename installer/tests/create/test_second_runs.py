@@ -31,6 +31,8 @@ def directory(lab, tmp_path, monkeypatch):
     return folder
 
 
+# A release in a registry has a version of its own.
+UNVERSIONED = re.compile(r"(?<=name: openshift-)\S+")
 DISCARDED = re.compile(r"level=warning msg=Discarding the (.*) that was provided in the target directory because its")
 
 
@@ -73,6 +75,40 @@ def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, targ
     assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
     assert files["/etc/assisted/manifests/pull-secret.yaml"] == edited
     assert "https://api.ostest.edited.node0.example:6443" in (directory / "auth/kubeconfig").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("agent-cluster-install", "10.128.0.0/14", "10.132.0.0/14"),
+        ("infraenv", "spec:\n", "spec:\n  additionalNTPSources: [mine.example]\n"),
+        ("nmstateconfig", "type: ethernet", "type: ethernet\n      description: mine"),
+    ],
+)
+def test_one_manifest_of_ones_own_after_an_image(directory, tmp_path, lab, name, old, new):
+    other = tmp_path / "other"
+    other.mkdir()
+    inputs(other, lab[0])
+    assert create("cluster-manifests", other) == 0
+    assert create("config-image", directory) == 0
+    path = directory / f"cluster-manifests/{name}.yaml"
+    path.parent.mkdir()
+    expected = {file: (other / file).read_text() for file in MANIFESTS}
+    expected[f"cluster-manifests/{name}.yaml"] = expected[f"cluster-manifests/{name}.yaml"].replace(old, new)
+    path.write_text(expected[f"cluster-manifests/{name}.yaml"])
+    assert new in path.read_text()
+    assert create("image", directory) == 0
+    assert not path.parent.exists()
+    files = content(directory / "agent.x86_64.iso")[1]
+    for file in {*MANIFESTS} - {"cluster-manifests/cluster-image-set.yaml"}:
+        assert UNVERSIONED.sub("", files[f"/etc/assisted/{file.partition('-')[2]}"]) == UNVERSIONED.sub(
+            "", expected[file]
+        )
+    assert "192.168.111.80/24" in files["/etc/assisted/network/host0/eth0.nmconnection"]
+    assert lab[0].repository in files["/etc/containers/registries.conf"]
+    assert create("cluster-manifests", directory) == 0  # it stays so
+    assert path.read_text() == expected[f"cluster-manifests/{name}.yaml"]
+    assert names(directory / "mirror") == names(other / "mirror")
 
 
 def test_the_same_agent_config_again_changes_nothing(directory, lab, capsys):

@@ -289,6 +289,17 @@ def test_open_vswitch():
     assert files["patch1-if"]["ovs-patch"] == {"peer": "patch0"}
 
 
+def test_what_an_ovs_bridge_does_not_have(caplog):
+    """Addresses of the bridge are those of an interface in it; that a family is on asks for none."""
+    given = "mtu: 1400, ipv4: {enabled: true}, ipv6: {enabled: true}"
+    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge, {given}}}]")
+    assert files["br-x-br"]["ipv4"] == files["br-x-br"]["ipv6"] == {"dhcp-timeout": FOREVER, "method": "disabled"}
+    assert "ethernet" not in files["br-x-br"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "interfaces[0].mtu has no effect: an OVS bridge has none, an ovs-interface in it may"
+    ]
+
+
 def test_virtual_kinds():
     files = made("virtual")
     assert files["veth-b"]["veth"] == {"peer": "veth-a"}

@@ -55,7 +55,7 @@ async def get(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}: as judged by all that was told until now."""
     await service.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
-    # By the specification a header; a query is taken as well.
+    # By the specification a query; a header is taken as well.
     header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
     excluded = boolean(header, "exclude-hosts", "header") or boolean(parameter, "exclude-hosts")
     etag = service.views.etag(cluster.id)

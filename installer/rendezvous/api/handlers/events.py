@@ -25,6 +25,10 @@ def _many(request: web.Request, name: str) -> list[str]:
     return [value for text in request.query.getall(name, []) for value in text.split(",") if value]
 
 
+def _in(column: str, values: list[str]) -> str:
+    return f"{column} IN ({','.join('?' * len(values))})"
+
+
 def condition(service: Service, request: web.Request) -> tuple[str, list[object]]:
     """WHERE clause and values for the filters of a request. Raises Unparsable."""
     query = request.query
@@ -40,17 +44,26 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
         parts.append("(infra_env_id=? OR (infra_env_id IS NULL AND cluster_id=?))")
         cluster_id = next((item.cluster_id for item in service.engine.store.infra_envs() if item.id == wanted), None)
         values += [wanted, cluster_id]
-    for key, column in (("severities", "severity"), ("categories", "category"), ("host_ids", "host_id")):
+    for key, column in (("severities", "severity"), ("categories", "category")):
         chosen = _many(request, key)
         for severity in chosen if key == "severities" else ():
             one_of(severity, "severities", "query", SEVERITIES)
-        for host_id in chosen if key == "host_ids" else ():
-            uuid(host_id, "host_ids", "query")
         if chosen:
-            parts.append(f"{column} IN ({','.join('?' * len(chosen))})")
+            parts.append(_in(column, chosen))
             values += chosen
+    # Each of these adds to what the others let through: the page of OpenShift's own asks for several at once.
+    origins = []
+    if host_ids := _many(request, "host_ids"):
+        for host_id in host_ids:
+            uuid(host_id, "host_ids", "query")
+        origins.append(_in("host_id", host_ids))
+        values += host_ids
     if boolean(query.get("cluster_level"), "cluster_level"):
-        parts.append("host_id IS NULL")
+        origins.append("host_id IS NULL")
+    if boolean(query.get("deleted_hosts"), "deleted_hosts"):
+        origins.append("host_id NOT IN (SELECT id FROM hosts)")
+    if origins:
+        parts.append(f"({' OR '.join(origins)})")
     if query.get("message"):
         parts.append("json_extract(CAST(doc AS TEXT), '$.message') LIKE ? ESCAPE '!'")
         escaped = query["message"].replace("!", "!!").replace("%", "!%").replace("_", "!_")

@@ -25,7 +25,8 @@ UUID = re.compile("-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4
 _INT64 = 1 << 63
 T = TypeVar("T")
 TRUE = frozenset({"true", "1", "yes", "ok", "y", "on", "selected", "checked", "t", "enabled"})
-FALSE = frozenset({"", "false", "0", "no", "n", "off", "f", "disabled"})
+# Generated clients write an option that is not set as their language does.
+FALSE = frozenset({"", "false", "0", "no", "n", "off", "f", "disabled", "none", "null", "undefined"})
 _ENUM = re.compile(r"(.+): Invalid enum value (.*)")
 
 

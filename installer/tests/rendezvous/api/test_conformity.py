@@ -141,6 +141,7 @@ def test_what_upstream_answers_where_nothing_is_found(tmp_path: Path, path: str,
         ("/clusters/{cluster_id}/hosts?with-connectivity=x", {}, "with-connectivity in query"),
         ("/clusters/{cluster_id}/manifests?include_system_generated=x", {}, "include_system_generated in query"),
         ("/events?cluster_level=x", {}, "cluster_level in query"),
+        ("/events?deleted_hosts=x", {}, "deleted_hosts in query"),
     ],
 )
 def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dict[str, str], name: str) -> None:
@@ -152,13 +153,42 @@ def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dic
     serve(tmp_path, use)
 
 
-@pytest.mark.parametrize(("text", "truth"), [("true", True), ("1", True), ("YES", True), ("False", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [(word, True) for word in ("true", "True", "1", "YES", "on", "t")]
+    + [(word, False) for word in ("False", "0", "no", "off", "", "None", "null")],
+)
 def test_what_counts_as_true(tmp_path: Path, text: str, truth: bool) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         [cluster] = await (
             await client.get(filled("/clusters") + f"?with_hosts={text}", headers=header(Scheme.USER))
         ).json()
         assert bool(cluster["hosts"]) is truth
+
+    serve(tmp_path, use)
+
+
+def test_where_events_come_from(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        async def told(query: str) -> list[Any]:
+            answer = await client.get(filled("/events") + f"?{query}", headers=header(Scheme.USER))
+            return [event.get("host_id") for event in await answer.json()]
+
+        hosts = [machine.id for machine in fleet.machines]
+        everyone = await told("")
+        assert {None, *hosts[:2]} <= set(everyone)
+        for query, wanted in (
+            (f"host_ids={hosts[0]}", {hosts[0]}),
+            ("cluster_level=true", {None}),
+            (f"host_ids={hosts[0]}&cluster_level=true", {hosts[0], None}),
+            ("deleted_hosts=true", set()),
+            (f"host_ids={hosts[0]}&cluster_level=true&deleted_hosts=true", {hosts[0], None}),
+        ):
+            assert await told(query) == [host_id for host_id in everyone if host_id in wanted], query
+        path = filled("/infra-envs/{infra_env_id}/hosts/", fleet) + hosts[1]
+        assert (await client.delete(path, headers=header(Scheme.USER))).status == 204
+        assert set(await told("deleted_hosts=true")) == {hosts[1]}
+        assert set(await told("deleted_hosts=true&cluster_level=true")) == {hosts[1], None}
 
     serve(tmp_path, use)
 
