@@ -39,6 +39,21 @@ _WITHOUT = ("systemd-debug-generator", "systemd-gpt-auto-generator")
 # Ignition's first words where there is no journal to take its log; it goes to its output then.
 _NO_SYSLOG = "unable to open syslog"
 LOG = "node0/firmware/early.log"
+# What a report of a failed boot asks, answered from what is known here.
+_SYSTEMCTL = "exec cat /run/node0/firmware/failed\n"
+_JOURNALCTL = """\
+patterns=()
+while [ $# -gt 0 ]; do
+    if [ "$1" = -u ]; then patterns+=("$2"); shift; fi
+    shift
+done
+while IFS=$'\\t' read -r unit line; do
+    for pattern in "${patterns[@]}"; do
+        # Patterns are not to be quoted.
+        if [[ $unit == $pattern || $unit == $pattern.service ]]; then printf '%s\\n' "$line"; break; fi
+    done
+done </run/node0/firmware/journal
+"""
 
 
 class Stage:
@@ -73,7 +88,8 @@ class Early:
 
     def __init__(self, initramfs: Initramfs, screen: Screen) -> None:
         self._initramfs, self._screen = initramfs, screen
-        self._log: list[str] = []
+        # Lines, each with the unit that wrote it.
+        self._log: list[tuple[str, str]] = []
         self._done: list[Unit] = []
 
     def go(self) -> None:
@@ -105,7 +121,7 @@ class Early:
         for unit in reversed(self._done):
             environment = units.environment(unit, self._initramfs.tree)
             for command in units.commands(unit, "ExecStop", environment):
-                self._run(command.words, environment)
+                self._run(command.words, environment, unit)
 
     def _generate(self) -> None:
         """Run the image's generators: units that the command line asks for."""
@@ -117,9 +133,9 @@ class Early:
             if generator.name not in _WITHOUT:
                 self._run((f"/{_GENERATORS}/{generator.name}", *directories), {})
 
-    def _run(self, words: tuple[str, ...], environment: Mapping[str, str]) -> int:
-        done = self._initramfs.program(words, environment)
-        self._log += [line for line in done.output.splitlines(keepends=True) if _NO_SYSLOG not in line]
+    def _run(self, words: tuple[str, ...], environment: Mapping[str, str], unit: Unit | None = None) -> int:
+        done, name = self._initramfs.program(words, environment), unit.name if unit else ""
+        self._log += [(name, line) for line in done.output.splitlines() if _NO_SYSLOG not in line]
         return done.code
 
     def _start(self, unit: Unit) -> None:
@@ -137,7 +153,7 @@ class Early:
         environment = units.environment(unit, self._initramfs.tree)
         self._screen.starting(unit.description)
         for command in units.commands(unit, "ExecStart", environment):
-            if self._run(command.words, environment) and not command.lenient:
+            if self._run(command.words, environment, unit) and not command.lenient:
                 self._screen.failed(unit.description)
                 if unit.fatal:
                     self._stop(unit)
@@ -149,13 +165,13 @@ class Early:
         """A mount unit, its file system checked first (systemd-fsck(8): a code of 2 or more means not to go on)."""
         what, where = unit.last("Mount", "What"), unit.last("Mount", "Where")
         options, kind = unit.last("Mount", "Options"), unit.last("Mount", "Type")
-        if self._run(("fsck", "-a", what), {}) & 0x7E:
+        if self._run(("fsck", "-a", what), {}, unit) & 0x7E:
             self._screen.failed(f"file system check on {what}")
             self._stop(unit)
         command = ["mount", what, where]
         command += ["-t", kind] if kind else []
         command += ["-o", options] if options else []
-        if self._run(tuple(command), {}):
+        if self._run(tuple(command), {}, unit):
             self._screen.failed(where, "mount")
             self._stop(unit)
         self._screen.finished(where, "Mounted")
@@ -167,10 +183,13 @@ class Early:
         (tree / "run/node0/firmware/failed").write_text(f"{unit.name} loaded failed failed {unit.description}\n")
         self._keep_log()
         emergency = units.load(tree, "emergency.service")
-        for name, file in (("systemctl", "failed"), ("journalctl", "early.log")):
+        lines = tree / "run/node0/firmware/journal"
+        lines.touch(mode=0o600)
+        lines.write_text("".join(f"{unit_name or '-'}\t{line}\n" for unit_name, line in self._log))
+        for name, script in (("systemctl", _SYSTEMCTL), ("journalctl", _JOURNALCTL)):
             program = tree / "usr/bin" / name
             program.unlink(missing_ok=True)
-            program.write_text(f"#!/bin/bash\nexec cat /run/node0/firmware/{file}\n")
+            program.write_text(f"#!/bin/bash\n{script}")
             program.chmod(0o755)
         if emergency is not None:
             for command in units.commands(emergency, "ExecStart", {}):
@@ -182,4 +201,4 @@ class Early:
         place = self._initramfs.run / LOG
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch(mode=0o600)
-        place.write_text("".join(self._log))
+        place.write_text("".join(f"{line}\n" for _, line in self._log))
