@@ -46,10 +46,12 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         _isolate(plan)
         lab = _Services(plan)
         seconds = lab.start_all()
+        # Before anybody is told that the lab is up, and asks.
+        server = lab.listen()
         os.write(status_fd, msgspec.json.encode(Event("up", seconds=seconds)) + b"\n")
         os.close(status_fd)
         status_fd = -1
-        lab.serve()
+        lab.serve(server)
     except _ServiceFailedError as error:
         _report(status_fd, Event("failed", message=str(error), service=error.service, tail=error.tail[-2000:]))
     except BaseException as error:
@@ -189,18 +191,23 @@ class _Services:
     def _failure(self, service: Service, message: str) -> _ServiceFailedError:
         return _ServiceFailedError(service.name, message, watch.tail_of(self._logs / f"{service.name}.log"))
 
-    def serve(self) -> NoReturn:
+    def listen(self) -> socket.socket:
+        """Open control.sock."""
+        path = Path(self._plan.state) / "control.sock"
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(path))
+        path.chmod(0o600)
+        server.listen()
+        return server
+
+    def serve(self, server: socket.socket) -> NoReturn:
         """Reap children and answer control.sock for ever."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_read, False)
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        path = Path(self._plan.state) / "control.sock"
-        with socket.socket(socket.AF_UNIX) as server, selectors.DefaultSelector() as selector:
-            server.bind(str(path))
-            path.chmod(0o600)
-            server.listen()
+        with server, selectors.DefaultSelector() as selector:
             handlers: dict[int, Callable[[], None]] = {
                 wake_read: lambda: _drain(wake_read),
                 server.fileno(): lambda: self._answer(server),
