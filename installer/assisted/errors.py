@@ -37,6 +37,10 @@ class Unparsable(BadRequest):
     """A parameter or body against its specification: no JSON, of another type, not one of an enumeration, missing."""
 
 
+class Undecodable(Unparsable):
+    """A body that is not coded as its headers say; what follows it on its connection cannot be told from it."""
+
+
 class Unprocessable(ServiceError):
     """Well formed, and still of no use: a manifest whose name has a space."""
 

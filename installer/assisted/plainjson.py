@@ -31,9 +31,11 @@ _WORDS = {
 }
 
 
-def typed(text: str | bytes, kind: type[T]) -> T:
-    """The value of a JSON text whose shape is known. Raises msgspec.MsgspecError."""
-    _check(text)
+def typed(text: str | bytes, kind: type[T], *, counted: bool = True) -> T:
+    """The value of a JSON text whose shape is known; with ``counted`` off however many there are. Raises
+    msgspec.MsgspecError."""
+    if counted:
+        _check(text)
     try:
         return msgspec.json.decode(text, type=kind)
     except RecursionError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -47,14 +48,18 @@ def run(
     output as it comes. Raises OSError when it cannot be started.
     """
     deadline = time.monotonic() + timeout
-    process = subprocess.Popen(
-        list(command),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-        env=None if env is None else dict(env),
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+    except ValueError as error:
+        # A NUL in an argument or the environment.
+        raise OSError(errno.EINVAL, str(error)) from None
     pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
     reader = _Reader(pipes, largest, feed)
     try:

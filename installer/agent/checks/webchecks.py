@@ -65,8 +65,8 @@ def _advertisement(url: str) -> tuple[str, list[Signature]]:
     """Payload and signatures of what a Tang server answers. Raises StepError."""
     body = get(url)
     try:
-        answer = msgspec.json.decode(body, type=Advertisement)
-        return answer.payload, answer.signatures or [msgspec.json.decode(body, type=Signature)]
+        answer = plainjson.typed(body, Advertisement)
+        return answer.payload, answer.signatures or [plainjson.typed(body, Signature)]
     except msgspec.ValidationError as error:
         raise StepError(f"{url}: {plainjson.in_words(error, 'the answer')}") from None
     except msgspec.DecodeError as error:
@@ -79,7 +79,7 @@ def _servers(request: TangRequest) -> list[TangServer]:
     if not isinstance(servers, str):
         return servers or []
     try:
-        return msgspec.json.decode(servers, type=list[TangServer]) if servers else []
+        return plainjson.typed(servers, list[TangServer]) if servers else []
     except msgspec.ValidationError as error:
         raise StepError(f"tang_servers: {plainjson.in_words(error, 'it')}") from None
     except msgspec.DecodeError as error:
@@ -128,7 +128,7 @@ def _ignition(url: str, headers: Mapping[str, str], ca_pem: str) -> str:
     try:
         text = get(url, headers, ca_pem).decode()
         config = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict) or "ignition" not in config:
         raise StepError(f"{url}: the answer is not an Ignition config")

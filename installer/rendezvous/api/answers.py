@@ -21,6 +21,7 @@ from installer.assisted.errors import (
     TooMany,
     TooSlow,
     Unauthorized,
+    Undecodable,
     Unparsable,
 )
 from installer.rendezvous.api import refusals, signing
@@ -109,7 +110,7 @@ def answering(
                 answer.content_type = "application/octet-stream"
             if isinstance(error, TooMany):
                 answer.headers["Retry-After"] = "1"
-            if isinstance(error, TooSlow):
+            if isinstance(error, TooSlow | Undecodable):
                 answer.force_close()
             return answer
         except RendezvousError as error:

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted import plainjson
-from installer.assisted.errors import TooSlow, Unparsable
+from installer.assisted.errors import TooSlow, Undecodable, Unparsable
 from installer.redact import shortened
 from installer.rendezvous.resources.requests.params import decoded
 
@@ -31,7 +31,7 @@ Encoded = bytes | msgspec.Raw
 
 @asynccontextmanager
 async def steady(request: web.Request, window: float = WINDOW, least: int = LEAST) -> AsyncIterator[None]:
-    """Within, the request's body must keep coming. Raises TooSlow when it does not."""
+    """Within, the request's body is read: it must keep coming, as its headers have it. Raises TooSlow, Undecodable."""
     loop, content = asyncio.get_running_loop(), request.content
     before, late = content.total_bytes, False
     timer: asyncio.TimerHandle
@@ -56,6 +56,10 @@ async def steady(request: web.Request, window: float = WINDOW, least: int = LEAS
         if not late:
             raise
         raise TooSlow(f"less than {least} bytes of the body came in {window:.0f} s") from None
+    except web.RequestPayloadError as error:
+        # Its end, as far as aiohttp is concerned: it would read on, fail once more and log that as our own fault.
+        content.feed_eof()
+        raise Undecodable(f"body cannot be decoded: {str(error).splitlines()[-1].strip()}") from None
     finally:
         timer.cancel()
 

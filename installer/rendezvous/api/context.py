@@ -99,6 +99,10 @@ class Service:
         """What the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
 
+    def url(self, path: str) -> str:
+        """A path of this service, as others reach it."""
+        return self.settings.base_url.rstrip("/") + path
+
     async def slowly(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do what takes minutes in a thread of few: the others are for those who only read and write."""
         return await asyncio.get_running_loop().run_in_executor(self._slow, partial(work, *args, **kwargs))

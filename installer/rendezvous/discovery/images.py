@@ -20,12 +20,11 @@ from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
 from installer.ignition.live import NETWORK_UNIT, env_file
 from installer.ignition.livesystem import CLIENT_ID, proxy_file
-from installer.ignition.merge import merge
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.image.iso import kargs
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
-from installer.rendezvous.prepare.hostignition import parse
+from installer.rendezvous.prepare.hostignition import overridden, parse
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 
@@ -91,7 +90,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
     if not infra_env.ignition_config_override:
         return config
     override = parse(infra_env.ignition_config_override, "ignition_config_override")
-    return json.dumps(merge(parse(config, "discovery image"), override), separators=(",", ":")).encode()
+    return json.dumps(overridden(parse(config, "discovery image"), override), separators=(",", ":")).encode()
 
 
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:

@@ -5,12 +5,11 @@ Names and content follow assisted-service: openshift/99-openshift-<role>-<tpm|ta
 
 from __future__ import annotations
 
-from typing import Any
-
 from installer.assisted import plainjson
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest
+from installer.rendezvous.store.shapes import DiskEncryption
 
 ROLES = {"masters": Role.MASTER, "arbiters": Role.ARBITER, "workers": Role.WORKER}
 # What the API calls a mode, and what the files are called by.
@@ -52,16 +51,10 @@ def servers(text: str) -> list[dict[str, str]]:
     return [{"url": item["url"], "thumbprint": item["thumbprint"]} for item in entries]
 
 
-def check(wanted: Any) -> None:
-    """Refuse what no manifest could be made from. Raises BadRequest."""
-    if not isinstance(wanted, dict):
-        raise BadRequest("disk_encryption must be an object")
-    mode = str(wanted.get("mode") or "tpmv2")
-    if mode not in MODES:
-        raise BadRequest(f"disk_encryption.mode {mode!r} is not one of {', '.join(MODES)}")
-    roles(str(wanted.get("enable_on") or "none"))
-    if mode == "tang":
-        servers(str(wanted.get("tang_servers") or ""))
+def check(wanted: DiskEncryption) -> None:
+    """Refuse Tang servers that no manifest could be made from. Raises BadRequest."""
+    if wanted.get("mode") == "tang":
+        servers(wanted.get("tang_servers") or "")
 
 
 def machine_config(role: Role, mode: str, tang: list[dict[str, str]]) -> JsonMap:

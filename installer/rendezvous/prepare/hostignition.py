@@ -4,13 +4,50 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
+
+from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
 from installer.formats import jsontext
 from installer.ignition.merge import merge
 from installer.rendezvous.store.model import Host
+
+Things = list[dict[str, Any]] | None
+
+
+class _Ignition(msgspec.Struct):
+    version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,9}\.[0-9]{1,9}\Z")]
+
+
+class _Storage(msgspec.Struct):
+    disks: Things = None
+    raid: Things = None
+    filesystems: Things = None
+    files: Things = None
+    directories: Things = None
+    links: Things = None
+    luks: Things = None
+
+
+class _Systemd(msgspec.Struct):
+    units: Things = None
+
+
+class _Passwd(msgspec.Struct):
+    users: Things = None
+    groups: Things = None
+
+
+class _Config(msgspec.Struct):
+    """A config as far as every version 3 of Ignition has it; what else is there Ignition itself judges."""
+
+    ignition: _Ignition
+    storage: _Storage | None = None
+    systemd: _Systemd | None = None
+    passwd: _Passwd | None = None
 
 
 def data_url(text: str) -> str:
@@ -19,17 +56,27 @@ def data_url(text: str) -> str:
 
 
 def parse(text: bytes | str, source: str, read: Callable[[bytes | str], Any] = jsontext.loads) -> dict[str, Any]:
-    """An Ignition config. Raises PrepareError unless it is an object with a version 3."""
+    """An Ignition config of a version 3. Raises PrepareError for what Ignition would not read."""
     try:
-        config = read(text)
-        version = config["ignition"]["version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PrepareError(source, f"not an Ignition config: {error!r}") from None
-    if not isinstance(version, str) or not version.startswith("3."):
-        raise PrepareError(source, f"Ignition version {version} is not 3.x")
-    if not isinstance(config, dict):
-        raise PrepareError(source, "not a JSON object")
+        config: dict[str, Any] = read(text)
+        msgspec.convert(config, _Config)
+    except msgspec.ValidationError as error:
+        raise PrepareError(source, f"not an Ignition config: {plainjson.in_words(error, 'it')}") from None
+    except (ValueError, RecursionError) as error:
+        raise PrepareError(source, f"not an Ignition config: {error}") from None
     return config
+
+
+def overridden(config: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """A config with overrides merged in, of the later version of the two."""
+    version = max((item["ignition"]["version"] for item in (config, overrides)), key=_numbers)
+    merged: dict[str, Any] = merge(config, overrides)
+    merged["ignition"]["version"] = version
+    return merged
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def _file(path: str, text: str) -> dict[str, Any]:
@@ -50,7 +97,5 @@ def for_host(pointer: bytes, host: Host, source: str, ntp_sources: Sequence[str]
     config = merge(config, {"storage": {"files": files}})
     if host.ignition_config_overrides:
         overrides = parse(host.ignition_config_overrides, f"ignition overrides of host {host.id}")
-        version = max(config["ignition"]["version"], overrides["ignition"]["version"])
-        config = merge(config, overrides)
-        config["ignition"]["version"] = version
+        config = overridden(config, overrides)
     return json.dumps(config, separators=(",", ":")).encode()

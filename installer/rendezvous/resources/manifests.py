@@ -13,7 +13,8 @@ from installer.rendezvous.resources import clusters
 from installer.rendezvous.resources.requests.clusters import ManifestParams
 from installer.rendezvous.store.model import Manifest
 
-NAME = re.compile(r"^[^/]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")
+# No control characters: a file's name cannot hold NUL, and the others only hide what it is called.
+NAME = re.compile(r"^[^/\x00-\x1f\x7f-\x9f]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")
 FOLDERS = ("manifests", "openshift")
 # Bytes of a manifest, and of its name.
 LARGEST, LONGEST_NAME = 1 << 20, 255

@@ -48,6 +48,12 @@ def read(output: str, step: str, kind: type[T]) -> tuple[T, Any]:
         raise BadRequest(f"the output of step {step} cannot be understood: {plainjson.in_words(error, 'it')}") from None
 
 
+def unreadable(what: str, error: msgspec.MsgspecError) -> BadRequest:
+    """The refusal of a document that was decoded where it is kept."""
+    words = plainjson.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
+    return BadRequest(f"{what} cannot be read: {words}")
+
+
 def check_networks(found: list[FreeNetwork], step: str) -> None:
     """Raise BadRequest for a network that is none."""
     for index, item in enumerate(found):

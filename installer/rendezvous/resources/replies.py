@@ -67,7 +67,7 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     try:
         inventory = inv.decode(output)
     except msgspec.MsgspecError as error:
-        raise BadRequest(f"the inventory cannot be read: {error}") from None
+        raise outputs.unreadable("the inventory", error) from None
     if host.status not in ACCEPTS_INVENTORY:
         # Not silently: an agent does not send again what was taken.
         raise Conflict(f"host is in status {host.status}: its inventory is not taken")
@@ -119,7 +119,7 @@ def _connectivity(engine: Engine, host: Host, output: str) -> Host:
             raise msgspec.DecodeError("it is empty")
         return replace(host, connectivity=Connectivity.received(output))
     except msgspec.MsgspecError as error:
-        raise BadRequest(f"the connectivity report cannot be read: {error}") from None
+        raise outputs.unreadable("the connectivity report", error) from None
 
 
 def _ntp(engine: Engine, host: Host, output: str) -> Host:

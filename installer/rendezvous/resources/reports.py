@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import msgspec
 
 from installer.assisted.enums import ClusterStatus, LogsState, OperatorStatus, Severity
 from installer.assisted.errors import BadRequest
 from installer.rendezvous import events
-from installer.rendezvous.clock import now_text
+from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.requests.clusters import EventParams, OperatorReport
-from installer.rendezvous.resources.requests.params import one_of, required
+from installer.rendezvous.resources.requests.params import date_time, one_of, required
 from installer.rendezvous.store.model import Event, Host
 
 replace = msgspec.structs.replace
@@ -43,8 +45,7 @@ def operator(engine: Engine, cluster_id: str, report: OperatorReport) -> None:
     """Keep what the controller reports of one operator. Raises BadRequest, Unparsable, NotFound."""
     if report.status is not None:
         one_of(report.status, "status", "body", tuple(OperatorStatus))
-    if not report.name:
-        raise BadRequest("name is required")
+    required(report.name or None, "name")
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         others = [item for item in cluster.monitored_operators if item.get("name") != report.name]
@@ -97,21 +98,26 @@ def kubeconfig(engine: Engine, cluster_id: str, content: bytes) -> None:
         engine.store.put_file(cluster_id, "kubeconfig", content)
 
 
+def _id(text: str | None) -> str | None:
+    """An id as the store has it: with dashes, in lower case."""
+    return None if text is None else str(UUID(text))
+
+
 def event(engine: Engine, body: EventParams) -> None:
     """Keep a program's own event. Raises Unparsable, NotFound."""
     severity, message = required(body.severity, "severity"), required(body.message, "message")
-    event_time, cluster_id = required(body.event_time, "event_time"), required(body.cluster_id, "cluster_id")
+    at, cluster_id = date_time(required(body.event_time, "event_time"), "event_time"), _id(body.cluster_id)
     one_of(severity, "severity", "body", SEVERITIES)
-    cluster = engine.store.cluster(cluster_id)
+    cluster = engine.store.cluster(required(cluster_id, "cluster_id"))
     reported = Event(
         name=body.name or "event",
         severity=Severity(severity),
         message=events.plain(message),
-        event_time=event_time,
-        category="metrics" if body.category == "metrics" else "user",
+        event_time=to_text(at),
+        category=body.category or "user",
         cluster_id=cluster.id,
-        host_id=body.host_id or None,
-        infra_env_id=body.infra_env_id or None,
+        host_id=_id(body.host_id),
+        infra_env_id=_id(body.infra_env_id),
         props=body.props or "",
     )
     with engine.store.change():

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, decode, encode
 from installer.rendezvous.store.records import Records
@@ -37,10 +35,8 @@ class Store(Records):
         self._touched: set[str] = set()
         self._numbered: set[Key] = set()
         try:
-            self._load()
-        except msgspec.MsgspecError as error:
-            self.close()
-            raise StoreError(path, "read", str(error)) from error
+            with self._reading():
+                self._load()
         except StoreError:
             self.close()
             raise

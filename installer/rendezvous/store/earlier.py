@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
+from installer.rendezvous.store.diskidentity import DiskIdentity
+
 _LISTS = ("static_network_config", "kernel_arguments")
 
 
 def upgraded(text: bytes) -> bytes:
-    """A row's document as this version stores it. Raises msgspec.MsgspecError for what is no JSON."""
+    """A row's document as this version stores it. Raises msgspec.MsgspecError for what no version wrote."""
     data: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
     for name in _LISTS:
         if isinstance(value := data.get(name), str):
@@ -18,10 +20,10 @@ def upgraded(text: bytes) -> bytes:
     if isinstance(value := data.get("disks_to_be_formatted"), str):
         data["disks_to_be_formatted"] = _words(value)
     if isinstance(value := data.pop("skip_formatting_disks", ""), str):
+        kept = msgspec.convert(data.get("skipped_disks", []), list[DiskIdentity])
+        ids = {disk.id for disk in kept}
         # Of these nothing but the id is known.
-        known = {disk["id"] for disk in data.get("skipped_disks", [])}
-        unknown = [{"id": name} for name in _words(value) if name not in known]
-        data |= {"skipped_disks": [*data.get("skipped_disks", []), *unknown]} if unknown else {}
+        data["skipped_disks"] = [*kept, *(DiskIdentity(id=name) for name in _words(value) if name not in ids)]
     return msgspec.json.encode(data)
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +102,15 @@ class Records(ABC):
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Raises StoreError."""
         self._reopen()
-        try:
+        with self._reading():
             return self.db.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What the database holds is read and decoded. Raises StoreError for what cannot be."""
+        try:
+            yield
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
             raise StoreError(self.path, "read", str(error)) from error
 
     def _check(self) -> None:
@@ -131,8 +140,10 @@ class Records(ABC):
         )
 
     def events(self) -> list[Event]:
-        """All events, oldest first."""
-        return [msgspec.json.decode(row[0], type=Event) for row in self._rows("SELECT doc FROM events ORDER BY seq")]
+        """All events, oldest first. Raises StoreError."""
+        rows = self._rows("SELECT doc FROM events ORDER BY seq")
+        with self._reading():
+            return [msgspec.json.decode(row[0], type=Event) for row in rows]
 
     def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
         """(number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
@@ -141,9 +152,10 @@ class Records(ABC):
     # manifests and files
 
     def manifests(self, cluster_id: str) -> list[Manifest]:
-        """Manifests of a cluster by folder and name."""
+        """Manifests of a cluster by folder and name. Raises StoreError."""
         rows = self._rows("SELECT doc FROM manifests WHERE cluster_id=? ORDER BY folder, file_name", cluster_id)
-        return [msgspec.msgpack.decode(row[0], type=Manifest) for row in rows]
+        with self._reading():
+            return [msgspec.msgpack.decode(row[0], type=Manifest) for row in rows]
 
     def put_manifest(self, cluster_id: str, manifest: Manifest) -> None:
         """Insert or replace."""
@@ -196,9 +208,13 @@ class Records(ABC):
         self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)
 
     def anchor(self) -> Anchor | None:
-        """When the service last noted the time; None before it ever did."""
+        """When the service last noted the time; None before it ever did. Raises StoreError."""
         rows = self._rows("SELECT doc FROM anchor")
-        return msgspec.json.decode(rows[0][0], type=Anchor) if rows else None
+        with self._reading():
+            anchor = msgspec.json.decode(rows[0][0], type=Anchor) if rows else None
+            if anchor is not None and datetime.fromisoformat(anchor.wall).tzinfo is None:
+                raise ValueError(f"the time {anchor.wall!r} has no zone")
+        return anchor
 
     def put_anchor(self, anchor: Anchor) -> None:
         """Note the time."""

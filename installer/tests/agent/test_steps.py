@@ -17,6 +17,8 @@ from installer.hostsys.errors import CommandError
 from installer.testing.agent_kit import FakeClient, Host
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "", False, "agent@sha256:1")
+DEEP = "[" * 20_000
+DEEP_LIST = f'[{{"url": "u", "host_id": "h", "x": {DEEP}'
 MOUNT = "36 25 11:0 / /run/media/iso ro,nodev shared:9 - iso9660 /dev/sr0 ro\n"
 
 
@@ -200,6 +202,9 @@ def test_where_mounts_cannot_be_read_a_program_tells(tmp_path: Path, monkeypatch
         ("tang-connectivity-check", '{"tang_servers": "["}', "tang_servers is not JSON: "),
         ("tang-connectivity-check", '{"tang_servers": "[{}]"}', "tang_servers: [0].url is required"),
         ("api-vip-connectivity-check", '{"request_headers": [{}]}', "argument: request_headers[0].key is required"),
+        ("tang-connectivity-check", json.dumps({"tang_servers": DEEP_LIST}), "tang_servers: it: nested deeper than "),
+        ("connectivity-check", DEEP_LIST, "argument: it: nested deeper than "),
+        ("domain-resolution", f'{{"x": {DEEP}}}', "argument: it: nested deeper than "),
         ("logs-gather", '{"cluster_id": ""}', "argument: cluster_id: Expected `str` of length >= 1"),
     ],
 )
@@ -210,6 +215,22 @@ def test_bad_input_is_named_by_its_field(
     assert (code, output) == (-1, "")
     assert error.startswith(problem)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument"),
+    [
+        ("domain-resolution", {"domains": [{"domain_name": "a\0b"}]}),
+        ("ntp-synchronizer", {"ntp_source": "a\0b"}),
+        ("container-image-availability", {"images": ["a\0b"]}),
+        ("installation-disk-speed-check", {"path": "/dev/a\0"}),
+    ],
+)
+def test_a_nul_is_no_fault_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, argument: dict[str, object]
+) -> None:
+    steps.run(context(tmp_path), kind, [json.dumps(argument)])
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_what_is_null_is_not_given(tmp_path: Path) -> None:

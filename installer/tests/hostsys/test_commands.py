@@ -184,6 +184,15 @@ def test_a_missing_program_is_an_error_only_to_those_who_check(host: Host, progr
     assert host.run("bad", check=False) == "out\n"
 
 
+def test_an_argument_that_no_program_can_be_given(host: Host, programs: Programs) -> None:
+    programs.put("fine", "exit 0")
+    with pytest.raises(CommandError, match=r"fine: .*embedded null byte"):
+        host.run("fine", "a\0b")
+    with pytest.raises(CommandError, match=r"fine: .*embedded null byte"):
+        host.run_with({"A": "\0"}, "fine")
+    assert host.run("fine", "a\0b", check=False) == ""
+
+
 def test_paths_and_files_of_the_host(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.write("/etc/odd", b" a\xffb \n")

@@ -1,4 +1,4 @@
-"""Handlers of files: ignition, credentials, logs."""
+"""Handlers of clusters' files: ignition, credentials, logs, and URLs that carry their own right to read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import BadHttpMessage
 
+from installer.assisted.endpoint import BASE
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unparsable
+from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import json_of, steady
 from installer.rendezvous.api.context import Service, of_attempt
 from installer.rendezvous.api.views import reply
@@ -24,7 +26,10 @@ from installer.rendezvous.store.model import Cluster, Host
 
 Response = web.StreamResponse
 replace = msgspec.structs.replace
+# What is read itself, and what else there are URLs for: the specification has none for arbiter.ign.
 FILES = ("bootstrap.ign", "master.ign", "worker.ign", "arbiter.ign", "metadata.json", "install-config.yaml")
+PRESIGNED = (*(name for name in FILES if name != "arbiter.ign"), "logs", "manifests")
+LOGS = ("host", "controller", "all")
 CREDENTIALS = ("kubeconfig", "kubeconfig-noingress", "kubeadmin-password")
 HOST_FILE = re.compile(r"^(master|worker|arbiter)-[0-9a-f-]{36}\.ign$")
 
@@ -57,6 +62,44 @@ async def credentials_file(service: Service, request: web.Request) -> Response:
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     clusters.files_made(cluster, clusters.WITH_CREDENTIALS)
     return _attachment(service.engine.store.file(cluster.id, name), name)
+
+
+def _url(service: Service, path: str, query: dict[str, str]) -> web.Response:
+    signed, end = signing.signed(service.url_key, f"{BASE}{path}", query, signing.FILE_LIFETIME)
+    return reply({"url": service.url(signed), "expires_at": end})
+
+
+async def cluster_file_url(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/downloads/files-presigned"""
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    name = _named(request, PRESIGNED)
+    base = f"/clusters/{cluster.id}"
+    if name == "logs":
+        if "logs_type" in request.query:
+            one_of(request.query["logs_type"], "logs_type", "query", LOGS)
+        keys = ("logs_type", "host_id")
+        return _url(service, f"{base}/logs", {key: request.query[key] for key in keys if key in request.query})
+    if name == "manifests":
+        folder, _, file_name = request.query.get("additional_name", "").partition("/")
+        if not any((m.folder, m.file_name) == (folder, file_name) for m in service.engine.store.manifests(cluster.id)):
+            raise NotFound(f"manifest {folder}/{file_name} does not exist")
+        return _url(service, f"{base}/manifests/files", {"folder": folder, "file_name": file_name})
+    _made(service, cluster, name)
+    return _url(service, f"{base}/downloads/files", {"file_name": name})
+
+
+async def credentials_url(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/downloads/credentials-presigned"""
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    name = _named(request, CREDENTIALS)
+    _made(service, cluster, name)
+    return _url(service, f"/clusters/{cluster.id}/downloads/credentials", {"file_name": name})
+
+
+def _made(service: Service, cluster: Cluster, name: str) -> None:
+    """Raise Conflict unless the file is there."""
+    if name not in service.engine.store.file_names(cluster.id):
+        raise Conflict(f"file {name} does not exist yet")
 
 
 async def credentials(service: Service, request: web.Request) -> Response:
@@ -152,8 +195,12 @@ async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
             if not isinstance(part, BodyPartReader) or part.name != "upfile" or is_there:
                 raise BadRequest("body must have one field, upfile")
             is_there = True
+            told, size = part.headers.get("Content-Length"), 0
             while chunk := await part.read_chunk(CHUNK):
+                size += len(chunk)
                 yield chunk
+            if told is not None and size != int(told):
+                raise BadRequest(f"the field upfile has {size} bytes, not the {told} of its Content-Length")
     except (BadHttpMessage, ValueError) as error:
         raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
     if not is_there:
@@ -163,7 +210,7 @@ async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
 async def download_logs(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/logs: one host's, the controller's, or all in one tar."""
     kind = request.query.get("logs_type", "all")
-    one_of(kind, "logs_type", "query", ("host", "controller", "all", ""))
+    one_of(kind, "logs_type", "query", (*LOGS, ""))
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     if kind in ("host", "controller"):
         query = request.query.get("host_id") or None

@@ -42,10 +42,7 @@ def _shown(service: Service, host: Host) -> msgspec.Raw:
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs/{id}/hosts"""
     body = await body_of(request, hostrequests.HostCreate)
-    try:
-        host_id = str(UUID(body.host_id or ""))
-    except ValueError:
-        raise BadRequest(f"host_id {body.host_id!r} is not a UUID") from None
+    host_id = str(UUID(body.host_id))
     infra_env_id = request.match_info["infra_env_id"]
     version = body.discovery_agent_version or _version(request)
     host = hosts.register(service.engine, infra_env_id, host_id, version)

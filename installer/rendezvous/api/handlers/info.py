@@ -7,11 +7,11 @@ from typing import Any, get_args
 from aiohttp import web
 
 from installer.assisted.enums import Role
-from installer.assisted.errors import BadRequest, NotFound
+from installer.assisted.errors import NotFound
 from installer.assisted.stages import SNO
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources.requests.params import one_of
+from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.shapes import PlatformType
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
@@ -56,13 +56,10 @@ def _level(name: str) -> str:
 
 
 def _checked(request: web.Request) -> None:
-    if not request.query.get("openshift_version"):
-        raise BadRequest("openshift_version is required")
-    cpu = request.query.get("cpu_architecture")
-    if cpu is not None and cpu not in CPUS:
-        raise BadRequest(f"cpu_architecture must be one of {', '.join(CPUS)}")
-    if "platform_type" in request.query:
-        one_of(request.query["platform_type"], "platform_type", "query", PLATFORMS)
+    required(request.query.get("openshift_version") or None, "openshift_version", "query")
+    for name, allowed in (("cpu_architecture", CPUS), ("platform_type", PLATFORMS)):
+        if name in request.query:
+            one_of(request.query[name], name, "query", allowed)
 
 
 async def features(service: Service, request: web.Request) -> Response:

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from installer.assisted.endpoint import BASE
-from installer.assisted.errors import BadRequest, Conflict, NotFound
+from installer.assisted.errors import BadRequest
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import ImageMaker, Service
@@ -20,28 +19,22 @@ from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
 
 Response = web.StreamResponse
-FILES = ("discovery.ign", "ipxe-script", "static-network-config")
+# Those that a URL can be had for, and all.
+PRESIGNED = ("discovery.ign", "ipxe-script")
+FILES = (*PRESIGNED, "static-network-config")
 IPXE_SCRIPTS = ("discovery-image-always", "boot-order-control")
 KINDS = {"full.iso": "full-iso", "minimal.iso": "minimal-iso"}
-CLUSTER_FILES = (
-    *("bootstrap.ign", "master.ign", "metadata.json", "worker.ign", "install-config.yaml", "logs", "manifests"),
-)
-CREDENTIALS = ("kubeadmin-password", "kubeconfig", "kubeconfig-noingress")
 
 
 def _infra_env(service: Service, request: web.Request) -> InfraEnv:
     return service.engine.store.infra_env(request.match_info["infra_env_id"])
 
 
-def _full(service: Service, path: str) -> str:
-    return service.settings.base_url.rstrip("/") + path
-
-
 def image_url(service: Service, infra_env: InfraEnv, name: str = "") -> tuple[str, str]:
     """(URL, its end) of an infra-env's image or of a file that belongs to it."""
     name = name or {kind: file for file, kind in KINDS.items()}[infra_env.type]
     path, end = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}", {})
-    return _full(service, path), end
+    return service.url(path), end
 
 
 def shown(service: Service, infra_env: InfraEnv) -> dict[str, Any]:
@@ -138,47 +131,10 @@ async def minimal_initrd(service: Service, request: web.Request) -> Response:
 
 async def file_url(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files-presigned"""
-    name = request.query.get("file_name", "")
-    if name not in FILES[:2]:
-        raise NotFound(f"file_name {name!r} is not one of {', '.join(FILES[:2])}")
+    name = required(request.query.get("file_name"), "file_name", "query")
+    one_of(name, "file_name", "query", PRESIGNED)
     url, end = image_url(service, _infra_env(service, request), name)
     return reply({"url": url, "expires_at": end})
-
-
-def _cluster_url(service: Service, path: str, query: dict[str, str]) -> Response:
-    signed, end = signing.signed(service.url_key, f"{BASE}{path}", query, signing.FILE_LIFETIME)
-    return reply({"url": _full(service, signed), "expires_at": end})
-
-
-async def cluster_file_url(service: Service, request: web.Request) -> Response:
-    """GET /clusters/{id}/downloads/files-presigned"""
-    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    name = request.query.get("file_name", "")
-    if name not in CLUSTER_FILES:
-        raise BadRequest(f"file_name {name!r} is not one of {', '.join(CLUSTER_FILES)}")
-    base = f"/clusters/{cluster.id}"
-    if name == "logs":
-        keys = ("logs_type", "host_id")
-        return _cluster_url(service, f"{base}/logs", {key: request.query[key] for key in keys if key in request.query})
-    if name == "manifests":
-        folder, _, file_name = request.query.get("additional_name", "").partition("/")
-        if not any((m.folder, m.file_name) == (folder, file_name) for m in service.engine.store.manifests(cluster.id)):
-            raise NotFound(f"manifest {folder}/{file_name} does not exist")
-        return _cluster_url(service, f"{base}/manifests/files", {"folder": folder, "file_name": file_name})
-    if name not in service.engine.store.file_names(cluster.id):
-        raise Conflict(f"file {name} does not exist yet")
-    return _cluster_url(service, f"{base}/downloads/files", {"file_name": name})
-
-
-async def credentials_url(service: Service, request: web.Request) -> Response:
-    """GET /clusters/{id}/downloads/credentials-presigned"""
-    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    name = request.query.get("file_name", "")
-    if name not in CREDENTIALS:
-        raise BadRequest(f"file_name {name!r} is not one of {', '.join(CREDENTIALS)}")
-    if name not in service.engine.store.file_names(cluster.id):
-        raise Conflict(f"file {name} does not exist yet")
-    return _cluster_url(service, f"/clusters/{cluster.id}/downloads/credentials", {"file_name": name})
 
 
 async def image(service: Service, request: web.Request) -> Response:

@@ -17,7 +17,7 @@ from installer.rendezvous.store.shapes import CloudControllerManager, Encryption
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=54)]
 # As go-openapi has it: dashes may be left out.
 Uuid = Annotated[
-    str, msgspec.Meta(pattern="^" + "-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)) + "$")
+    str, msgspec.Meta(pattern="^" + "-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)) + r"\Z")
 ]
 Cidr = Annotated[str, msgspec.Meta(pattern=r"^([0-9.]+|[0-9a-fA-F:.]*)/[0-9]{1,3}\Z")]
 HostPrefix = Annotated[int, msgspec.Meta(ge=1, le=128)]
@@ -256,10 +256,10 @@ class EventParams(Body, frozen=True, kw_only=True):
     severity: str | None = None
     message: str | None = None
     event_time: str | None = None
-    cluster_id: str | None = None
+    cluster_id: Uuid | None = None
     name: str | None = None
-    category: str | None = None
-    host_id: str | None = None
-    infra_env_id: str | None = None
-    request_id: str | None = None
+    category: Literal["user", "metrics"] | None = None
+    host_id: Uuid | None = None
+    infra_env_id: Uuid | None = None
+    request_id: Uuid | None = None
     props: str | None = None

@@ -68,7 +68,7 @@ class InfraEnvParams(InfraEnvUpdate, frozen=True, kw_only=True):
 class HostCreate(Body, frozen=True, kw_only=True):
     """host-create-params."""
 
-    host_id: str | None = None
+    host_id: Uuid
     discovery_agent_version: str | None = None
 
 

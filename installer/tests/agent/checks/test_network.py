@@ -39,6 +39,8 @@ def web() -> Iterator[Any]:
         "/other": "[]",
         "/number": "1",
         "/text": "no JSON",
+        "/deep": "[" * 20_000,
+        "/adv/DEEP": '{"x": ' + "[" * 20_000,
         "/adv/LESS": json.dumps({"payload": "p", "signatures": [{"protected": "x"}]}),
         "/adv/TEXT": "no JSON",
     }
@@ -58,7 +60,11 @@ def test_tang(web: str) -> None:
     )
     assert found["is_success"] is False
     assert "HTTP 404" in found["tang_server_response"][1]["error"]
-    for thumbprint, words in (("LESS", "signatures[0].signature is required"), ("TEXT", "is not JSON")):
+    for thumbprint, words in (
+        ("LESS", "signatures[0].signature is required"),
+        ("TEXT", "is not JSON"),
+        ("DEEP", "nested deeper"),
+    ):
         found = json.loads(webchecks.tang(TangRequest(tang_servers=[TangServer(url=web, thumbprint=thumbprint)])))
         assert words in found["tang_server_response"][0]["error"]
 
@@ -81,6 +87,7 @@ def test_ignition_of_a_later_host(web: str) -> None:
         "/other": "not an Ignition config",
         "/number": "not an Ignition config",
         "/text": "not an Ignition config",
+        "/deep": "not an Ignition config",
     }
     for path, words in (*answers.items(), ("/none", "HTTP 404"), ("/moved", "HTTP 302")):
         found = json.loads(webchecks.ignition(ApiVipRequest(url=web + path)))

@@ -154,6 +154,110 @@ def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dic
 
 
 @pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/support-levels/features", "openshift_version in query is required"),
+        ("/support-levels/features?openshift_version=", "openshift_version in query is required"),
+        (
+            "/support-levels/features?openshift_version=4.18&cpu_architecture=x",
+            "cpu_architecture in query should be one of x86_64, aarch64, arm64, ppc64le, s390x, multi, not 'x'",
+        ),
+        ("/clusters/{cluster_id}/downloads/files", "file_name in query is required"),
+        ("/clusters/{cluster_id}/downloads/files-presigned", "file_name in query is required"),
+        ("/clusters/{cluster_id}/downloads/credentials-presigned", "file_name in query is required"),
+        ("/infra-envs/{infra_env_id}/downloads/files-presigned", "file_name in query is required"),
+        # As the specification has it: it is a file, and there is no URL for it.
+        (
+            "/clusters/{cluster_id}/downloads/files-presigned?file_name=arbiter.ign",
+            "file_name in query should be one of bootstrap.ign, master.ign, worker.ign, metadata.json, "
+            "install-config.yaml, logs, manifests, not 'arbiter.ign'",
+        ),
+        (
+            "/clusters/{cluster_id}/downloads/files-presigned?file_name=logs&logs_type=x",
+            "logs_type in query should be one of host, controller, all, not 'x'",
+        ),
+        (
+            "/infra-envs/{infra_env_id}/downloads/files-presigned?file_name=static-network-config",
+            "file_name in query should be one of discovery.ign, ipxe-script, not 'static-network-config'",
+        ),
+    ],
+)
+def test_each_parameter_is_refused_in_the_same_words(tmp_path: Path, path: str, told: str) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        answer = await client.get(filled(path, fleet), headers=header(Scheme.USER))
+        assert (answer.status, await answer.json()) == (400, {"code": 400, "message": told})
+
+    serve(tmp_path, use)
+
+
+EVENT = {"severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00.000Z"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        *((name, "x", f"{name}: must match ") for name in ("cluster_id", "host_id", "infra_env_id", "request_id")),
+        ("host_id", "", "host_id: must match "),
+        ("category", "zzz", "category 'zzz' is not one of metrics, user"),
+        *(
+            ("event_time", text, f"event_time in body must be of type date-time: {text!r}")
+            for text in ("x", "2026-13-01T00:00:00Z", "20260101T000000Z", "2026-W01-1", "", "12:00")
+        ),
+    ],
+)
+def test_an_event_has_ids_and_a_time(tmp_path: Path, field: str, value: str, told: str) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        body = {**EVENT, "cluster_id": fleet.cluster_id, field: value}
+        answer = await client.post(filled("/events"), json=body, headers=header(Scheme.AGENT))
+        assert answer.status == 400, await answer.text()
+        assert (await answer.json())["message"].startswith(told)
+
+    serve(tmp_path, use)
+
+
+def test_an_event_is_kept_as_the_api_shows_others(tmp_path: Path) -> None:
+    """Forms of times and ids that upstream's parsers take; without a category it is a user's."""
+
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        host = fleet.machines[0].id
+        times = {
+            "2026-01-01T01:00:00.123456+01:00": "2026-01-01T00:00:00.123Z",
+            "2026-01-01T01:00:00.5+0100": "2026-01-01T00:00:00.500Z",
+            "2026-01-01T00:00:00.123456789Z": "2026-01-01T00:00:00.123Z",
+            "2026-01-01T00:00Z": "2026-01-01T00:00:00.000Z",
+            "2026-01-01 00:00:00": "2026-01-01T00:00:00.000Z",
+            "2026-01-01": "2026-01-01T00:00:00.000Z",
+        }
+        for sent, kept in times.items():
+            body = {
+                **EVENT,
+                "event_time": sent,
+                "cluster_id": fleet.cluster_id.upper(),
+                "host_id": host.replace("-", ""),
+            }
+            answer = await client.post(filled("/events"), json=body, headers=header(Scheme.AGENT))
+            assert answer.status == 201, await answer.text()
+            event = fleet.world.store.events()[-1]
+            assert (event.event_time, event.cluster_id, event.host_id) == (kept, fleet.cluster_id, host)
+            assert event.category == "user"
+
+    serve(tmp_path, use)
+
+
+@pytest.mark.parametrize("host_id", ["x", "", f"{{{UUID}}}", f"urn:uuid:{UUID}", f"{UUID}\n"])
+def test_a_host_registers_by_a_uuid(tmp_path: Path, host_id: str) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        path = filled("/infra-envs/{infra_env_id}/hosts", fleet)
+        answer = await client.post(path, json={"host_id": host_id}, headers=header(Scheme.AGENT))
+        assert answer.status == 400, await answer.text()
+        assert (await answer.json())["message"].startswith("host_id: must match ")
+        answer = await client.post(path, json={"host_id": UUID.replace("-", "").upper()}, headers=header(Scheme.AGENT))
+        assert (answer.status, (await answer.json())["id"]) == (201, UUID)
+
+    serve(tmp_path, use)
+
+
+@pytest.mark.parametrize(
     ("text", "truth"),
     [(word, True) for word in ("true", "True", "1", "YES", "on", "t")]
     + [(word, False) for word in ("False", "0", "no", "off", "", "None", "null")],

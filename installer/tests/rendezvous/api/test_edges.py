@@ -321,6 +321,25 @@ def test_an_upload_that_we_cannot_write_is_not_the_senders_fault(
     serve(tmp_path, use)
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("coding", ["deflate", "gzip"])
+def test_a_body_that_is_not_coded_as_it_says(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, coding: str, chunked: bool
+) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        form = {"Content-Type": "multipart/form-data; boundary=a"}
+        for method, path, kind in (("PATCH", C, JSON), ("POST", f"{C}/logs?logs_type=controller", form)):
+            headers = {**kind, **header(Scheme.USER if kind is JSON else Scheme.AGENT), "Content-Encoding": coding}
+            answer = await client.request(
+                method, filled(path, fleet), data=io.BytesIO(b"garbage" * 9), headers=headers, chunked=chunked or None
+            )
+            assert answer.status == 400
+            assert f"body cannot be decoded: Can not decode content-encoding: {coding}" in await answer.text()
+
+    serve(tmp_path, use)
+    assert "Traceback" not in caplog.text
+
+
 def test_bytes_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """In paths, queries and headers."""
 

@@ -107,10 +107,16 @@ def test_a_body_has_one_field(tmp_path: Path) -> None:
             b'name="upfile"\r\n\r\nx\r\n--b--\r\n--a--\r\n'
         )
         twice = form(b"1").removesuffix(b"--a--\r\n") + form(b"2")
-        for body in (form(b"x", "other"), twice, nested, form(b"x")[:-8], b""):
+        cut, short = (
+            form(b"abc").replace(b"\r\n\r\nabc", b"\r\nContent-Length: %d\r\n\r\nabc" % size) for size in (99, 2)
+        )
+        for body in (form(b"x", "other"), twice, nested, form(b"x")[:-8], b"", cut, cut + b"x" * 200, short):
             answer = await send(client, fleet, "logs_type=controller", body)
             assert answer.status == 400, body
         assert not stored(tmp_path)
+        whole = form(b"abc").replace(b"\r\n\r\nabc", b"\r\nContent-Length: 3\r\n\r\nabc")
+        assert (await send(client, fleet, "logs_type=controller", whole)).status == 204
+        assert stored(tmp_path)[0].read_bytes() == b"abc"
 
     serve(tmp_path, use)
 

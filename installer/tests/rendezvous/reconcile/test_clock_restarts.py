@@ -39,6 +39,16 @@ def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World,
     assert told(world) == []
 
 
+def test_a_service_starts_without_an_anchor_that_cannot_be_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.known()
+    world.store.db.execute("INSERT OR REPLACE INTO anchor VALUES (1, '{')")
+    caplog.clear()
+    restart(world)
+    [line] = caplog.messages
+    assert line.startswith("the time cannot be noted: the service's database ")
+    assert caplog.records[0].exc_info is None
+
+
 @pytest.mark.parametrize("jump", [*JUMPS, 0.0])
 def test_a_clock_that_is_set_while_the_service_is_away(tmp_path: Path, jump: float) -> None:
     world, fleet = installing(tmp_path)

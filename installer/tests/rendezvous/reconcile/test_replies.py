@@ -107,6 +107,26 @@ def test_what_is_no_json_is_refused_by_name(world: World, kind: StepType, output
 
 
 @pytest.mark.parametrize(
+    ("kind", "output", "told"),
+    [
+        (T.INVENTORY, {"cpu": {"count": "x"}}, "the inventory cannot be read: cpu.count must be a "),
+        (
+            T.CONNECTIVITY,
+            {"remote_hosts": [{"host_id": 5}]},
+            "the connectivity report cannot be read: remote_hosts[0].host_id must be a text, not a whole number",
+        ),
+    ],
+)
+def test_documents_are_refused_in_the_words_of_all_others(
+    world: World, kind: StepType, output: dict[str, Any], told: str
+) -> None:
+    _, infra_env_id = world.known()
+    with pytest.raises(BadRequest) as caught:
+        world.reply(infra_env_id, kind, output)
+    assert caught.value.reason.startswith(told)
+
+
+@pytest.mark.parametrize(
     ("kind", "output"),
     [
         (T.NTP, "[]"),

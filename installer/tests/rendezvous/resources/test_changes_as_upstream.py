@@ -258,7 +258,8 @@ def test_a_host_that_is_not_ready_is_named_when_roles_are_still_to_be_given_out(
     [
         ({}, 201), ({"folder": ""}, 400), ({"file_name": ".yaml"}, 422), ({"file_name": "a b.yaml"}, 422),
         ({"file_name": "a.yaml.bak"}, 400), ({"content": "YTog\nMQo=\n"}, 201), ({"content": "YTog MQo="}, 400),
-        ({"file_name": "a.yaml.patch_a-b"}, 400), ({"file_name": "a\n.yaml"}, 201),
+        ({"file_name": "a.yaml.patch_a-b"}, 400), ({"file_name": "a\n.yaml"}, 400),
+        ({"file_name": "a\0.yaml"}, 400), ({"file_name": "a\x85.yaml"}, 400), ({"file_name": "é.yaml"}, 201),
         ({"file_name": "a.json"}, 400), ({"file_name": "a.json", "content": "eyJhIjoxfQ=="}, 200),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from installer.assisted.enums import LogsState, MediaStatus, PreparationStatus, Result
+from installer.assisted.errors import StoreError
 from installer.rendezvous.api import fields
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host, InfraEnv, decode
@@ -23,8 +24,8 @@ TIMES = [field.name for field in msgspec.structs.fields(Host) if field.name.ends
 DAMAGED = ("inventory", "connectivity", "ntp_sources", "disks_info", "validations_info", "tang_connectivity")
 
 
-def written(path: Path, **damage: str) -> Path:
-    """The database; ``damage``: texts of each host's documents that are others."""
+def written(path: Path, **damage: Any) -> Path:
+    """The database; ``damage``: fields of each host that are others."""
     database = sqlite3.connect(path)
     database.executescript(LANDED["schema"])
     for table, rows in LANDED["tables"].items():
@@ -112,6 +113,13 @@ def test_lists_that_stood_in_texts() -> None:
 def test_what_no_version_wrote_is_refused(value: Any) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode(json.dumps({"id": "e", "name": "e", "static_network_config": value}).encode(), InfraEnv)
+
+
+@pytest.mark.parametrize("value", [[7], [{"id": 7}], None, 7])
+def test_disks_that_no_version_wrote_are_told_in_a_line(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(StoreError, match=r"cannot be read: Expected `.+`, got `.+`") as caught:
+        Store(written(tmp_path / "assisted.db", skipped_disks=value))
+    assert "\n" not in str(caught.value)
 
 
 def test_what_the_documents_mean(landed: Store) -> None:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from installer.assisted.enums import Severity
 from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous.store.database import Store
-from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+from installer.rendezvous.store.model import Anchor, Cluster, Event, Host, InfraEnv, Manifest
 from installer.testing.engine.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, filled, picture
 
 replace = msgspec.structs.replace
@@ -30,6 +31,24 @@ def test_a_database_that_cannot_be_read_is_told(store: Store) -> None:
     store.db.execute("DROP TABLE events")
     with pytest.raises(StoreError, match="cannot be read: no such table: events"):
         store.events()
+
+
+@pytest.mark.parametrize(
+    "doc",
+    [b"{", b"[]", b"\xff", b'"\xff"', b'{"boot": "b", "monotonic": 1.0, "wall": "soon"}',
+     b'{"boot": "b", "monotonic": 1.0, "wall": "2026-01-01T00:00:00"}'],
+)  # fmt: skip
+@pytest.mark.parametrize("table", ["anchor", "events", "manifests"])
+def test_what_is_read_later_and_cannot_be_is_told_too(store: Store, table: str, doc: bytes) -> None:
+    with store.change():
+        store.put_anchor(Anchor(boot="b", monotonic=1.0, wall="2026-01-01T00:00:00Z"))
+        store.put_manifest("c", Manifest(folder="openshift", file_name="a.yaml", content=b"a: 1\n"))
+        store.add_event(Event(name="n", severity=Severity.INFO, message="m", event_time="", category="user"))
+    reads = {"anchor": store.anchor, "events": store.events, "manifests": lambda: store.manifests("c")}
+    assert reads[table]()
+    store.db.execute(f"UPDATE {table} SET doc=?", [doc])
+    with pytest.raises(StoreError, match="cannot be read: "):
+        reads[table]()
 
 
 def test_a_file_of_its_own_and_a_log_that_a_thread_folds_in(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""Ignition that users give: what Ignition would not read is refused where it comes in, and versions are numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from installer.assisted.errors import PrepareError
+from installer.rendezvous.prepare import hostignition
+
+VERSION = {"ignition": {"version": "3.2.0"}}
+FILE = {"path": "/etc/x", "contents": {"source": "data:,x"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ([], "it must be an object, not a list"),
+        ("x", "it must be an object, not a text"),
+        ({}, "ignition is required"),
+        ({"ignition": 5}, "ignition must be an object, not a whole number"),
+        ({"ignition": {}}, "ignition.version is required"),
+        ({"ignition": {"version": 3}}, "ignition.version must be a text, not a whole number"),
+        *(
+            ({"ignition": {"version": version}}, "ignition.version: must match ")
+            for version in ("3.x", "3.", "3", "2.2.0", "4.0.0", "3.2.0\n", "3.2.0-experimental", "3.2.0.1")
+        ),
+        ({**VERSION, "storage": 5}, "storage must be an object, not a whole number"),
+        ({**VERSION, "storage": {"files": 5}}, "storage.files must be a list, not a whole number"),
+        ({**VERSION, "storage": {"files": [5]}}, "storage.files[0] must be an object, not a whole number"),
+        ({**VERSION, "storage": {"luks": {}}}, "storage.luks must be a list, not an object"),
+        ({**VERSION, "systemd": {"units": ["a"]}}, "systemd.units[0] must be an object, not a text"),
+        ({**VERSION, "passwd": {"users": "core"}}, "passwd.users must be a list, not a text"),
+    ],
+)
+def test_what_is_no_ignition_is_refused_by_its_field(config: Any, problem: str) -> None:
+    with pytest.raises(PrepareError) as caught:
+        hostignition.parse(json.dumps(config), "config")
+    assert f"config: not an Ignition config: {problem}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(PrepareError, match="not an Ignition config: "):
+        hostignition.parse(text, "config")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"storage": None, "systemd": None, "passwd": None},
+        {"storage": {"files": None, "disks": [], "raid": [{"name": "r"}], "files2": 7}},
+        {"storage": {"files": [FILE], "directories": [{"path": "/x"}], "links": [{"path": "/y", "target": "/x"}]}},
+        {"systemd": {"units": [{"name": "x.service", "enabled": True}]}},
+        {"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["k"]}], "groups": [{"name": "g"}]}},
+        {"kernelArguments": {"shouldExist": ["a=1"]}, "whatever": 5},
+    ],
+)
+def test_what_ignition_reads_is_taken(more: Any) -> None:
+    """Null is as if it were not there, and what Ignition does not know it passes over."""
+    config = {**VERSION, **more}
+    assert hostignition.parse(json.dumps(config), "config") == config
+
+
+@pytest.mark.parametrize(("first", "second"), [("3.2.0", "3.10.0"), ("3.10.0", "3.2.0"), ("3.9.0", "3.10.0")])
+def test_the_later_version_is_the_larger_number(first: str, second: str) -> None:
+    merged = hostignition.overridden(
+        {"ignition": {"version": first}, "storage": {"files": [FILE]}}, {"ignition": {"version": second}}
+    )
+    assert merged == {"ignition": {"version": "3.10.0"}, "storage": {"files": [FILE]}}
