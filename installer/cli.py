@@ -33,6 +33,13 @@ WAIT_FOR = {
     "bootstrap-complete": "Wait until the cluster's temporary control plane has done its part",
     "install-complete": "Wait until the cluster is complete, then print its console URL and password",
 }
+#: What is waited for without --timeout (waitfor/settings.py).
+TIMEOUTS = {
+    "bootstrap-complete": "60 minutes",
+    "install-complete": (
+        "60 minutes for the bootstrap, 40 for the cluster, on platform baremetal 60, and 30 for its operators"
+    ),
+}
 
 
 class _Version(argparse.Action):
@@ -107,7 +114,7 @@ def _add_wait_for(commands: Any) -> None:
             "--timeout",
             type=numbers.real_type(1, LONGEST_WAIT, "seconds"),
             metavar="SECONDS",
-            help="give up after this long, 1 s to 30 days (default: as OpenShift)",
+            help=f"give up after this long, 1 s to 30 days (default, as OpenShift's: {TIMEOUTS[name]})",
         )
         if name == "install-complete":
             one.add_argument(

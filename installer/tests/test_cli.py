@@ -2,17 +2,19 @@
 
 import io
 import logging
+import re
 import subprocess
 import sys
 
 import pytest
 
 from installer import logs
-from installer.cli import main
+from installer.cli import TIMEOUTS, main
 from installer.progress import Progress
 from installer.testing.create.inputs_kit import AGENT, SNO
 from installer.testing.create.inputs_kit import text as yaml_text
 from installer.testing.create.registry_kit import MISSING
+from installer.waitfor.settings import Settings
 
 COMMANDS = [
     [],
@@ -48,6 +50,13 @@ def test_help_teaches(capsys):
         "RELEASE_IMAGE_OVERRIDE",
     ):
         assert word in out
+
+
+def test_help_names_the_times_that_are_waited():
+    times = Settings()
+    limits = (times.bootstrap, times.initialize, times.initialize_baremetal, times.operators)
+    assert re.findall(r"\d+", TIMEOUTS["install-complete"]) == [str(round(limit / 60)) for limit in limits]
+    assert TIMEOUTS["bootstrap-complete"] == f"{times.bootstrap / 60:.0f} minutes"
 
 
 @pytest.mark.parametrize(
