@@ -264,7 +264,7 @@ def _version() -> int:
     from importlib.metadata import version
 
     from installer.create.stages.resolve import DEFAULT_RELEASE
-    from installer.release.cache import release_override
+    from installer.overrides import release_override
 
     print(f"node0 {version('node0')}")
     print(f"release image {release_override() or DEFAULT_RELEASE}")

@@ -1,4 +1,4 @@
-"""Modules of up to 400 lines, folders of up to a dozen modules, all of them in the picture of rooms; and tests lie in the
+"""Modules of up to 400 lines, folders of up to a dozen modules, all of them in the picture of rooms; tests lie in the
 rooms of what they test.
 
 CONTRIBUTING.md, "Style", "Where a line belongs"; docs/architecture.md, "Rooms within rooms".
@@ -20,7 +20,7 @@ PICTURE = "docs/architecture.md"
 #: Tests that name one room, but test another.
 ELSEWHERE = {
     "installer/tests/rendezvous/eventloop/test_gate_http.py": "starts the whole service, whose gate it tests",
-    "installer/tests/rendezvous/reconcile/test_orders.py": "the engine is in its kit; it names what hosts are asked for",
+    "installer/tests/rendezvous/reconcile/test_orders.py": "the engine is in its kit; it names one resource",
     "installer/tests/rendezvous/resources/test_clusters_as_upstream.py": "the service is in its kit",
 }
 
