@@ -72,8 +72,29 @@ def test_help_names_the_times_that_are_waited():
 def test_bad_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
-    assert caught.value.code != 0
-    assert "usage: node0" in capsys.readouterr().err
+    assert caught.value.code == 2
+    usage, *_, last = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: node0")
+    assert last.startswith("level=fatal msg=node0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["agent", "create", "image", "--dir", "MISSING"],
+        ["agent", "gather", "--dir", "MISSING"],
+        ["iso", "show", "MISSING"],
+        ["nmstate", "gc", "MISSING"],
+        ["service", "--listen", "MISSING"],
+    ],
+)
+def test_errors_have_one_form(tmp_path, arguments):
+    words = [str(tmp_path / "no") if word == "MISSING" else word for word in arguments]
+    command = [sys.executable, "-m", "installer.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("level=fatal msg=")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_directory_that_is_not_there(tmp_path, capsys):
