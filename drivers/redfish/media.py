@@ -51,11 +51,11 @@ class Standard:
 
     def insert(self, url: str) -> None:
         """As Drive; waits for a task."""
-        self._service.settled(lambda: self._resource.insert_media(url))
+        self._service.run_task(lambda: self._resource.insert_media(url))
 
     def eject(self) -> None:
         """As Drive; waits for a task."""
-        self._service.settled(self._resource.eject_media)
+        self._service.run_task(self._resource.eject_media)
 
 
 def drives(service: Endpoint, system: Any) -> list[Drive]:

@@ -95,7 +95,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
         load_balancer=balancer,
     )
-    problems.settle()
+    problems.raise_if_any()
     return found
 
 

@@ -32,7 +32,7 @@ class Problems:
         if problem not in self.found:
             self.found.append(problem)
 
-    def settle(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise ConfigsError with all of them, if there are any."""
         if self.found:
             raise ConfigsError(self.found)

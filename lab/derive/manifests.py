@@ -73,7 +73,7 @@ class _Configs:
         configs = Field(list(manifests.nmstate), NMSTATE, "", problems).items()
         self.agent = self._agent(Field(agent, AGENT, "", problems), environment, configs)
         self.install = self._install(installed, deployed, environment)
-        problems.settle()
+        problems.raise_if_any()
 
     def _agent(self, agent: Field, environment: Field, configs: Sequence[Field]) -> dict[str, Any]:
         """Hosts of agent-config.yaml, if there is one, each with its NMStateConfig, and those that only have one."""
