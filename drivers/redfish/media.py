@@ -84,7 +84,7 @@ def _owners(system: Any) -> Iterator[Any]:
         return
 
 
-def held(found: list[Drive]) -> str | None:
+def inserted_url(found: list[Drive]) -> str | None:
     """The URL of the first image that one of them holds."""
     return next((url for drive in found if (url := drive.holds())), None)
 

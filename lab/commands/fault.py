@@ -136,6 +136,6 @@ def run(arguments: argparse.Namespace, attach: Callable[[argparse.Namespace], La
             for one in active.end(lab, arguments.number):
                 print(f"{one.number}  {_text(one.fault)}: ended")
         else:
-            for one in active.begun(lab):
+            for one in active.lasting(lab):
                 print(f"{one.number}  {one.since}  {_text(one.fault)}")
     return 0

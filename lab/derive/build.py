@@ -16,7 +16,7 @@ from lab.derive.attachment import Card, Face
 from lab.derive.cluster import INSTALL, Cluster, Host, asks
 from lab.derive.fields import Subnet
 from lab.derive.networks import Plan, Segment
-from lab.derive.told import told
+from lab.derive.places import in_files
 from lab.errors import ConfigsError, TopologyError
 from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
 
@@ -103,7 +103,7 @@ def build(
     try:
         return topology.read(fields)
     except TopologyError as error:
-        raise ConfigsError(list(dict.fromkeys(told(cluster, line) for line in error.lines))) from error
+        raise ConfigsError(list(dict.fromkeys(in_files(cluster, line) for line in error.lines))) from error
 
 
 def _is_single(cluster: Cluster, plan: Plan) -> bool:

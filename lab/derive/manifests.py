@@ -144,7 +144,7 @@ class _Configs:
         chosen = holds or [one.network for one in static[:1]]
         return [{"cidr": str(network)} for network in dict.fromkeys(chosen)]
 
-    def told(self, source: str, line: str) -> tuple[str, str]:
+    def in_manifests(self, source: str, line: str) -> tuple[str, str]:
         """A problem of the two files as one of the manifests."""
         path, colon, rule = line.partition(": ")
         place = self._of(source, path) if colon else None
@@ -224,6 +224,6 @@ def derive_from_manifests(
     try:
         return build(read(configs.install, configs.agent), firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
     except ConfigsError as error:
-        raise ConfigsError([configs.told(*problem) for problem in error.problems]) from error
+        raise ConfigsError([configs.in_manifests(*problem) for problem in error.problems]) from error
     except TopologyError as error:
         raise TopologyError(FOLDER, error.lines) from error
