@@ -127,9 +127,9 @@ class _Configs:
 
     def _platform(self, spec: Field) -> str:
         """spec.platformType; where there is none, what the service makes of it: a balancer of the user's means none."""
-        given = spec.get("platformType").text()
-        if given:
-            return given.lower()
+        platform = spec.get("platformType").text()
+        if platform:
+            return platform.lower()
         alone = spec.get("provisionRequirements", "controlPlaneAgents").value == 1
         return "none" if spec.get("networking", "userManagedNetworking").flag() or alone else "baremetal"
 
@@ -158,16 +158,16 @@ class _Configs:
         """Where the manifests have a field of the two files."""
         if source not in (INSTALL, AGENT):
             return None
-        fits = [known for file, known in self.places if file == source and _below(path, known)]
+        fits = [field for file, field in self.places if file == source and _below(path, field)]
         if not fits:
             return None
-        known = max(fits, key=len)
-        place = self.places[source, known]
-        return _Place(place.source, f"{place.path}{path[len(known) :] if known else f'.{path}'}")
+        field = max(fits, key=len)
+        place = self.places[source, field]
+        return _Place(place.source, f"{place.path}{path[len(field) :] if field else f'.{path}'}")
 
 
-def _below(path: str, known: str) -> bool:
-    return not known or path == known or path.startswith((f"{known}.", f"{known}["))
+def _below(path: str, field: str) -> bool:
+    return not field or path == field or path.startswith((f"{field}.", f"{field}["))
 
 
 def _baremetal(spec: Field) -> dict[str, Any]:
