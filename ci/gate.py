@@ -172,7 +172,7 @@ class Ending:
             raise SystemExit(128 + number)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Put it off for the length of the block."""
         self._held = True
         try:
@@ -190,7 +190,7 @@ def _run(stage: Stage, argv: Sequence[str]) -> int:
     """Run a command of a stage, whose output goes where ours goes; its exit code."""
     process: subprocess.Popen[bytes] | None = None
     try:
-        with ending.held():
+        with ending.deferred():
             # A group of its own: what it started ends with it.
             process = subprocess.Popen(argv, cwd=ROOT, env={**stage.env, **os.environ}, start_new_session=True)
         return process.wait(stage.limit)
@@ -228,10 +228,10 @@ def _tried(stage: Stage) -> tuple[int, Sequence[str]]:
     code, flakes = _run(stage, argv), []
     if code == _TESTS_FAILED and 0 < len(tests := failed_tests(stage.cache)) <= stage.retried:
         say(f"{stage.name}: {len(tests)} failed, a second try of {', '.join(tests)}")
-        left = replace(stage, limit=max(stage.limit - (time.monotonic() - begin), 1.0))
+        shorter = replace(stage, limit=max(stage.limit - (time.monotonic() - begin), 1.0))
         # Beside the evidence of the first try, not over it.
         elsewhere = [f"{word}-second-try" for word in argv if word.startswith("--artifacts=")]
-        code = _run(left, [*argv, "--last-failed", *elsewhere])
+        code = _run(shorter, [*argv, "--last-failed", *elsewhere])
         flakes = tests if code == 0 else []
     return code, flakes
 
@@ -253,12 +253,12 @@ def passed(
     try:
         while waiting:
             stage = waiting.pop(0)
-            left = begin + LONGEST - time.monotonic()
-            if ended or left <= 0:
+            seconds_left = begin + LONGEST - time.monotonic()
+            if ended or seconds_left <= 0:
                 outcomes.append(Outcome(stage.name, None))
             else:
                 say(f"stage {len(outcomes) + 1}: {stage.name}")
-                outcomes.append(runner(replace(stage, limit=min(stage.limit, left))))
+                outcomes.append(runner(replace(stage, limit=min(stage.limit, seconds_left))))
                 say(outcomes[-1].line)
                 ended = stage.essential and outcomes[-1].code != 0
             if not waiting and not ended:

@@ -44,7 +44,7 @@ LONG: Mapping[str, float] = {
     "installer/tests/iso_tool/test_iso_tool.py": 5,
     "installer/tests/rendezvous/store/test_store.py": 5,
     "ci/tests/test_mutation.py": 4,
-    "installer/tests/rendezvous/test_prepare.py": 4,
+    "installer/tests/rendezvous/prepare/test_prepare.py": 4,
     "installer/tests/rendezvous/eventloop/test_gate_places.py": 4,
     "installer/tests/rendezvous/api/test_contract.py": 4,
     "installer/tests/waitfor/test_causes.py": 4,

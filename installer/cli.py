@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from installer import logs, numbers, signals
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
@@ -18,7 +18,7 @@ from installer.iso_tool import arguments
 # Whoever means to wait for ever is better served with an error than with a month.
 LONGEST_WAIT = 30 * numbers.DAY
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("installer.cli")  # as __main__ it would not be among the loggers that are set up
 
 DESCRIPTION = "Agent-based cluster installer: one ISO, booted on every host, makes them a cluster."
 CREATE = {
@@ -33,6 +33,24 @@ WAIT_FOR = {
     "bootstrap-complete": "Wait until the cluster's temporary control plane has done its part",
     "install-complete": "Wait until the cluster is complete, then print its console URL and password",
 }
+#: What is waited for without --timeout (waitfor/settings.py).
+TIMEOUTS = {
+    "bootstrap-complete": "60 minutes",
+    "install-complete": (
+        "60 minutes for the bootstrap, 40 for the cluster, on platform baremetal 60, and 30 for its operators"
+    ),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in the form of all other errors, behind the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit code 2."""
+        self.print_usage(sys.stderr)
+        logs.set_up("error", None)
+        log.critical("%s: %s", self.prog, message)
+        self.exit(2)
 
 
 class _Version(argparse.Action):
@@ -107,7 +125,7 @@ def _add_wait_for(commands: Any) -> None:
             "--timeout",
             type=numbers.real_type(1, LONGEST_WAIT, "seconds"),
             metavar="SECONDS",
-            help="give up after this long, 1 s to 30 days (default: as OpenShift)",
+            help=f"give up after this long, 1 s to 30 days (default, as OpenShift's: {TIMEOUTS[name]})",
         )
         if name == "install-complete":
             one.add_argument(
@@ -170,7 +188,7 @@ def _add_nmstate(commands: Any) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION, allow_abbrev=False)
+    top = _Parser(prog="node0", description=DESCRIPTION, allow_abbrev=False)
     top.add_argument("--version", action=_Version, nargs=0, help="as the command version")
     _common(top, default=None)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -257,7 +275,7 @@ def _version() -> int:
     from importlib.metadata import version
 
     from installer.create.stages.resolve import DEFAULT_RELEASE
-    from installer.release.cache import release_override
+    from installer.overrides import release_override
 
     print(f"node0 {version('node0')}")
     print(f"release image {release_override() or DEFAULT_RELEASE}")
@@ -323,7 +341,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
     if directory is not None and (problem := _unusable(directory)):
-        print(f"error: --dir {directory}: {problem}", file=sys.stderr)
+        logs.set_up("error", None)
+        log.critical("--dir %s: %s", directory, problem)
         return EXIT_FATAL
     try:
         with signals.ended_by_signals():

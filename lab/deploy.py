@@ -66,16 +66,16 @@ def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     agent-config.yaml may be as it was before its first release: no apiVersion, and its fields under `spec`.
     """
-    found: list[dict[str, Any]] = []
+    configs: list[dict[str, Any]] = []
     wrong: list[tuple[str, str]] = []
     for name in (INSTALL, AGENT):
         try:
-            found.append(_decoded(directory / name))
+            configs.append(_decoded(directory / name))
         except TopologyError as error:
             wrong.append((error.source, error.message))
     if wrong:
         raise ConfigsError(wrong)
-    install, agent = found
+    install, agent = configs
     return install, _released(agent)
 
 

@@ -29,7 +29,7 @@ def state_of(deployment: Deployment) -> dict[str, str]:
 
 @small_disk
 def test_a_disk_too_small_is_named_with_what_was_found_and_needed(stopped: Stopped):
-    line = stopped.told(stopped.deployment.topology.nodes[0].name, NO_DISK)
+    line = stopped.validation_message(stopped.deployment.topology.nodes[0].name, NO_DISK)
     sizes = re.findall(r"(\d+(?:\.\d+)?) ?Gi?B", line)
     assert len(sizes) >= 2, f"found and needed size are not both in: {line}"
     logs = list(stopped.deployment.directory.glob("logs/**/*"))
@@ -45,7 +45,7 @@ def test_the_page_shows_the_host_and_says_what_wait_for_said(stopped: Stopped):
         page.until(f"{card(host.name)}.includes({json.dumps(NO_DISK)})")
         page.picture(screens / "page.png")
         shown = str(page.js(card(host.name)))
-        assert f"failure {NO_DISK}: {stopped.told(host.name, NO_DISK)}" in shown.splitlines(), shown
+        assert f"failure {NO_DISK}: {stopped.validation_message(host.name, NO_DISK)}" in shown.splitlines(), shown
         assert "insufficient" in shown
         assert f"Cluster {stopped.deployment.topology.cluster_domain}" in page.text()
         assert page.complaints == []
@@ -114,7 +114,7 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
     [hosts] = [json.loads(content) for path, content in files.items() if path.startswith("service/hosts-")]
     assert [item["requested_hostname"] for item in hosts] == [host.name]
     [events] = [json.loads(content) for path, content in files.items() if path.startswith("service/events-")]
-    assert any(stopped.told(host.name, NO_DISK) in event["message"] for event in events)
+    assert any(stopped.validation_message(host.name, NO_DISK) in event["message"] for event in events)
     assert host.ip in files["summary.txt"].decode()
 
 

@@ -80,7 +80,7 @@ def _machines(args: argparse.Namespace) -> None:
     from ci.bench.installs import machines
 
     if args.show:
-        machines.show(machines.kept(machines.store()))
+        machines.show(machines.load_results(machines.store()))
     else:
         machines.run(args.kinds, args.sizes, args.seconds)
 
@@ -99,10 +99,10 @@ def _install(args: argparse.Namespace) -> None:
     whole.run(args.scenario)
 
 
-def _told(args: argparse.Namespace) -> None:
-    from ci.bench import told
+def _fault_times(args: argparse.Namespace) -> None:
+    from ci.bench import naming
 
-    told.run(args.evidence)
+    naming.run(args.evidence)
 
 
 def _mutants(args: argparse.Namespace) -> None:
@@ -145,7 +145,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "machines": Benchmark("the same installations in containers and in VMs, side by side", _machines),
     "floor": Benchmark("the steps of an installation, each alone", _floor),
     "install": Benchmark("an installation between two floors, with its ratio to their mean", _install),
-    "told": Benchmark("how long faults went unnamed, from the evidence of runs", _told, alone=True),
+    "fault-times": Benchmark("how long faults went unnamed, from the evidence of runs", _fault_times, alone=True),
     "mutants": Benchmark("how many changes to the code the tests notice", _mutants, alone=True),
     "oracle": Benchmark(
         "verdicts, errors and manifests of many inputs against those of the real openshift-install, where it was built",
@@ -187,7 +187,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument(
         "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
-        help="told: what --artifacts of pytest named (default: artifacts)",
+        help="fault-times: what --artifacts of pytest named (default: artifacts)",
     )  # fmt: skip
     parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
     return parser

@@ -18,8 +18,8 @@ def changed(since: str) -> Collection[str] | None:
     """Files that differ between a commit and what is checked out; None where that commit is not known here."""
     if not since:
         return None
-    known = _git("cat-file", "-t", since).strip() == "commit"
-    return set(_git("diff", "--name-only", since).splitlines()) if known else None
+    is_known = _git("cat-file", "-t", since).strip() == "commit"
+    return set(_git("diff", "--name-only", since).splitlines()) if is_known else None
 
 
 def _git(*words: str) -> str:

@@ -151,5 +151,5 @@ def label(history: History, symptoms: Symptoms) -> int:
 
 def shown(history: History, run: int) -> list[tuple[str, str, str]]:
     """The symptoms of a run: name, place, line."""
-    found = history.db.execute("SELECT name, kind, line FROM symptom WHERE run = ? ORDER BY name", (run,))
-    return [(one["name"], one["kind"], one["line"]) for one in found]
+    symptoms = history.db.execute("SELECT name, kind, line FROM symptom WHERE run = ? ORDER BY name", (run,))
+    return [(one["name"], one["kind"], one["line"]) for one in symptoms]

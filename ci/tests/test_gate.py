@@ -294,7 +294,7 @@ def test_what_comes_while_a_stage_starts_ends_it_once_it_is_known():
     seen = []
 
     def start():
-        with ending.held():
+        with ending.deferred():
             ending(15, None)
             seen.append("started")
 

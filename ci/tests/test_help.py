@@ -8,12 +8,14 @@ import pytest
 
 from ci.bench import __main__ as bench
 from ci.informer import cli as informer
+from installer import cli
 from installer.agent.swarm import command as swarm
 from lab.commands import cli as lab
 from lab.release import __main__ as release
 
 COMMANDS: dict[str, Callable[[Sequence[str]], object]] = {
     "ci/bench/run": bench.main,
+    "node0": cli.main,
     "node0-ci": informer.main,
     "node0-lab": lab.main,
     "node0 swarm": swarm.checked_arguments,

@@ -51,11 +51,11 @@ class Standard:
 
     def insert(self, url: str) -> None:
         """As Drive; waits for a task."""
-        self._service.settled(lambda: self._resource.insert_media(url))
+        self._service.run_task(lambda: self._resource.insert_media(url))
 
     def eject(self) -> None:
         """As Drive; waits for a task."""
-        self._service.settled(self._resource.eject_media)
+        self._service.run_task(self._resource.eject_media)
 
 
 def drives(service: Endpoint, system: Any) -> list[Drive]:
@@ -84,7 +84,7 @@ def _owners(system: Any) -> Iterator[Any]:
         return
 
 
-def held(found: list[Drive]) -> str | None:
+def inserted_url(found: list[Drive]) -> str | None:
     """The URL of the first image that one of them holds."""
     return next((url for drive in found if (url := drive.holds())), None)
 

@@ -134,7 +134,7 @@ class Endpoint:
 
         return self.run(attempt)
 
-    def settled(self, act: Callable[[], Any]) -> None:
+    def run_task(self, act: Callable[[], Any]) -> None:
         """Do what may begin a task (202), and wait for the task's end. Raises sushy's errors, among them the task's.
         Within `call` only."""
         self._answer = None

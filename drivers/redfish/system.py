@@ -84,7 +84,9 @@ class System:
 
     def inserted(self) -> str | None:
         """The URL of the image in the drive."""
-        return self._call(lambda system: media.held(media.drives(self._service, system)), "read the virtual CD drive")
+        return self._call(
+            lambda system: media.inserted_url(media.drives(self._service, system)), "read the virtual CD drive"
+        )
 
     def insert(self, url: str) -> None:
         """Insert it, then check that it is there: in the first drive that takes it, and in no other."""
@@ -139,13 +141,13 @@ class System:
     def booted(self) -> bool:
         """After a power-on: set back a target that the BMC has kept in spite of Once; whether there was one."""
 
-        def kept(system: Any) -> bool:
+        def is_still_cd(system: Any) -> bool:
             return (
                 _SEEN.get(system.boot.target) is BootDevice.CD
                 and system.boot.enabled == sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
             )
 
-        target = self._call(kept, "read the boot target")
+        target = self._call(is_still_cd, "read the boot target")
         if target:
             self.set_first(BootDevice.DISK)
         return target

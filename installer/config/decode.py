@@ -192,11 +192,11 @@ class _Decoder:
             fields = _clouds()[str(kind)]
             folded = {_fold(name): name for name in fields}
             for name_node, value_node in self.items(node, path):
-                known = name_node.value if name_node.value in fields else folded.get(_fold(name_node.value))
-                if known is None:
+                field_name = name_node.value if name_node.value in fields else folded.get(_fold(name_node.value))
+                if field_name is None:
                     self.unknown(name_node, path, fields)
                 else:
-                    self.shape(value_node, fields[known], f"{path}.{known}")
+                    self.shape(value_node, fields[field_name], f"{path}.{field_name}")
 
     def plain(self, node: yaml.Node, path: str) -> Any:
         try:

@@ -43,7 +43,7 @@ def _networking(networking: Networking) -> Networking:
         machines = (MachineNetworkEntry(networking.machine_cidr),)
     services = networking.service_network or ((networking.service_cidr,) if networking.service_cidr else ())
     kind = networking.network_type or networking.type
-    kind = next((known for known in _KNOWN_NETWORK_TYPES if known.lower() == kind.lower()), kind)
+    kind = next((name for name in _KNOWN_NETWORK_TYPES if name.lower() == kind.lower()), kind)
     return replace(
         networking,
         network_type=kind,

@@ -143,11 +143,11 @@ def silently_ignored(config: InstallConfig) -> Iterator[str]:
 def missing_credentials(config: InstallConfig) -> list[str]:
     """Registries of mirrors that the pull secret has no entry for (rule 57), in alphabetical order."""
     try:
-        known = check.pull_secret_hosts(config.pull_secret)
+        hosts_with_credentials = check.pull_secret_hosts(config.pull_secret)
     except ValueError:
         return []  # rule 45 has more to say
-    if not known:
+    if not hosts_with_credentials:
         return []
     sources = (*config.image_digest_sources, *config.image_content_sources)
     hosts = {mirror.partition("/")[0] for source in sources for mirror in source.mirrors}
-    return sorted(host for host in hosts - set(known) if host)
+    return sorted(host for host in hosts - set(hosts_with_credentials) if host)

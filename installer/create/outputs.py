@@ -84,7 +84,7 @@ class Outputs:
 
     def commit(self) -> None:
         """Put everything in place, in the order given; a signal waits. Raises StateError."""
-        with signals.held():
+        with signals.deferred():
             path = self._directory
             try:
                 for partial in self._files:

@@ -15,7 +15,7 @@ from installer.config.state import FILE as STATE_FILE
 from installer.config.state import State
 from installer.errors import StateError
 from installer.image.copy import PrefetchedCopy
-from installer.release import cache
+from installer.release import image_cache
 
 if TYPE_CHECKING:
     from installer.credentials.background import BackgroundCredentials
@@ -40,7 +40,7 @@ def prefetch(directory: Path) -> Iterator[Prefetched]:
         return
     with contextlib.ExitStack() as stack:
         copy: PrefetchedCopy | None = None
-        base = cache.likely()
+        base = image_cache.likely()
         if base is not None:
             with contextlib.suppress(OSError):  # said later, when it is sure that this copy is wanted
                 copy = stack.enter_context(PrefetchedCopy(base, directory / "agent.iso"))

@@ -26,7 +26,7 @@ from installer.image.artifacts import LiveChanges, write_pxe
 from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
-from installer.release.cache import release_override
+from installer.overrides import release_override
 
 log = logging.getLogger(__name__)
 

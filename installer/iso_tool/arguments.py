@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 Add = Callable[..., argparse.ArgumentParser]
+_ISO = "the live ISO: a file, or a disk that one was written to"
 _OUT = "write the changed image here, - for standard output (default: change ISO in place)"
 
 
@@ -28,11 +29,13 @@ def add_commands(parent: Any, add: Add) -> None:
     minimal.add_argument("--rootfs-url", required=True, metavar="URL", help="where the hosts will find it")
     minimal.add_argument("--rootfs", metavar="FILE", help="write the root file system here")
     for one in (show, embed, reset, kargs, minimal):
-        one.add_argument("iso", metavar="ISO")
+        one.add_argument("iso", metavar="ISO", help=_ISO)
     for one in (embed, reset, kargs):
         one.add_argument("-o", "--output", metavar="OUT", help=_OUT)
     minimal.add_argument("-o", "--output", metavar="OUT", required=True, help="the new image, - for standard output")
     extract = add(parent, "extract", "Print a file of an ISO, or list a directory of it")
-    extract.add_argument("iso", metavar="ISO")
-    extract.add_argument("path", metavar="PATH")
+    extract.add_argument("iso", metavar="ISO", help=_ISO)
+    extract.add_argument(
+        "path", metavar="PATH", help="what to print, for example images/pxeboot/vmlinuz; / lists the top"
+    )
     extract.add_argument("-o", "--output", metavar="OUT", help="write the file here (default: standard output)")

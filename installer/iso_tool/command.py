@@ -97,20 +97,20 @@ def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
     return summary
 
 
-def _print_summary(found: dict[str, Any]) -> None:
-    print(f"volume id:  {found['volumeID']}")
-    print(f"size:       {found['size']} bytes")
-    area = found["ignition"]
+def _print_summary(summary: dict[str, Any]) -> None:
+    print(f"volume id:  {summary['volumeID']}")
+    print(f"size:       {summary['size']} bytes")
+    area = summary["ignition"]
     if area is None:
         print("ignition:   no embed area")
     else:
         held = "empty" if area["config"] is None else f"a config of {area['config']} bytes ({area['used']} packed)"
-        grown = ", grown" if found["grown"] else ""
+        grown = ", grown" if summary["grown"] else ""
         print(f"ignition:   {held}")
         print(f"  area:     {area['length']} bytes at {area['offset']}{grown}")
-    if found["initrdAdded"]:
-        print(f"initrd:     {found['initrdAdded']} bytes added")
-    kargs = found["kargs"]
+    if summary["initrdAdded"]:
+        print(f"initrd:     {summary['initrdAdded']} bytes added")
+    kargs = summary["kargs"]
     if kargs is None:
         print("kargs:      no areas")
     else:
@@ -119,7 +119,7 @@ def _print_summary(found: dict[str, Any]) -> None:
             print(f"  default:  {kargs['default']}")
         for place in kargs["areas"]:
             print(f"  area:     {place['length']} bytes at {place['offset']}")
-    features = sorted(name for name, value in found.get("features", {}).items() if value)
+    features = sorted(name for name, value in summary.get("features", {}).items() if value)
     if features:
         print(f"features:   {', '.join(features)}")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+import logging
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -17,6 +16,8 @@ from installer.network.errors import InvalidNetworkConfig
 from installer.network.generate import keyfiles
 
 STDIN = "standard input"
+
+log = logging.getLogger(__name__)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -62,22 +63,7 @@ def _fail(name: str, problems: list[dict[str, str]], output: str) -> int:
     for problem in problems:
         got = f" (got {problem['value']})" if problem["value"] else ""
         where = f"{problem['path']}: " if problem["path"] else ""
-        print(f"error: {name}: {where}{problem['rule']}{got}", file=sys.stderr)
+        log.critical("%s: %s%s%s", name, where, problem["rule"], got)
     if output == "json":
         print(json.dumps({"errors": problems}, indent=2))
     return EXIT_FATAL
-
-
-def main(argv: Sequence[str]) -> int:
-    """The command by itself: `gc [FILE] [-o text|json]`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="node0 nmstate")
-    commands = parser.add_subparsers(dest="command", required=True)
-    gc = commands.add_parser("gc", help="print the NetworkManager keyfiles of an nmstate document")
-    gc.add_argument("file", nargs="?", help="the document; standard input when missing or -")
-    gc.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    args = parser.parse_args(argv)
-    return run_gc(args.file, args.output)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,7 @@ from . import phrases
 from .forms import BLANK, BS, NEWLINE, QUOTE, closing, instead
 from .hint import MARK, WORDS
 from .names import Promise, harmless, sensitive
-from .prose import CITED, MOST, Place, everyday, told
+from .prose import CITED, MOST, Place, everyday, is_prose
 from .streams import Mode
 
 _KEY = re.compile(rf"(?i:{WORDS})[\w.\-]*+")
@@ -272,7 +272,7 @@ class Pairs:
             return at if len(words) == 2 and everyday(" ".join(words)) else match.end()
         if assigned and not leading:
             return at if kind != "password" and everyday(match[0]) else match.end()
-        if clause is None or told(clause[0], kind, place):
+        if clause is None or is_prose(clause[0], kind, place):
             return at
         if leading:
             match = _WHOLE.match(text, at) or match

@@ -71,7 +71,7 @@ def plain(word: str) -> bool:
     return not word or _PLAIN.fullmatch(word) is not None
 
 
-def told(text: str, kind: str, place: Place) -> bool:
+def is_prose(text: str, kind: str, place: Place) -> bool:
     """Whether the text behind a name of that kind tells of a secret, and is none."""
     text = text[:MOST]
     words = _words(text)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from installer.errors import ReleaseError
 from installer.image import cpio
-from installer.release import Release, cache
+from installer.release import Release, image_cache
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +49,14 @@ def agent_archive(release: Release) -> bytes:
     if TAG not in release.tags():
         return b""
     image = release.image_for(TAG)
-    folder = cache.files_folder(image)
+    folder = image_cache.files_folder(image)
     path = folder / ARCHIVE
     try:
-        if not cache.is_whole(path):
-            with cache.locked_folder(folder):
-                if not cache.is_whole(path):
+        if not image_cache.is_whole(path):
+            with image_cache.locked_folder(folder):
+                if not image_cache.is_whole(path):
                     _make(release, image, path)
-                    cache.stamp_of(path).write_text(cache.stamp(path))
+                    image_cache.stamp_of(path).write_text(image_cache.stamp(path))
         archive = path.read_bytes()
     except OSError as error:
         raise ReleaseError(image, f"cannot keep the files of {TAG} in {folder}: {error.strerror or error}") from error

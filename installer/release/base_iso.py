@@ -12,7 +12,7 @@ from pathlib import Path
 
 from installer.errors import DownloadError, FileNotInImage, NotPublished, ReleaseError
 from installer.progress import Progress
-from installer.release import Release, cache, stream
+from installer.release import Release, image_cache, stream
 
 log = logging.getLogger(__name__)
 
@@ -38,17 +38,17 @@ def base_iso(release: Release, architecture: str = "x86_64") -> Path:
     try:
         return _cached(release, image, architecture)
     except OSError as error:
-        place = cache.folder_of(image)
+        place = image_cache.folder_of(image)
         raise ReleaseError(image, f"cannot keep the base ISO in {place}: {error.strerror or error}") from error
 
 
 def _cached(release: Release, image: str, architecture: str) -> Path:
     name = f"coreos-{architecture}.iso"
-    folder = cache.folder_of(image)
+    folder = image_cache.folder_of(image)
     iso = folder / name
     if _known(release, architecture, iso):
         return iso
-    with cache.locked_folder(folder):
+    with image_cache.locked_folder(folder):
         if _known(release, architecture, iso):
             return iso
         log.info("Extracting base ISO from release payload")
@@ -72,16 +72,16 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
             log.info("Base ISO obtained from release and cached at [%s]", iso)
         finally:
             partial.unlink(missing_ok=True)
-        cache.stamp_of(iso).write_text(cache.stamp(iso))
-        cache.remember(release.pullspec, architecture, iso)
+        image_cache.stamp_of(iso).write_text(image_cache.stamp(iso))
+        image_cache.remember(release.pullspec, architecture, iso)
     return iso
 
 
 def _known(release: Release, architecture: str, iso: Path) -> bool:
     """Whether the cache has it; then it is noted and said. Raises OSError."""
-    if not cache.is_whole(iso):
+    if not image_cache.is_whole(iso):
         return False
-    cache.remember(release.pullspec, architecture, iso)
+    image_cache.remember(release.pullspec, architecture, iso)
     log.info("Using cached Base ISO %s", iso)
     return True
 
@@ -93,9 +93,9 @@ def _published(release: Release, image: str, architecture: str) -> Path:
     except (FileNotInImage, NotPublished) as error:
         text = f"base ISO for {architecture} not found in release image, check release image architecture: {error}"
         raise ReleaseError(image, text) from error
-    iso = cache.cache_dir() / artifact.sha256[:16] / f"coreos-{architecture}.iso"
-    with cache.locked_folder(iso.parent):
-        if not cache.is_whole(iso):
+    iso = image_cache.cache_dir() / artifact.sha256[:16] / f"coreos-{architecture}.iso"
+    with image_cache.locked_folder(iso.parent):
+        if not image_cache.is_whole(iso):
             from installer.release.download import download
 
             log.info("Downloading base ISO")
@@ -103,7 +103,7 @@ def _published(release: Release, image: str, architecture: str) -> Path:
                 download(artifact, iso, "Downloading base ISO")
             except DownloadError as error:
                 raise ReleaseError(image, f"failed to download base ISO image {artifact.url}: {error}") from error
-            cache.stamp_of(iso).write_text(cache.stamp(iso))
+            image_cache.stamp_of(iso).write_text(image_cache.stamp(iso))
     return iso
 
 
@@ -113,5 +113,5 @@ def rootfs_url(release: Release, architecture: str = "x86_64") -> str:
     try:
         return stream.rootfs(stream.read_stream(release, image), image, architecture).url
     except OSError as error:
-        place = cache.folder_of(image)
+        place = image_cache.folder_of(image)
         raise ReleaseError(image, f"cannot keep stream metadata in {place}: {error.strerror or error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from installer.errors import NotPublished
 from installer.formats import jsontext
-from installer.release import Release, cache
+from installer.release import Release, image_cache
 
 PATH = "coreos/coreos-stream.json"
 _URL = re.compile(r"https?://[^\s/]+/\S+")
@@ -29,7 +29,7 @@ class Artifact:
 def read_stream(release: Release, image: str) -> dict[str, Any]:
     """The stream metadata in machine-os-images, kept by the image's digest. Raises ReleaseError, of which
     FileNotInImage and NotPublished are about the metadata, and OSError."""
-    path = cache.folder_of(image) / "coreos-stream.json"
+    path = image_cache.folder_of(image) / "coreos-stream.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         release.extract(image, PATH, path)

@@ -151,7 +151,7 @@ def check_mirror(directory: Path) -> None:
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
     """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
-    from installer.release.cache import release_override
+    from installer.overrides import release_override
 
     address, port = listening(listen)
     try:

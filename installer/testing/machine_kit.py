@@ -37,5 +37,5 @@ def machine(site: Site) -> Site:
 def written(site: Site, name: str) -> dict[str, Any]:
     """The ignition that coreos-installer was given; also that it was once, for the right disk."""
     assert site.timeline.argv("coreos-installer") == [["install", "--insecure", "-i", name, "/dev/vdc"]]
-    found: dict[str, Any] = json.loads((site.root / "written").read_text())
-    return found
+    written: dict[str, Any] = json.loads((site.root / "written").read_text())
+    return written

@@ -75,9 +75,9 @@ class Timeline:
         """Each text stands in a note, after the one before."""
         notes, at = self.all(), -1
         for text in texts:
-            found = next((i for i, note in enumerate(notes) if i > at and text in note), None)
-            assert found is not None, f"{text!r} does not come after note {at} of:\n" + "\n".join(notes)
-            at = found
+            place = next((i for i, note in enumerate(notes) if i > at and text in note), None)
+            assert place is not None, f"{text!r} does not come after note {at} of:\n" + "\n".join(notes)
+            at = place
 
 
 class Programs:
@@ -197,8 +197,8 @@ class Cluster:
 
     def event(self, namespace: str, name: str, reason: str = "") -> None:
         """An event of the cluster."""
-        found = self.answers.setdefault(f"/api/v1/namespaces/{namespace}/events", {"items": []})
-        found["items"].append({"metadata": {"name": name}, "reason": reason})
+        events = self.answers.setdefault(f"/api/v1/namespaces/{namespace}/events", {"items": []})
+        events["items"].append({"metadata": {"name": name}, "reason": reason})
 
 
 @contextmanager
@@ -283,9 +283,9 @@ class Site:
 
     def client(self, url: str = "") -> AssistedClient:
         """An agent's client of the service, or of another."""
-        made = AssistedClient(endpoint(url or self.service.url), Scheme.AGENT, "the token")
-        self.clients.append(made)
-        return made
+        client = AssistedClient(endpoint(url or self.service.url), Scheme.AGENT, "the token")
+        self.clients.append(client)
+        return client
 
     def reporter(self) -> Reporter:
         """A reporter of this host's stages."""
@@ -293,8 +293,8 @@ class Site:
 
     def run(self, role: str, count: int, **plan: Any) -> Run:
         """A run of the orchestrator in this role, in a control plane of `count`."""
-        made = Plan(role=role, boot_device="/dev/disk/by-id/wanted", control_plane_count=count, **plan)
-        return Run(plan=made, host=self.host, reporter=self.reporter(), sleep=self.sleep)
+        planned = Plan(role=role, boot_device="/dev/disk/by-id/wanted", control_plane_count=count, **plan)
+        return Run(plan=planned, host=self.host, reporter=self.reporter(), sleep=self.sleep)
 
 
 def data(text: str) -> dict[str, str]:

@@ -74,10 +74,10 @@ class World:
 
     def log(self) -> list[dict[str, Any]]:
         """All events up to now, each once: a log only grows."""
-        found: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         for moment in self.moments[: self.index + 1]:
-            found += [item for item in moment.events if item not in found]
-        return found
+            events += [item for item in moment.events if item not in events]
+        return events
 
     def rest(self, path: str, headers: Any) -> tuple[int, Any]:
         """The service's answer: status and body."""
@@ -255,12 +255,12 @@ class Run:
 
 def host(name: str, status: str, stage: str = "", info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
     """A host as the service lists it; `checks` are its validations: status and message."""
-    found = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
-    found.append({"id": "has-inventory", "status": "success", "message": "Valid inventory exists for the host"})
+    validations = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
+    validations.append({"id": "has-inventory", "status": "success", "message": "Valid inventory exists for the host"})
     return {
         "id": f"id-{name}", "requested_hostname": name, "status": status, "status_info": info or status,
         "progress": {"current_stage": stage} if stage else {},
-        "validations_info": json.dumps({"hardware": found}), "installer_args": json.dumps(["--token", TOKEN]),
+        "validations_info": json.dumps({"hardware": validations}), "installer_args": json.dumps(["--token", TOKEN]),
     }  # fmt: skip
 
 
@@ -271,8 +271,12 @@ def event(message: str, severity: str = "info") -> dict[str, Any]:
 
 def cluster(status: str, info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
     """A cluster as the service shows it; `checks` are its validations: status and message."""
-    found = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
-    return {"status": status, "status_info": info or status, "validations_info": json.dumps({"configuration": found})}
+    validations = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
+    return {
+        "status": status,
+        "status_info": info or status,
+        "validations_info": json.dumps({"configuration": validations}),
+    }
 
 
 BOOTSTRAP_CM = "/api/v1/namespaces/kube-system/configmaps/bootstrap"

@@ -2,17 +2,19 @@
 
 import io
 import logging
+import re
 import subprocess
 import sys
 
 import pytest
 
 from installer import logs
-from installer.cli import main
+from installer.cli import TIMEOUTS, main
 from installer.progress import Progress
 from installer.testing.create.inputs_kit import AGENT, SNO
 from installer.testing.create.inputs_kit import text as yaml_text
 from installer.testing.create.registry_kit import MISSING
+from installer.waitfor.settings import Settings
 
 COMMANDS = [
     [],
@@ -50,6 +52,13 @@ def test_help_teaches(capsys):
         assert word in out
 
 
+def test_help_names_the_times_that_are_waited():
+    times = Settings()
+    limits = (times.bootstrap, times.initialize, times.initialize_baremetal, times.operators)
+    assert re.findall(r"\d+", TIMEOUTS["install-complete"]) == [str(round(limit / 60)) for limit in limits]
+    assert TIMEOUTS["bootstrap-complete"] == f"{times.bootstrap / 60:.0f} minutes"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -63,8 +72,29 @@ def test_help_teaches(capsys):
 def test_bad_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
-    assert caught.value.code != 0
-    assert "usage: node0" in capsys.readouterr().err
+    assert caught.value.code == 2
+    usage, *_, last = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: node0")
+    assert last.startswith("level=fatal msg=node0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["agent", "create", "image", "--dir", "MISSING"],
+        ["agent", "gather", "--dir", "MISSING"],
+        ["iso", "show", "MISSING"],
+        ["nmstate", "gc", "MISSING"],
+        ["service", "--listen", "MISSING"],
+    ],
+)
+def test_errors_have_one_form(tmp_path, arguments):
+    words = [str(tmp_path / "no") if word == "MISSING" else word for word in arguments]
+    command = [sys.executable, "-m", "installer.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("level=fatal msg=")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_directory_that_is_not_there(tmp_path, capsys):

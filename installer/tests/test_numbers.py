@@ -75,7 +75,9 @@ def test_timeout_of_wait_for(tmp_path, capsys, target, text):
         main(["agent", "wait-for", target, "--dir", str(tmp_path), f"--timeout={text}"])
     assert caught.value.code == 2
     rule = "expected one argument" if text == "--" else "must be a number of seconds from 1 to 2592000, not '"
-    assert f"error: argument --timeout: {rule}" in capsys.readouterr().err.splitlines()[-1]
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("level=fatal msg=node0")
+    assert f": argument --timeout: {rule}" in last
     assert not list(tmp_path.iterdir())
 
 

@@ -31,7 +31,7 @@ Examples:
 #: What --help says of a fault's fields.
 _TEXTS = {
     "address": "an IP address",
-    "disk": "the disk's name in the machine, for example vda; without it, the one to install on",
+    "disk": "the disk's name in the machine, for example vda",
     "dns": "address of the DNS server that leases name",
     "down_ms": "milliseconds of each period without the link",
     "fails": "what fails: writes, or reads too (all)",
@@ -54,6 +54,8 @@ _TEXTS = {
     "seconds": "number of seconds",
     "service": "the lab's service: dnsmasq, registry, chronyd, bmc or http",
 }
+#: What is meant where the option is left out and the fault's own default is empty.
+_WITHOUT = {"disk": "the one to install on", "node": "all that the lab sends"}
 
 
 def _kinds() -> Mapping[str, type[msgspec.Struct]]:
@@ -77,10 +79,8 @@ def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]
         if field.required:
             option["required"] = True
         else:
-            option |= {
-                "default": field.default,
-                "help": f"{_TEXTS[field.name]} (default: {field.default if field.default != '' else 'none'})",
-            }
+            default = _WITHOUT[field.name] if field.default == "" else field.default
+            option |= {"default": field.default, "help": f"{_TEXTS[field.name]} (default: {default})"}
         yield f"--{field.name.replace('_', '-')}", option
 
 
@@ -136,6 +136,6 @@ def run(arguments: argparse.Namespace, attach: Callable[[argparse.Namespace], La
             for one in active.end(lab, arguments.number):
                 print(f"{one.number}  {_text(one.fault)}: ended")
         else:
-            for one in active.begun(lab):
+            for one in active.lasting(lab):
                 print(f"{one.number}  {one.since}  {_text(one.fault)}")
     return 0

@@ -149,9 +149,9 @@ class _Document:
         """The card or bond by which a bridge reaches others."""
         for port in switches.ports(bridge):
             name = port.get("name").text()
-            found = self.base(name, seen) if name not in seen else ("", 0)
-            if found[0]:
-                return found
+            base = self.base(name, seen) if name not in seen else ("", 0)
+            if base[0]:
+                return base
         return "", 0
 
     def mtu(self, name: str, seen: frozenset[str] = frozenset()) -> int:

@@ -16,7 +16,7 @@ from lab.derive.attachment import Card, Face
 from lab.derive.cluster import INSTALL, Cluster, Host, asks
 from lab.derive.fields import Subnet
 from lab.derive.networks import Plan, Segment
-from lab.derive.told import told
+from lab.derive.places import in_files
 from lab.errors import ConfigsError, TopologyError
 from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
 
@@ -61,18 +61,18 @@ def build(
     for host, role in cluster.hosts:
         name = host.name or next(n for n in (f"{role}-{i}" for i in itertools.count()) if n not in used)
         used.add(name)
-        given = ""
+        rendezvous_ip = ""
         if role == "master" and rendezvous and rendezvous not in pool.taken and asks(host, rendezvous):
-            given, rendezvous = rendezvous, ""
-            pool.taken.add(given)
+            rendezvous_ip, rendezvous = rendezvous, ""
+            pool.taken.add(rendezvous_ip)
         memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else WORKER_MIB if role == "worker" else MASTER_MIB)
         common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
         common |= {"vcpu": vcpu} if vcpu else {}
         common |= _disks(host)
         common |= (
-            _one_card(host, plan, pool, fresh, given=given)
+            _one_card(host, plan, pool, fresh, rendezvous_ip=rendezvous_ip)
             if single
-            else _attached(host, plan, pool, fresh, given=given, names=names)
+            else _attached(host, plan, pool, fresh, rendezvous_ip=rendezvous_ip, names=names)
         )
         nodes.append(common)
     fields: dict[str, Any] = {
@@ -103,7 +103,7 @@ def build(
     try:
         return topology.read(fields)
     except TopologyError as error:
-        raise ConfigsError(list(dict.fromkeys(told(cluster, line) for line in error.lines))) from error
+        raise ConfigsError(list(dict.fromkeys(in_files(cluster, line) for line in error.lines))) from error
 
 
 def _is_single(cluster: Cluster, plan: Plan) -> bool:
@@ -157,14 +157,14 @@ def _disks(host: Host) -> dict[str, Any]:
     return {"disks": [msgspec.to_builtins(disk) for disk in host.disks]} if host.disks else {}
 
 
-def _one_card(host: Host, plan: Plan, pool: _Addresses, fresh: Iterator[str], *, given: str) -> dict[str, Any]:
+def _one_card(host: Host, plan: Plan, pool: _Addresses, fresh: Iterator[str], *, rendezvous_ip: str) -> dict[str, Any]:
     cards, held = host.attachment.cards, host.attachment.addresses
-    ip = str(held[0].ip) if held else given or pool.free(plan.home.subnets[0])
+    ip = str(held[0].ip) if held else rendezvous_ip or pool.free(plan.home.subnets[0])
     return {"mac": (cards[0].mac if cards else "") or next(fresh), "ip": ip}
 
 
 def _attached(
-    host: Host, plan: Plan, pool: _Addresses, fresh: Iterator[str], *, given: str, names: dict[int, str]
+    host: Host, plan: Plan, pool: _Addresses, fresh: Iterator[str], *, rendezvous_ip: str, names: dict[int, str]
 ) -> dict[str, Any]:
     """A machine's cards and bonds, each with its networks and addresses."""
     attachment = host.attachment
@@ -193,8 +193,8 @@ def _attached(
             for version in sorted(face.dynamic):
                 subnet = next((s for s in segment.own_subnets if s.version == version), None)
                 if subnet is not None:
-                    fits = segment is plan.home and given and ipaddress.ip_address(given) in subnet
-                    held.append(given if fits else pool.free(subnet))
+                    fits = segment is plan.home and rendezvous_ip and ipaddress.ip_address(rendezvous_ip) in subnet
+                    held.append(rendezvous_ip if fits else pool.free(subnet))
         fields: dict[str, Any] = {"network": plain} if plain else {}
         fields |= {"trunk": list(dict.fromkeys(trunk))} if trunk else {}
         return fields | ({"addresses": list(dict.fromkeys(held))} if held else {})
@@ -222,6 +222,6 @@ def _attached(
 
 def _buses(cards: list[Card]) -> list[int]:
     """The PCI buses of cards, by which a kernel names them: one that is found by such a name has the bus for it."""
-    known = {card.name: int(match[1]) for card in cards if not card.mac and (match := _BY_BUS.fullmatch(card.name))}
-    free = (bus for bus in itertools.count(1) if bus not in known.values())
-    return [known[card.name] if card.name in known else next(free) for card in cards]
+    buses = {card.name: int(match[1]) for card in cards if not card.mac and (match := _BY_BUS.fullmatch(card.name))}
+    free = (bus for bus in itertools.count(1) if bus not in buses.values())
+    return [buses[card.name] if card.name in buses else next(free) for card in cards]

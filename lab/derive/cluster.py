@@ -79,7 +79,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         [(one.address(), one) for one in (*api, *ingress)],
         elsewhere=any(role == "master" and asks(host, rendezvous) for host, role in hosts),
     )
-    found = Cluster(
+    cluster = Cluster(
         name=top.get("metadata", "name").text(),
         base_domain=top.get("baseDomain").text().rstrip("."),
         platform=platform,
@@ -95,8 +95,8 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
         load_balancer=balancer,
     )
-    problems.settle()
-    return found
+    problems.raise_if_any()
+    return cluster
 
 
 def _names(listed: list[tuple[Field, Host]]) -> None:
@@ -161,8 +161,8 @@ def _platform(top: Field) -> Platform:
     if len(names) == 1 and names[0] in PLATFORMS:
         return names[0]
     if field.value is None or isinstance(field.value, Mapping):
-        given = f", not {', '.join(map(str, names))}" if names else "; nothing is given"
-        field.wrong(f"must be none, baremetal or external in a lab{given}")
+        detail = f", not {', '.join(map(str, names))}" if names else "; nothing is given"
+        field.wrong(f"must be none, baremetal or external in a lab{detail}")
     return "none"
 
 
@@ -198,10 +198,10 @@ def _vips(top: Field, name: str, platform: Platform) -> list[Field]:
         return []
     settings = top.get("platform", platform)
     several = settings.get(f"{name}s")
-    found = several.items() or [settings.get(name)]
-    if not any(one.address() for one in found):
+    fields = several.items() or [settings.get(name)]
+    if not any(one.address() for one in fields):
         several.wrong("platform baremetal needs an address")
-    return [one for one in found if one.address()]
+    return [one for one in fields if one.address()]
 
 
 def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:

@@ -32,7 +32,7 @@ class Problems:
         if problem not in self.found:
             self.found.append(problem)
 
-    def settle(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise ConfigsError with all of them, if there are any."""
         if self.found:
             raise ConfigsError(self.found)
@@ -111,8 +111,8 @@ class Field:
         """Whether it is true; None when it is missing or neither."""
         if self.value is None or isinstance(self.value, bool):
             return self.value
-        if self.nmstate and (said := _TRUTHS.get(str(self.value).lower())) is not None:
-            return said
+        if self.nmstate and (truth := _TRUTHS.get(str(self.value).lower())) is not None:
+            return truth
         self.wrong(f"must be true or false, is {self.value!r}")
         return None
 

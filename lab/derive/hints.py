@@ -36,17 +36,17 @@ def disks(hints: Field) -> tuple[Disk, ...]:
     """The machine's disks, the one to install on marked; empty for one disk of the usual kind."""
     if not hints:
         return ()
-    found: dict[str, object] = {"root": True, "size_gib": max(DISK_GIB, hints.get("minSizeGigabytes").number(0) + 1)}
-    named, before = _by_name(hints.get("deviceName"), found)
+    disk: dict[str, object] = {"root": True, "size_gib": max(DISK_GIB, hints.get("minSizeGigabytes").number(0) + 1)}
+    named, before = _by_name(hints.get("deviceName"), disk)
     bus = _bus(hints, named)
     if serial := hints.get("serialNumber").text():
         if _SERIAL.fullmatch(serial):
-            found["serial"] = serial
+            disk["serial"] = serial
         else:
             hints.get("serialNumber").wrong(f"{serial!r}: disks of labs have up to 20 letters, digits, dots and dashes")
     if wwn := hints.get("wwn").text().lower():
         if _WWN.fullmatch(wwn):
-            found["wwn"] = f"0x{wwn.removeprefix('0x')}"
+            disk["wwn"] = f"0x{wwn.removeprefix('0x')}"
         else:
             hints.get("wwn").wrong(f"{wwn!r}: disks of labs have one of 16 hex digits")
     for name in _NEITHER:
@@ -56,18 +56,18 @@ def disks(hints: Field) -> tuple[Disk, ...]:
         if len(model) > _MODEL["sata"] or not model.isprintable():
             hints.get("model").wrong(f"{model!r}: disks of labs have up to {_MODEL['sata']} printable characters")
         else:
-            found["model"] = model
+            disk["model"] = model
     if (rotational := hints.get("rotational").flag()) is not None:
-        found["rotational"] = rotational
+        disk["rotational"] = rotational
     if (vendor := hints.get("vendor").text()) and vendor.upper() != "ATA":
         hints.get("vendor").wrong(f"{vendor!r}: the vendor of a lab's SATA disks is ATA, others cannot be had")
     if (place := hints.get("hctl").text()) and place != "0:0:0:0":
         hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0, no other place can be had")
-    usual = set(found) == {"root", "size_gib"} and bus == "virtio" and not before and found["size_gib"] == DISK_GIB
+    usual = set(disk) == {"root", "size_gib"} and bus == "virtio" and not before and disk["size_gib"] == DISK_GIB
     if usual or hints.problems.found:
         # What is wrong may contradict itself, and no lab comes of it.
         return ()
-    return (*(Disk(size_gib=_OTHER_GIB, bus=bus) for _ in range(before)), Disk(bus=bus, **found))  # type: ignore[arg-type]
+    return (*(Disk(size_gib=_OTHER_GIB, bus=bus) for _ in range(before)), Disk(bus=bus, **disk))  # type: ignore[arg-type]
 
 
 def _bus(hints: Field, named: tuple[Bus, ...]) -> Bus:

@@ -73,7 +73,7 @@ class _Configs:
         configs = Field(list(manifests.nmstate), NMSTATE, "", problems).items()
         self.agent = self._agent(Field(agent, AGENT, "", problems), environment, configs)
         self.install = self._install(installed, deployed, environment)
-        problems.settle()
+        problems.raise_if_any()
 
     def _agent(self, agent: Field, environment: Field, configs: Sequence[Field]) -> dict[str, Any]:
         """Hosts of agent-config.yaml, if there is one, each with its NMStateConfig, and those that only have one."""
@@ -127,9 +127,9 @@ class _Configs:
 
     def _platform(self, spec: Field) -> str:
         """spec.platformType; where there is none, what the service makes of it: a balancer of the user's means none."""
-        given = spec.get("platformType").text()
-        if given:
-            return given.lower()
+        platform = spec.get("platformType").text()
+        if platform:
+            return platform.lower()
         alone = spec.get("provisionRequirements", "controlPlaneAgents").value == 1
         return "none" if spec.get("networking", "userManagedNetworking").flag() or alone else "baremetal"
 
@@ -144,7 +144,7 @@ class _Configs:
         chosen = holds or [one.network for one in static[:1]]
         return [{"cidr": str(network)} for network in dict.fromkeys(chosen)]
 
-    def told(self, source: str, line: str) -> tuple[str, str]:
+    def in_manifests(self, source: str, line: str) -> tuple[str, str]:
         """A problem of the two files as one of the manifests."""
         path, colon, rule = line.partition(": ")
         place = self._of(source, path) if colon else None
@@ -158,16 +158,16 @@ class _Configs:
         """Where the manifests have a field of the two files."""
         if source not in (INSTALL, AGENT):
             return None
-        fits = [known for file, known in self.places if file == source and _below(path, known)]
+        fits = [field for file, field in self.places if file == source and _below(path, field)]
         if not fits:
             return None
-        known = max(fits, key=len)
-        place = self.places[source, known]
-        return _Place(place.source, f"{place.path}{path[len(known) :] if known else f'.{path}'}")
+        field = max(fits, key=len)
+        place = self.places[source, field]
+        return _Place(place.source, f"{place.path}{path[len(field) :] if field else f'.{path}'}")
 
 
-def _below(path: str, known: str) -> bool:
-    return not known or path == known or path.startswith((f"{known}.", f"{known}["))
+def _below(path: str, field: str) -> bool:
+    return not field or path == field or path.startswith((f"{field}.", f"{field}["))
 
 
 def _baremetal(spec: Field) -> dict[str, Any]:
@@ -224,6 +224,6 @@ def derive_from_manifests(
     try:
         return build(read(configs.install, configs.agent), firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
     except ConfigsError as error:
-        raise ConfigsError([configs.told(*problem) for problem in error.problems]) from error
+        raise ConfigsError([configs.in_manifests(*problem) for problem in error.problems]) from error
     except TopologyError as error:
         raise TopologyError(FOLDER, error.lines) from error

@@ -67,13 +67,13 @@ class Plan:
         """The network with any of these, or with this tag and none of their family; it then has all of them."""
         wanted = list(subnets)
         versions = {subnet.version for subnet in wanted}
-        found = (one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted))
+        connected = (one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted))
         tagged = (
             one
             for one in self.segments
             if vlan and one.vlan == vlan and versions.isdisjoint(subnet.version for subnet in one.subnets)
         )
-        segment = next(found, None) or next(tagged, None)
+        segment = next(connected, None) or next(tagged, None)
         if segment is None:
             segment = Segment(vlan=vlan)
             self.segments.append(segment)
@@ -151,8 +151,8 @@ class Plan:
     def _serve(self, segment: Segment, text: str) -> None:
         """The lab answers there. What it has no address of that family for is nobody's: another server is listed."""
         address = ip_address(text)
-        known = text in segment.servers or text in self.machines or address.is_link_local
-        if not known and any(subnet.version == address.version for subnet in segment.subnets):
+        is_served = text in segment.servers or text in self.machines or address.is_link_local
+        if not is_served and any(subnet.version == address.version for subnet in segment.subnets):
             segment.servers.append(text)
 
 

@@ -53,7 +53,7 @@ def begin(lab: RunningLab, fault: Fault) -> Begun:
     return begun
 
 
-def begun(lab: RunningLab) -> list[Begun]:
+def lasting(lab: RunningLab) -> list[Begun]:
     """What lasts, the oldest first."""
     return _read(lab).begun
 

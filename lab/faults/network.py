@@ -102,7 +102,9 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets of more than `mtu` bytes vanish, and no ICMP message says so; as `Loss` to a machine, or from the lab."""
+    """Packets of more than `mtu` bytes to a machine vanish, and no ICMP message says so; without a machine, all such
+    that the lab sends.
+    """
 
     mtu: int
     node: str = ""

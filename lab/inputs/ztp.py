@@ -157,9 +157,9 @@ def _registries(path: Path, tables: str) -> None:
 
 def _agent_config(directory: Path, topology: Topology) -> None:
     """agent-config.yaml says how hosts boot; it need not be there where they have an ISO of all that they need."""
-    given, fields = _manifest(directory, AGENT), boot_fields(topology)
+    config, fields = _manifest(directory, AGENT), boot_fields(topology)
     if not fields:
         return
     named = {"apiVersion": "v1beta1", "kind": "AgentConfig", "metadata": {"name": topology.cluster_name}}
-    content = given or {**named, "rendezvousIP": topology.rendezvous_ip}
+    content = config or {**named, "rendezvousIP": topology.rendezvous_ip}
     write_private(directory / AGENT, yaml.safe_dump({**content, **fields}, sort_keys=False))

@@ -41,7 +41,7 @@ def requirements(text: str, version: str, source: str) -> Mapping[str, Hardware]
     try:
         entries = {str(entry["version"]): entry for entry in json.loads(text)}
         entry = entries.get(".".join(version.split(".")[:2])) or entries.get("default") or {}
-        return {role: _hardware(entry[role]) if role in entry else known for role, known in OPENSHIFT.items()}
+        return {role: _hardware(entry[role]) if role in entry else hardware for role, hardware in OPENSHIFT.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SubjectError(source, f"default_hw_requirements.json is not as the service reads it: {error!r}") from error
 

@@ -48,8 +48,8 @@ def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
         raise SubjectError(source, f"was not copied within {COPY_SECONDS:.0f} s") from error
     if done.returncode:
         output = done.stderr.decode(errors="replace")
-        said = [_unquoted(text) for text in _SAID.findall(output)]
-        message = (said or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
+        messages = [_unquoted(text) for text in _SAID.findall(output)]
+        message = (messages or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
         advice = next((text for pattern, text in _ADVICE if re.search(pattern, message, re.IGNORECASE)), "")
         if advice and "credentials" in advice:
             advice += hint

@@ -43,7 +43,7 @@ class _Reader:
                 fields[field.name] = self.value(value[field.name], types[field.name], _join(path, field.name))
             elif field.required:
                 self.found.append((_join(path, field.name), "is missing"))
-        if len(self.found) > before and any(found is _MISSING for found in fields.values()):
+        if len(self.found) > before and any(one is _MISSING for one in fields.values()):
             return _MISSING
         if any(field.required and field.name not in fields for field in msgspec.structs.fields(kind)):
             return _MISSING

@@ -107,8 +107,8 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield renamed.get(path, path), message.replace(" is outside ", " is outside machine_network ")
 
     def _listed_networks(self) -> Iterator[Problem]:
-        for path, given in (("address", self.address is not None), ("aliases", bool(self.aliases))):
-            if given:
+        for path, is_set in (("address", self.address is not None), ("aliases", bool(self.aliases))):
+            if is_set:
                 yield path, f"with networks, {path} is a field of the network"
         names = [(f"networks[{i}].name", one.name) for i, one in enumerate(self.networks)]
         yield from unique(names, "name")

@@ -54,8 +54,8 @@ class Network(Checked, frozen=True, kw_only=True):
         for path in ("dns", "ntp"):
             yield from self._servers(path, getattr(self, path))
         yield from words.addresses("aliases", self.aliases)
-        for path, given, cidr in (("dhcp", self.dhcp, self.ipv4), ("dhcpv6", self.dhcpv6, self.ipv6)):
-            if given and not cidr:
+        for path, is_on, cidr in (("dhcp", self.dhcp, self.ipv4), ("dhcpv6", self.dhcpv6, self.ipv6)):
+            if is_on and not cidr:
                 yield path, f"there are no {'IPv4' if path == 'dhcp' else 'IPv6'} addresses in this network"
         if self.router_advertisements and not self.ipv6:
             yield "router_advertisements", "there are no IPv6 addresses in this network"

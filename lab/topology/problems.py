@@ -40,8 +40,8 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def __post_init__(self) -> None:
         self.fill()
-        if not _COLLECTING.get() and (found := list(self.problems())):
-            raise FieldsError(found)
+        if not _COLLECTING.get() and (problems := list(self.problems())):
+            raise FieldsError(problems)
 
 
 def remembered(make: Callable[P, T]) -> Callable[P, T]:

@@ -74,8 +74,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def values_of(scenario_id: str) -> dict[str, tuple[str, ...]]:
     """An id's values of each dimension."""
     words = words_of(scenario_id)
-    found = {name: (str(getattr(words, name)),) for name in DIMENSIONS if name != "variant"}
-    return found | {"variant": words.variants or (PLAIN,)}
+    values = {name: (str(getattr(words, name)),) for name in DIMENSIONS if name != "variant"}
+    return values | {"variant": words.variants or (PLAIN,)}
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -158,7 +158,7 @@ def _san(paths: int) -> Callable[[Topology], Topology]:
         ]
 
         def cards(index: int, node: NodeSpec) -> NodeSpec:
-            known = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
+            card = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
             storage = (
                 Nic(
                     mac=f"52:54:00:6e:{0x31 + number:02x}:{index:02x}",
@@ -168,7 +168,7 @@ def _san(paths: int) -> Callable[[Topology], Topology]:
                 for number, name in enumerate(names)
             )
             disk = Disk(size_gib=node.disk_gib, bus="iscsi", portals=tuple(names), root=True)
-            return msgspec.structs.replace(node, nics=(known, *storage), disks=(disk,))
+            return msgspec.structs.replace(node, nics=(card, *storage), disks=(disk,))
 
         return each(_networks(topology, lambda network: network, *more), cards)
 

@@ -61,7 +61,7 @@ class Stopped:
         """The lab that it runs in."""
         return self.deployment.lab
 
-    def told(self, host: str, validation: str) -> str:
+    def validation_message(self, host: str, validation: str) -> str:
         """wait-for's message about a host's failed validation."""
         messages = [
             match["message"].replace('\\"', '"')

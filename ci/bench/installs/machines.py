@@ -114,7 +114,7 @@ def store() -> Path:
     return cache_dir() / "bench-machines.json"
 
 
-def kept(path: Path) -> Results:
+def load_results(path: Path) -> Results:
     """The results of earlier runs; none when there is no such file, or one that this version cannot read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Results)
@@ -270,7 +270,7 @@ def show(results: Results) -> None:
 def run(kinds: Sequence[MachineKind] | None, sizes: Sequence[str] | None, seconds: float) -> None:
     """Measure these kinds and sizes (None: the usual ones), keep each result at once, and print all that is known."""
     path, release = store(), latest_release()
-    results = kept(path)
+    results = load_results(path)
     results.processors = len(os.sched_getaffinity(0))
     for kind in kinds or KINDS:
         steps = floor.once_each(kind)

@@ -44,8 +44,8 @@ def agreement(compared: Sequence[Comparison]) -> list[tuple[str, str]]:
 def report(compared: Sequence[Comparison], iso: Sequence[str]) -> Found:
     """Print the tables; the differences by class. `iso`: those of the agent ISO."""
     table("node0 against openshift-install: agent create cluster-manifests", agreement(compared))
-    found = {one.name: one.differences for one in compared if one.comparable and not one.all}
-    differences = sort({**found, **{f"the agent ISO ({line})": (line,) for line in iso}})
+    by_input = {one.name: one.differences for one in compared if one.comparable and not one.all}
+    differences = sort({**by_input, **{f"the agent ISO ({line})": (line,) for line in iso}})
     ordered = sorted(differences.classes.items(), key=lambda item: -len(item[1]))
     table("differences by class (docs/differences.md)", [(name, f"{len(names):5}") for name, names in ordered])
     return differences
@@ -55,8 +55,8 @@ def run(seed: int) -> None:
     """Compare, and print. SystemExit if the page does not agree with what was found, or without openshift-install."""
     home = oracle_home()
     place = cache_dir() / "oracle"
-    made = material(place)
-    inputs = [*Cases(made, seed).all(), *directories.inputs(made.certificate, seed)]
+    materials = material(place)
+    inputs = [*Cases(materials, seed).all(), *directories.inputs(materials.certificate, seed)]
     with Oracle(home, place) as oracle:
         theirs = oracle.answers(inputs)
         ours = node0_answers(inputs)

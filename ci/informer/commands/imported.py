@@ -10,7 +10,7 @@ from ci.informer.commands.common import ACCEPTED, Adder, history_path, labelled,
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts, junit
 from ci.informer.history.store import History
-from ci.informer.judging.simulate import MONTH, World, Year, kept, simulate
+from ci.informer.judging.simulate import MONTH, World, Year, nightly_runs, simulate
 from lab.numbers import real_type, whole_type
 
 
@@ -45,7 +45,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         raise InformerError(f"simulate: {error}") from error
     if arguments.keep:
         with History(arguments.keep) as history:
-            print(f"{len(history.add(kept(arguments.seed, world)))} runs kept in {arguments.keep}")
+            print(f"{len(history.add(nightly_runs(arguments.seed, world)))} runs kept in {arguments.keep}")
     total = sum(years, Year(world))
     nights = world.nights * len(years)
     print(f"{world.jobs} jobs, {world.runs} runs a night each, {arguments.flakes:g} % flakes, {world.nights} nights")

@@ -204,7 +204,7 @@ class Engine:
 
     def _adopt(self, address: str) -> None:
         """Go on with units that a host which is new, or there again, holds from before."""
-        held = self._call(address, host.held)
+        held = self._call(address, host.units_here)
         if held is None:
             return  # busy, or on its way: asked again at the next look
         self._unasked.discard(address)

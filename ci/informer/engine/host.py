@@ -124,7 +124,7 @@ class Host:
         with self._lock:
             return sorted(self._running)
 
-    def held(self) -> dict[str, bool]:
+    def units_here(self) -> dict[str, bool]:
         """The units that run here, or whose results are still here: whether the result is."""
         with self._lock:
             folders = {folder.name.replace("~", "/"): (folder / _RESULT).exists() for folder in self._folders()}
@@ -175,9 +175,9 @@ def perform(text: bytes) -> bytes:
     return _here[0].perform(text)
 
 
-def held() -> dict[str, bool]:
-    """`Host.held` of the process that this is called in."""
-    return _here[0].held()
+def units_here() -> dict[str, bool]:
+    """`Host.units_here` of the process that this is called in."""
+    return _here[0].units_here()
 
 
 def taken() -> dict[str, tuple[int, int, int]]:

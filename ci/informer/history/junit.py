@@ -79,13 +79,13 @@ def _parsed(path: Path) -> tuple[bytes, Element]:
 def _began(path: Path, root: Element, began: str | None) -> str:
     """When it began: as the user says, else the first of its suites, else when the file was written."""
     stamps = (one.get("timestamp") for one in root.iter() if one.tag != "testcase")
-    said = began or next((stamp for stamp in stamps if stamp), "")
+    text = began or next((stamp for stamp in stamps if stamp), "")
     try:
-        stamp = datetime.fromisoformat(said.strip()) if said else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        stamp = datetime.fromisoformat(text.strip()) if text else datetime.fromtimestamp(path.stat().st_mtime, UTC)
         utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         where = "--began" if began else "timestamp"
-        raise InformerError(f"{path}: {where}: {said!r} is no time in ISO 8601: say it by --began TIME") from error
+        raise InformerError(f"{path}: {where}: {text!r} is no time in ISO 8601: say it by --began TIME") from error
     return f"{utc:%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -163,7 +163,7 @@ def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Ye
     return sum((_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs)), Year(world))
 
 
-def kept(seed: int, world: World) -> Iterator[Run]:
+def nightly_runs(seed: int, world: World) -> Iterator[Run]:
     """The nightly runs of a year, those before it included, as a history has them."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
     for job in range(world.jobs):

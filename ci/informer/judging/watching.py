@@ -101,8 +101,8 @@ class Watch:
         return self.finding
 
     def _step(self, base: Counts) -> Callable[[Counts], float]:
-        known = base + self.levels.prior
-        usual = max(self.levels.least_rate, known.failure_rate)
+        with_prior = base + self.levels.prior
+        usual = max(self.levels.least_rate, with_prior.failure_rate)
         worse = min(0.99, usual + self.levels.worse)
         rise, fall = math.log(worse / usual), math.log((1 - worse) / (1 - usual))
         return lambda counts: counts.failures * rise + counts.passes * fall

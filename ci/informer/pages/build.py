@@ -100,10 +100,10 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     shown = sorted((row for group in by_job.values() for row in group[-views.LISTED :]), key=lambda row: row.id)
     details, clusters = dict(_details(history)), _clusters(shown)
     for row in shown:
-        known = details.get(row.id, Details())
+        of_run = details.get(row.id, Details())
         if row.outcome in (Outcome.FAILED, Outcome.VOID):
-            known.evidence = history.evidence(row.id)
-        body = views.run(row, known, clusters.get(row.cluster or "", ()))
+            of_run.evidence = history.evidence(row.id)
+        body = views.run(row, of_run, clusters.get(row.cluster or "", ()))
         # There are many, and nothing reads them meanwhile but a browser: written in one go.
         (root / f"runs/{row.id}.html").write_text(page(f"Run {row.id}: {row.job}", body, up="../"))
         count += 1

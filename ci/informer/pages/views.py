@@ -82,10 +82,10 @@ def verdict(one: Verdict) -> Iterable[str]:
 
 def running(plans: Sequence[tuple[str, str, Sequence[tuple[str, bool]]]]) -> Iterable[str]:
     """What is being run: plans that are not done, with their jobs."""
-    for name, made, units in plans:
+    for name, date, units in plans:
         done = sum(finished for _, finished in units)
         yield from table(
-            f"Plan {name}, made {made}: {done} of {len(units)} runs done",
+            f"Plan {name}, made {date}: {done} of {len(units)} runs done",
             ("job", "state"),
             ((escape(job), "done" if finished else "running or waiting") for job, finished in units),
         )

@@ -215,7 +215,7 @@ def test_a_spool_keeps_what_is_not_a_unit_s(tmp_path):
     spool = tmp_path / "spool"
     for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
         (spool / name).mkdir(parents=True)
-    assert host.Host("a", spool).held() == {}
+    assert host.Host("a", spool).units_here() == {}
     assert sorted(units_in(spool)) == [".ssh", "photos"]
 
 
@@ -241,7 +241,7 @@ def test_a_host_that_closes_ends_what_runs_and_keeps_nothing_of_it(tmp_path, pro
         until(tmp_path, "began slow")
         one.close()
     assert noted(tmp_path) == ["began slow", "interrupted slow"]
-    assert one.held() == {}
+    assert one.units_here() == {}
 
 
 @pytest.fixture

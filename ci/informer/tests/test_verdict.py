@@ -14,7 +14,7 @@ from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.judging import simulate
 from ci.informer.judging.review import job_state, record, regressed_tests, regressions
-from ci.informer.judging.simulate import World, kept, plant
+from ci.informer.judging.simulate import World, nightly_runs, plant
 from ci.informer.judging.verdict import Decision, command, judge
 from ci.informer.tests.kit import FIRST, filled
 
@@ -200,7 +200,7 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
     """What the simulation's judge finds, `status` finds in the history of the same runs, but for the runs asked for."""
     world = World(nights=20, planted=4, jobs=6, points=(25.0, 30.0))
     with History(tmp_path / "history.db") as history:
-        history.add(kept(8, world))
+        history.add(nightly_runs(8, world))
         planted = {f"job-{one.job:02}@simulated": one for one in plant(8, world)}
         for job in history.jobs():
             record(history, history.runs(job=job))

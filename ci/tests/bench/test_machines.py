@@ -8,7 +8,18 @@ from datetime import UTC, datetime
 import pytest
 
 from ci.bench.installs import floor, machines
-from ci.bench.installs.machines import Install, Login, Phase, Results, figures, keep, kept, marks, segments, waits
+from ci.bench.installs.machines import (
+    Install,
+    Login,
+    Phase,
+    Results,
+    figures,
+    keep,
+    load_results,
+    marks,
+    segments,
+    waits,
+)
 from ci.bench.installs.sampler import Sample, Sampler, sample
 from ci.bench.measure import TICK, Clock, busy, timed
 from lab import topology
@@ -121,12 +132,12 @@ def test_the_ratio_is_to_the_higher_bound():
 
 def test_results_are_kept_and_a_file_that_cannot_be_read_is_none(tmp_path):
     path = tmp_path / "results.json"
-    assert kept(path) == Results()
+    assert load_results(path) == Results()
     results = Results(2, {"container sno": _install(80.0)}, {"vm": Login(100.0, "2026-11-23 15:07", 1.0)})
     keep(path, results)
-    assert kept(path) == results
+    assert load_results(path) == results
     path.write_text('{"installs": {"container sno": 5}}')
-    assert kept(path) == Results()
+    assert load_results(path) == Results()
 
 
 def test_the_table_has_both_kinds_and_compares_those_that_have_a_size_in_common():

@@ -12,7 +12,7 @@ ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: Test module -> how often it names a private part of what it tests.
 KNOWN: dict[str, int] = {
     "installer/tests/assisted/test_restclient.py": 1,  # headers: the token among them is nobody's to read
-    "installer/tests/rendezvous/eventloop/test_judging.py": 1,
+    "installer/tests/rendezvous/reconcile/test_judging.py": 1,
     "lab/tests/release/test_keys.py": 1,  # a step of a build of minutes: another name were another key
 }
 

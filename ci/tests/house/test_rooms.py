@@ -1,20 +1,28 @@
-"""Modules of up to 400 lines, folders of up to a dozen modules, and all of them in the picture of rooms.
+"""Modules of up to 400 lines, folders of up to a dozen modules, all of them in the picture of rooms; tests lie in the
+rooms of what they test.
 
-CONTRIBUTING.md, "Style"; docs/architecture.md, "Rooms within rooms".
+CONTRIBUTING.md, "Style", "Where a line belongs"; docs/architecture.md, "Rooms within rooms".
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import imports, modules, named
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 LINES, MODULES = 400, 12
 PICTURE = "docs/architecture.md"
+#: Tests that name one room, but test another.
+ELSEWHERE = {
+    "installer/tests/rendezvous/eventloop/test_gate_http.py": "starts the whole service, whose gate it tests",
+    "installer/tests/rendezvous/reconcile/test_orders.py": "the engine is in its kit; it names one resource",
+    "installer/tests/rendezvous/resources/test_clusters_as_upstream.py": "the service is in its kit",
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,29 @@ def unnamed(folders: set[Path], page: str) -> set[str]:
     return missing
 
 
+def only_room(name: str, source: str, by_name: Mapping[str, Path]) -> tuple[str, ...] | None:
+    """The folder that a test module takes all from that it tests; None where there are several. Modules that are not
+    in a room (`installer.cli`), errors and kits are everybody's."""
+    top = name.split(".")[0]
+    all_named = [edge.imported for edge in imports(name, source, by_name) if edge.kind != "typing"]
+    all_named += [module for _, module in named(source, by_name, python=True)]
+    rooms = set()
+    for module in all_named:
+        is_package = by_name[module].name == "__init__.py"
+        room = tuple(module.split(".") if is_package else module.split(".")[:-1])
+        if room[0] == top and len(room) > 1 and not {"testing", "tests"} & set(room) and module[-7:] != ".errors":
+            rooms.add(room)
+    return rooms.pop() if len(rooms) == 1 else None
+
+
+def misplaced(name: str, source: str, by_name: Mapping[str, Path]) -> bool:
+    """Whether a test module lies neither in the folder of the only room that it tests, nor in one above it."""
+    parts = name.split(".")
+    above, below = parts[: parts.index("tests")], parts[parts.index("tests") + 1 : -1]
+    here, room = (*above, *below), only_room(name, source, by_name)
+    return room is not None and room[: len(here)] != here
+
+
 def test_modules_are_of_a_length_that_one_reads(paths):
     assert {str(path) for path in paths if len((ROOT / path).read_text().splitlines()) > LINES} == set()
 
@@ -91,3 +122,29 @@ def test_a_room_that_is_not_in_the_picture_is_seen():
     others = ("cellar", "attic", "seam", "deep", "host/attic", "host/seam/below")
     folders = {Path("lab"), *(Path("lab") / room for room in (*drawn_ones, *others))}
     assert unnamed(folders, page) == {f"lab/{room}" for room in others}
+
+
+def test_tests_lie_in_the_room_of_what_they_test():
+    """Not those of labs, which run programs in machines, and not those of the repository itself."""
+    by_name = modules(ROOT, ("installer", "drivers", "lab", "ci"))
+    found = set()
+    for name, path in by_name.items():
+        source, where = path.read_text(), str(path.relative_to(ROOT))
+        if not path.name.startswith("test_") or "mark.lab" in source or where.startswith("ci/tests/house/"):
+            continue
+        if misplaced(name, source, by_name):
+            found.add(where)
+    assert found == set(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("a.tests.inner.deep.test_x", False), ("a.tests.inner.test_x", False), ("a.tests.test_x", False),
+        ("a.tests.other.test_x", True), ("a.tests.inner.deep.deeper.test_x", True),
+    ],
+)  # fmt: skip
+def test_a_test_in_another_room_is_seen(name, wrong):
+    by_name = {"a.cli": Path("cli.py"), "a.inner.deep.thing": Path("thing.py"), "a.other": Path("__init__.py")}
+    assert misplaced(name, "from a import cli\nfrom a.inner.deep import thing", by_name) == wrong
+    assert not misplaced(name, "import a.other\nfrom a.inner.deep import thing", by_name)

@@ -191,12 +191,12 @@ def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
     if platform not in _IPV6_PLATFORMS:
         text = "dual-stack IPv4/IPv6 is not supported for this platform, specify only one type of address"
         yield invalid("networking", "DualStack", text)
-    for name, found in sorted(lists.items()):
+    for name, listed in sorted(lists.items()):
         cidrs = check.networks(_cidrs(net)[name])
-        for family in {4, 6} - set(found) if found else ():
+        for family in {4, 6} - set(listed) if listed else ():
             text = f"dual-stack IPv4/IPv6 requires an IPv{family} network in this list"
             yield invalid(f"networking.{name}", cidrs, text)
-        if {4, 6} <= set(found) and found[0] == 6 and platform not in _IPV6_FIRST_PLATFORMS:
+        if {4, 6} <= set(listed) and listed[0] == 6 and platform not in _IPV6_FIRST_PLATFORMS:
             text = "IPv4 addresses must be listed before IPv6 addresses"
             yield invalid(f"networking.{name}", cidrs, text)
 

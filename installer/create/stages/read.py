@@ -86,8 +86,8 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
             raise _missing(directory)
     with loading(target) if from_manifests else contextlib.nullcontext():
         on_disk[EXTRA_MANIFESTS] = _extra_manifests(directory)
-    found = {asset: files for asset, files in on_disk.items() if files}
-    return InputFiles(state, found, manifests, from_manifests, discarded, fresh)
+    assets = {asset: files for asset, files in on_disk.items() if files}
+    return InputFiles(state, assets, manifests, from_manifests, discarded, fresh)
 
 
 def _counting(

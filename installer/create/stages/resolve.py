@@ -21,10 +21,10 @@ from installer.errors import (
     ReleaseNotByDigest,
 )
 from installer.ignition.live import PULLED_IMAGES
+from installer.overrides import OS_OVERRIDE, RELEASE_OVERRIDE, os_override, release_override
 from installer.release import DigestSource, RegistryAccess, Release, agent_files, base_iso
 from installer.release.access import NEVER_CONTACT
-from installer.release.cache import OS_OVERRIDE, RELEASE_OVERRIDE, os_override, release_override
-from installer.release.release_cache import ReleaseCache
+from installer.release.content_cache import ContentCache
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def resolve_payload(config: InstallConfig, tags: Iterable[str], *, want_rootfs: 
 def _release(pullspec: str, config: InstallConfig, target: str) -> Iterator[Release]:
     try:
         with _access(config) as registry:
-            yield Release(pullspec, registry, ReleaseCache(registry))
+            yield Release(pullspec, registry, ContentCache(registry))
     except ReleaseError as error:
         stage = f'failed to fetch {target}: failed to fetch dependency of "{target}"'
         raise AssetError(stage, _with_hint(error)) from error

@@ -40,7 +40,6 @@ _FEATURE_NAMES = {
 }
 _RINGS = ("rx", "tx", "rx-jumbo", "rx-mini")
 _COALESCE_SWITCHES = ("adaptive-rx", "adaptive-tx")
-_COALESCE_COUNTS = ("rx-frames", "rx-usecs", "tx-frames", "tx-usecs")
 _COALESCE_NUMBERS = (
     *("pkt-rate-high", "pkt-rate-low", "sample-interval", "stats-block-usecs"),
     *(

@@ -243,8 +243,8 @@ def others() -> Iterator[Vector]:
 
 def vectors() -> list[Vector]:
     """All of them."""
-    made = [vector for kind, (field, value) in NAMED.items() for vector in named(kind, field, value)]
-    return [*made, *keys(), *others(), *placed()]
+    named_vectors = [vector for kind, (field, value) in NAMED.items() for vector in named(kind, field, value)]
+    return [*named_vectors, *keys(), *others(), *placed()]
 
 
 def placed() -> Iterator[Vector]:

@@ -77,7 +77,7 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
         runner = await opened(service, config.listen_host, config.port, context)
     except OSError as error:
         raise ConfigurationError("LISTEN_HOST, LISTEN_PORT", f"cannot be listened on: {error}") from None
-    tidying = asyncio.create_task(collector.tidy())
+    tidying = asyncio.create_task(collector.freeze_survivors())
     log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
     await stop.wait()
     tidying.cancel()

@@ -10,9 +10,9 @@ from pathlib import Path
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.errors import FileNotInImage, InstallerError, NotPublished
 from installer.ignition.live import IMAGE_VARIABLES, PULLED_IMAGES
+from installer.overrides import os_override
 from installer.release import base_iso
 from installer.release.access import RegistryAccess
-from installer.release.cache import os_override
 from installer.release.payload import Release
 from installer.rendezvous import architectures
 from installer.rendezvous.prepare import installconfig

@@ -32,7 +32,7 @@ def _middle() -> int:
     return int(gc.get_stats()[1]["collections"])
 
 
-async def tidy() -> None:
+async def freeze_survivors() -> None:
     """Set aside what survives, and look through all of it now and then, for ever."""
     gc.freeze()
     gc.callbacks.append(set_aside)

@@ -21,7 +21,7 @@ class Keeper(Protocol):
     heads: Deadline
     stalls: Deadline
 
-    def left(self, door: Door) -> None:
+    def free_place(self, door: Door) -> None:
         """The door's connection has ended."""
 
 
@@ -72,7 +72,7 @@ class Door(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """All is over."""
-        self._gate.left(self)
+        self._gate.free_place(self)
         if self._http is not None:
             self._http.connection_lost(exc)
             self._http = None
@@ -84,7 +84,7 @@ class Door(asyncio.Protocol):
         elif self.greeting is not None:
             self.greeting.cancel()
         else:
-            self._gate.left(self)
+            self._gate.free_place(self)
 
     def has_said(self) -> bool:
         """Is there something that nobody has read?"""

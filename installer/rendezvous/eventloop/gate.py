@@ -203,7 +203,7 @@ class Gate:
             return False
         door.end()
         # Its place is free now; what it holds goes with the loop's next turns.
-        self.left(door)
+        self.free_place(door)
         return True
 
     def _has_share(self, address: str) -> bool:
@@ -292,7 +292,7 @@ class Gate:
     def _handed_over(self, door: Door) -> None:
         door.greeting = None
         if door.transport is None:
-            self.left(door)
+            self.free_place(door)
 
     def _moved(self) -> None:
         """A place may be free."""
@@ -302,7 +302,7 @@ class Gate:
                 self._next_turn.cancel()
             self._next_turn, self._soon = asyncio.get_running_loop().call_soon(self._take_turns), True
 
-    def left(self, door: Door) -> None:
+    def free_place(self, door: Door) -> None:
         """The connection's place is free; more than once is once."""
         peer = self.addresses.get(door.address)
         if door.address and peer is not None:

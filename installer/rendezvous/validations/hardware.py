@@ -146,7 +146,8 @@ def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
     """Is no other host called the same?"""
     others = [name for name in view.peers.names.get(view.hostname, ()) if name != view.host.id]
     if others:
-        mine, theirs = view.peers.told(view.host.id), ", ".join(view.peers.told(name) for name in others)
+        mine = view.peers.display_name(view.host.id)
+        theirs = ", ".join(map(view.peers.display_name, others))
         return failure(f"Hostname {view.hostname} is not unique in the cluster: host {mine} and host {theirs} have it")
     return success(f"Hostname {view.hostname} is unique in cluster")
 

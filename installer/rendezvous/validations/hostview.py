@@ -121,7 +121,7 @@ class Members:
         others = [text for host_id, text in self._reachable.items() if host_id != host.id]
         return f"[{','.join(others)}]" if others else None
 
-    def told(self, host_id: str) -> str:
+    def display_name(self, host_id: str) -> str:
         """A host as a user knows it: its name, and the first MAC to tell two of one name apart."""
         host = self.by_id.get(host_id)
         if host is None:

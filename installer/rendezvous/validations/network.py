@@ -204,7 +204,7 @@ def _l3_check(
         if peer is None or (peer.suggested_role if peer.role is Role.AUTO else peer.role) is not view.role:
             continue
         if value > limit:
-            bad.append(f"{view.peers.told(peer.id)} ({value:.2f}{kind.unit})")
+            bad.append(f"{view.peers.display_name(peer.id)} ({value:.2f}{kind.unit})")
     if not bad:
         return satisfied
     listed = ", ".join(bad[:EXAMPLES]) + (f" and {len(bad) - EXAMPLES} others" if len(bad) > EXAMPLES else "")
@@ -270,7 +270,7 @@ def no_ip_collisions(view: HostView) -> Verdict:
             clashes.append(f"IP address: {item.ip} Mac addresses: {','.join(macs)}")
         others = [name for name in view.peers.addresses.get(str(item.ip), ()) if name != view.host.id]
         clashes += [
-            f"IP address: {item.ip} (also host {view.peers.told(name)})"
+            f"IP address: {item.ip} (also host {view.peers.display_name(name)})"
             for name in others
             if networks.in_any(item.ip, view.machine_cidrs)
         ]

@@ -50,9 +50,9 @@ LAYOUTS = {
 
 def place(iso: Iso, path: str) -> Extent:
     """Where a file lies in an ISO that has it."""
-    found = iso.find(path)
-    assert found is not None
-    return found
+    extent = iso.find(path)
+    assert extent is not None
+    return extent
 
 
 def kargs_text(size: int, entry: dict[str, str]) -> str:

@@ -105,8 +105,8 @@ class Fleet:
     @property
     def cluster(self) -> Cluster:
         """The cluster as it is stored now."""
-        found: Cluster = self.world.store.cluster(self.cluster_id)
-        return found
+        cluster: Cluster = self.world.store.cluster(self.cluster_id)
+        return cluster
 
     def status(self) -> ClusterStatus:
         """The status of the cluster now."""
@@ -114,8 +114,8 @@ class Fleet:
 
     def host(self, machine: Machine) -> Host:
         """A machine's host as it is stored now."""
-        found: Host = self.world.store.host(self.infra_env_id, machine.id)
-        return found
+        host: Host = self.world.store.host(self.infra_env_id, machine.id)
+        return host
 
     def statuses(self) -> list[str]:
         """The statuses of all hosts, in the machines' order."""

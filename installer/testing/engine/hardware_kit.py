@@ -18,5 +18,5 @@ def verdict(check: str, changes: dict[str, Any]) -> Verdict:
     """Of a host that differs so from one that is enough for a master."""
     view = host_view(**changes)
     call: Any = getattr(hw, check)
-    found: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
-    return found
+    verdict: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
+    return verdict

@@ -44,9 +44,9 @@ def filled(path: Path) -> Store:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A store with one of each kind of record, for one test."""
-    made = filled(tmp_path / "assisted.db")
-    yield made
-    made.close()
+    store = filled(tmp_path / "assisted.db")
+    yield store
+    store.close()
 
 
 def picture(store: Store) -> Any:

@@ -119,8 +119,8 @@ class World:
     def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:
         """What the host is asked to do when its agent polls: the steps' types."""
         now = int(self.clock().timestamp())
-        found = hosts.next_steps(self.engine, infra_env_id, host_id, "", timestamp=now)
-        return [item["step_type"] for item in found["instructions"]]
+        steps = hosts.next_steps(self.engine, infra_env_id, host_id, "", timestamp=now)
+        return [item["step_type"] for item in steps["instructions"]]
 
     def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
         """A host as it is stored now."""

@@ -79,11 +79,11 @@ def compare(case: Path) -> tuple[str, list[str]]:
         return ("refused by both" if upstream_refuses else "refused by us alone"), lines
     if upstream_refuses:
         return "ACCEPTED", [(case / "error.json").read_text()[:300]]
-    found = differences(ours, recorded)
+    differing = differences(ours, recorded)
     order = case / "order.json"
     if order.exists() and list(ours) != (wanted := json.loads(order.read_text())):
-        found.append(f"order: {list(ours)} instead of {wanted}")
-    return ("DIFFERENT" if found else "same"), found
+        differing.append(f"order: {list(ours)} instead of {wanted}")
+    return ("DIFFERENT" if differing else "same"), differing
 
 
 def main(argv: list[str]) -> int:

@@ -63,12 +63,12 @@ def no_brakes() -> Iterator[None]:
 
 def filled(path: str, fleet: Fleet | None = None) -> str:
     """A route's path with the ids of a fleet, or of nothing that there is."""
-    known = {
+    values = {
         "cluster_id": fleet.cluster_id if fleet else UUID,
         "infra_env_id": fleet.infra_env_id if fleet else UUID,
         "host_id": fleet.machines[0].id if fleet else UUID,
     }
-    return BASE + re.sub(r"\{([a-z_]+)\}", lambda match: known.get(match[1], "x"), path)
+    return BASE + re.sub(r"\{([a-z_]+)\}", lambda match: values.get(match[1], "x"), path)
 
 
 #: What a body of JSON that is not sent as such by the client says of itself.

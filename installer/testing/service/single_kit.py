@@ -19,9 +19,9 @@ class World:
     def cluster(self, name: str) -> tuple[str, str]:
         """Register a cluster and its infra-env; their ids."""
         user = self.service.client()
-        made = user.register_cluster({**CLUSTER, "name": name})
-        body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": made["id"]}
-        return made["id"], user.register_infra_env(body)["id"]
+        cluster = user.register_cluster({**CLUSTER, "name": name})
+        body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": cluster["id"]}
+        return cluster["id"], user.register_infra_env(body)["id"]
 
     def register(self, infra_env: str, machine: Machine) -> None:
         """A machine's agent registers it."""

@@ -26,7 +26,7 @@ from installer.create.targets import certificates
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.observe import state as waiting
-from installer.release.cache import RELEASE_OVERRIDE
+from installer.overrides import RELEASE_OVERRIDE
 from installer.testing.create.inputs_kit import AGENT, SNO
 
 RELEASE = f"registry.example:5000/release@sha256:{'0' * 64}"

@@ -144,12 +144,12 @@ def test_signals():
     assert isinstance(caught.value, KeyboardInterrupt)
     order = []
     with pytest.raises(signals.Ended), signals.ended_by_signals():  # noqa: PT012
-        with signals.held(), signals.held():
+        with signals.deferred(), signals.deferred():
             os.kill(os.getpid(), signal.SIGTERM)
             order.append("inner")
         order.append("never")
     assert order == ["inner"]
-    with signals.held():  # outside of a command it is nothing
+    with signals.deferred():  # outside of a command it is nothing
         pass
     done = []
 

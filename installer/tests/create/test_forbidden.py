@@ -115,7 +115,7 @@ def test_what_is_no_directory(tmp_path, capsys, path, why):
     before = set(os.listdir(tmp_path))
     for command in (["create", "image"], ["wait-for", "install-complete"], ["gather"], ["graph"]):
         assert main(["agent", *command, "--dir", str(tmp_path / path)]) == 1
-        assert capsys.readouterr().err == f"error: --dir {tmp_path / path}: {why}\n"
+        assert capsys.readouterr().err == f"level=fatal msg=--dir {tmp_path / path}: {why}\n"
     assert set(os.listdir(tmp_path)) == before
 
 

@@ -71,7 +71,7 @@ def test_network_documents(tmp_path, capsys, name):
         load_network(document)
     (tmp_path / "n.yaml").write_text(document)
     assert main(["nmstate", "gc", str(tmp_path / "n.yaml")]) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path}/n.yaml: not YAML: {told}\n"
+    assert capsys.readouterr().err == f"level=fatal msg={tmp_path}/n.yaml: not YAML: {told}\n"
 
 
 @pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int", "a key twice"])

@@ -11,8 +11,8 @@ from importlib.resources import files
 import pytest
 import yaml
 
+from installer.cli import main
 from installer.network import InvalidNetworkConfig, host_network_files, keyfiles
-from installer.network.command import main
 from installer.network.document import load
 from installer.testing.network.network_documents import DOCUMENTS
 from installer.testing.network.nmstate_compare import parse
@@ -21,28 +21,28 @@ from installer.testing.network.nmstate_compare import parse
 def test_prints_what_nmstatectl_prints(tmp_path, capsys):
     document = tmp_path / "net.yaml"
     document.write_text(DOCUMENTS["bond-vlan"])
-    assert main(["gc", str(document)]) == 0
+    assert main(["nmstate", "gc", str(document)]) == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed == {"NetworkManager": [list(pair) for pair in keyfiles(load(DOCUMENTS["bond-vlan"])).items()]}
-    assert main(["gc", str(document), "-o", "json"]) == 0
+    assert main(["nmstate", "gc", str(document), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == dict(printed["NetworkManager"])
 
 
 def test_reads_standard_input(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DOCUMENTS["dhcp"].encode())))
-    assert main(["gc"]) == 0
+    assert main(["nmstate", "gc"]) == 0
     assert "[eno1.nmconnection" not in capsys.readouterr().err
 
 
 def test_one_line_a_problem(tmp_path, capsys):
     document = tmp_path / "net.yaml"
     document.write_text("interfaces: [{name: eno1, mtu: 1, foo: 2}]")
-    assert main(["gc", str(document), "-o", "json"]) == 1
+    assert main(["nmstate", "gc", str(document), "-o", "json"]) == 1
     shown = capsys.readouterr()
     assert [one["path"] for one in json.loads(shown.out)["errors"]] == ["interfaces[0].mtu", "interfaces[0].foo"]
     assert shown.err.splitlines() == [
-        f"error: {document}: interfaces[0].mtu: must be a whole number between 68 and 65535 (got 1)",
-        f"error: {document}: interfaces[0].foo: unknown field (got 2)",
+        f"level=fatal msg={document}: interfaces[0].mtu: must be a whole number between 68 and 65535 (got 1)",
+        f"level=fatal msg={document}: interfaces[0].foo: unknown field (got 2)",
     ]
 
 
@@ -51,10 +51,10 @@ def test_unreadable_files(tmp_path, capsys, content):
     document = tmp_path / "net.yaml"
     if content is not None:
         document.write_bytes(content)
-    assert main(["gc", str(document)]) == 1
+    assert main(["nmstate", "gc", str(document)]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith(f"error: {document}: ")
+    assert shown.err.startswith(f"level=fatal msg={document}: ")
     assert len(shown.err.splitlines()) == 1
 
 

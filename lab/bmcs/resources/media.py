@@ -50,7 +50,7 @@ class Media:
     def handle(self, request: Request, path: str) -> Response | None:
         """Their resources and actions."""
         self._remember()
-        self.tasks.settle()
+        self.tasks.finish_due()
         if (answer := self.tasks.handle(request, path)) is not None:
             return answer
         if self.base and path == self.base:

@@ -36,7 +36,7 @@ class Tasks:
         self._tasks[identity] = _Task(self.state.clock(), end)
         return self._shown(identity)
 
-    def settle(self) -> None:
+    def finish_due(self) -> None:
         """Do what is due."""
         with self._lock:
             for task in self._tasks.values():

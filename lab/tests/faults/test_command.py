@@ -52,6 +52,13 @@ def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
     assert fault_of(parsed(*words)) == fault
 
 
+def test_an_empty_default_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, default in ((["disk-errors"], "the one to install on"), (["black-hole"], "all that the lab sends")):
+        with pytest.raises(SystemExit):
+            parsed(*words, "--help")
+        assert f"(default: {default})" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("kind", get_args(Fault))
 def test_no_option_has_the_name_of_what_the_command_itself_goes_by(kind: type[msgspec.Struct]) -> None:
     assert {field.name for field in msgspec.structs.fields(kind)}.isdisjoint({"what", "lab"})

@@ -31,12 +31,12 @@ def run(count: int, seed: int) -> None:
     """Compare, and print. SystemExit without the real service."""
     asked = requests.every()
     with tempfile.TemporaryDirectory(prefix="oracle-service-") as name, both(Path(name)) as (theirs, ours):
-        found = scenarios(theirs, ours, count, seed)
+        results = scenarios(theirs, ours, count, seed)
         with ThreadPoolExecutor(2) as pool:
             codes = list(pool.map(lambda api: requests.asked(api, asked), (theirs, ours)))
         steps, unequal = installing.compared(theirs, ours)
-    table("node0's service against the real assisted-service", verdicts.agreement(found))
-    _print("differences (docs/rendezvous.md)", verdicts.grouped(found))
+    table("node0's service against the real assisted-service", verdicts.agreement(results))
+    _print("differences (docs/rendezvous.md)", verdicts.grouped(results))
     same = sum(left == right for left, right in zip(*codes, strict=True))
     table("status codes", [("equal", f"{same:6} of {len(asked):6} ({100 * same / len(asked):5.1f} %)")])
     _print("differences (docs/rendezvous.md)", requests.differences(asked, *codes))

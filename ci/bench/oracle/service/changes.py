@@ -131,8 +131,8 @@ def _more_disks(one: Host, rng: random.Random) -> object:
         {"bootable": True},
         {"drive_type": "Multipath", "name": "dm-0", "path": "/dev/dm-0"},
     ]
-    found = one.inventory.get("disks") or []
-    one.inventory["disks"] = found + [disk(n + 1, **kind) for n, kind in enumerate(rng.sample(kinds, 2))]
+    disks = one.inventory.get("disks") or []
+    one.inventory["disks"] = disks + [disk(n + 1, **kind) for n, kind in enumerate(rng.sample(kinds, 2))]
     rng.shuffle(one.inventory["disks"])
     return True
 
@@ -291,10 +291,10 @@ def _rename(one: Host, rng: random.Random) -> object:
 
 @_of_host("disk-chosen")
 def _choose(one: Host, rng: random.Random) -> object:
-    found = [item.get("id") for item in one.inventory.get("disks") or [] if item.get("id")]
-    if not found:
+    ids = [item.get("id") for item in one.inventory.get("disks") or [] if item.get("id")]
+    if not ids:
         return False
-    name = rng.choice(found)
+    name = rng.choice(ids)
     one.patches.append(
         rng.choice(
             [

@@ -41,22 +41,22 @@ def host_id(world: World, number: int) -> str:
 def play(api: Api, world: World) -> Played:
     """Register the cluster and its hosts, and give all that the hosts say."""
     played = Played(world)
-    made = api.ask("POST", "/clusters", world.cluster)
-    if not played.note("POST clusters", made.code):
+    answer = api.ask("POST", "/clusters", world.cluster)
+    if not played.note("POST clusters", answer.code):
         return played
-    played.cluster_id = made.body["id"]
+    played.cluster_id = answer.body["id"]
     wanted = {"name": "bench", "pull_secret": PULL_SECRET, "cluster_id": played.cluster_id}
-    made = api.ask("POST", "/infra-envs", wanted)
-    if not played.note("POST infra-envs", made.code):
+    answer = api.ask("POST", "/infra-envs", wanted)
+    if not played.note("POST infra-envs", answer.code):
         return played
-    played.infra_env_id = made.body["id"]
+    played.infra_env_id = answer.body["id"]
     ids = [host_id(world, host.number) for host in world.hosts]
     hosts = f"/infra-envs/{played.infra_env_id}/hosts"
     for host, identity in zip(world.hosts, ids, strict=True):
         _arrive(api, played, hosts, host_id=identity, version=host.version, offset=host.clock_offset_s)
     final = {**world.cluster, **(world.patch or {})}
-    said = [host.replies(world.hosts, ids, final) for host in world.hosts]
-    for identity, replies in zip(ids, said, strict=True):
+    replies_of_hosts = [host.replies(world.hosts, ids, final) for host in world.hosts]
+    for identity, replies in zip(ids, replies_of_hosts, strict=True):
         _say(api, played, f"{hosts}/{identity}", [reply for reply in replies if reply[0] == StepType.INVENTORY])
     for host, identity in zip(world.hosts, ids, strict=True):
         for patch in host.patches:
@@ -65,7 +65,7 @@ def play(api: Api, world: World) -> Played:
     if world.patch:
         code = api.ask("PATCH", f"/clusters/{played.cluster_id}", world.patch).code
         played.note(f"PATCH cluster {json.dumps(world.patch)}", code)
-    for identity, replies in zip(ids, said, strict=True):
+    for identity, replies in zip(ids, replies_of_hosts, strict=True):
         _say(api, played, f"{hosts}/{identity}", [reply for reply in replies if reply[0] != StepType.INVENTORY])
     return played
 
@@ -105,9 +105,9 @@ def play_all(api: Api, worlds: Sequence[World]) -> list[tuple[Played, dict[str, 
 
         def is_settled() -> bool:
             nonlocal last, since
-            found = [_statuses(item) for item in pool.map(lambda one: seen(api, one), played)]
-            if found != last:
-                last, since = found, time.monotonic()
+            statuses = [_statuses(item) for item in pool.map(lambda one: seen(api, one), played)]
+            if statuses != last:
+                last, since = statuses, time.monotonic()
             return time.monotonic() - since > SETTLED_S
 
         wait_until(is_settled, DEADLINE_S, f"{api.name}: statuses that stay", poll=2.0)

@@ -147,18 +147,23 @@ class Host:
 
     def _resolutions(self, cluster: dict[str, Any]) -> dict[str, Any]:
         domain = f"{cluster['name']}.{cluster.get('base_dns_domain') or ''}"
-        known = {f"{name}.{domain}": ["192.0.2.10"] for name in NAMES}
+        own_names = {f"{name}.{domain}": ["192.0.2.10"] for name in NAMES}
         probes: dict[str, list[str]] = {f"validateNoWildcardDNS.{domain}": [], f"validateNoWildcardDNS.{domain}.": []}
         registry: dict[str, list[str]] = {"registry.bench.node0.example": ["192.0.2.20"]}
-        names = {**known, **probes, **registry, **{name.format(domain): found for name, found in self.names.items()}}
+        names = {
+            **own_names,
+            **probes,
+            **registry,
+            **{name.format(domain): addresses for name, addresses in self.names.items()},
+        }
         return {
             "resolutions": [
                 {
                     "domain_name": name,
-                    "ipv4_addresses": [text for text in found if ":" not in text],
-                    "ipv6_addresses": [text for text in found if ":" in text],
+                    "ipv4_addresses": [text for text in addresses if ":" not in text],
+                    "ipv6_addresses": [text for text in addresses if ":" in text],
                 }
-                for name, found in names.items()
+                for name, addresses in names.items()
             ]
         }
 

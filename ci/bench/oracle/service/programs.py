@@ -111,13 +111,13 @@ class Api:
         raise AssertionError("unreachable")
 
     def _connection(self, *, anew: bool) -> http.client.HTTPConnection:
-        found = getattr(self._local, "connection", None)
-        if found is None or anew:
-            if found is not None:
-                found.close()
-            found = self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-            self._opened.append(found)
-        return found
+        connection = getattr(self._local, "connection", None)
+        if connection is None or anew:
+            if connection is not None:
+                connection.close()
+            connection = self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+            self._opened.append(connection)
+        return connection
 
     def close(self) -> None:
         """End all connections."""

@@ -166,8 +166,8 @@ class Request:
 def _fields(
     kind: str, method: str, path: str, base: Mapping[str, Any], *, values: Mapping[str, Any]
 ) -> Iterator[Request]:
-    for name, given in values.items():
-        for value in (*given, *_ODD):
+    for name, samples in values.items():
+        for value in (*samples, *_ODD):
             yield Request(f"{kind} {name}", method, path, {**base, name: value})
     for missing in base:
         yield Request(f"{kind} without {missing}", method, path, {key: base[key] for key in base if key != missing})
@@ -283,8 +283,8 @@ def _of_clusters() -> Iterator[Request]:
         ),
         **{("POST", f"actions/{name}", Scheme.USER): (None,) for name in ("install", "cancel", "reset")},
     }
-    for (method, name, scheme), given in bodies.items():
-        for body in given:
+    for (method, name, scheme), bodies_sent in bodies.items():
+        for body in bodies_sent:
             yield Request(f"{method} {name}", method, f"/clusters/{{fresh}}/{name}", body, scheme)
     yield Request("DELETE cluster", "DELETE", "/clusters/{fresh}")
 

@@ -47,7 +47,7 @@ class World(Engine):
         if function is host.drop:
             self.dropped.append(address)
             return None
-        return self.there[address] if function is host.held else {}
+        return self.there[address] if function is host.units_here else {}
 
     def _send(self, unit, address) -> None:
         self.sent.append(address)

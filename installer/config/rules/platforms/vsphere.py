@@ -196,9 +196,9 @@ def others(config: InstallConfig) -> Iterator[FieldError]:
         yield invalid(f"{_PATH}.diskType", platform.disk_type, f"diskType must be one of {', '.join(DISK_TYPES)}")
     yield from balancer_and_dns(_PATH, platform.load_balancer, platform.dns_records_type)
     if platform.node_networking is not None:
-        known = {network for domain in platform.failure_domains for network in domain.topology.networks}
-        yield from _node_networking(f"{_PATH}.nodeNetworking.internal", platform.node_networking.internal, known)
-        yield from _node_networking(f"{_PATH}.nodeNetworking.external", platform.node_networking.external, known)
+        networks = {network for domain in platform.failure_domains for network in domain.topology.networks}
+        yield from _node_networking(f"{_PATH}.nodeNetworking.internal", platform.node_networking.internal, networks)
+        yield from _node_networking(f"{_PATH}.nodeNetworking.external", platform.node_networking.external, networks)
     for path, used, gate in (
         (f"{_DOMAINS}.topology.networks", _several_networks(platform), gates.NETWORKS),
         (f"{_PATH}.nodeNetworking", platform.node_networking is not None, gates.NETWORKS),
@@ -223,7 +223,7 @@ def _host_groups(platform: VSpherePlatform) -> bool:
     return any(domain.zone_type == "HostGroup" or domain.topology.host_group for domain in platform.failure_domains)
 
 
-def _node_networking(path: str, spec: VSphereNetworking, known: set[str]) -> Iterator[FieldError]:
+def _node_networking(path: str, spec: VSphereNetworking, networks: set[str]) -> Iterator[FieldError]:
     for name, values in (
         ("networkSubnetCidr", spec.network_subnet_cidr),
         ("excludeNetworkSubnetCidr", spec.exclude_network_subnet_cidr),
@@ -233,5 +233,5 @@ def _node_networking(path: str, spec: VSphereNetworking, known: set[str]) -> Ite
                 yield required(f"{path}.{name}", "must specify a IP address with CIDR")
             elif check.network(value) is None:
                 yield invalid(f"{path}.{name}", value, f"invalid CIDR address: {value}")
-    if spec.network and spec.network not in known:
+    if spec.network and spec.network not in networks:
         yield invalid(f"{path}.network", spec.network, "network must be defined in topology")

@@ -66,7 +66,7 @@ def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_full_collection_looks_at_what_is_new(tmp_path: Path) -> None:
     async def use() -> None:
-        task = asyncio.create_task(collector.tidy())
+        task = asyncio.create_task(collector.freeze_survivors())
         await asyncio.sleep(0)
         kept = [[] for _ in range(100_000)]  # type: ignore[var-annotated]
         gc.collect()
@@ -96,7 +96,7 @@ def test_what_was_set_aside_is_looked_at_now_and_then() -> None:
         first.other, second.other = second, first  # type: ignore[attr-defined]
         gone = weakref.ref(first)
         with mock.patch.object(collector, "THOROUGH", 0.2):
-            task = asyncio.create_task(collector.tidy())
+            task = asyncio.create_task(collector.freeze_survivors())
             await asyncio.sleep(0)
             more = [[] for _ in range(gc.get_freeze_count())]  # type: ignore[var-annotated]
             gc.collect()

@@ -10,7 +10,7 @@ import pytest
 from installer.assisted.enums import ClusterStatus
 from installer.rendezvous.clock import age, to_text
 from installer.rendezvous.resources import clusters
-from installer.testing.engine.clock_kit import JUMPS, go, installing, restart, service, tick, told
+from installer.testing.engine.clock_kit import JUMPS, clock_messages, go, installing, restart, service, tick
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.engine.store_kit import locked
 from installer.testing.engine.world_kit import World
@@ -26,11 +26,13 @@ def test_a_clock_that_is_set_fails_no_installation(tmp_path: Path, jump: float) 
     assert fleet.judgements() == before
     assert set(fleet.statuses()) == {"installing-in-progress"}
     way = "forward" if jump > 0 else "back"
-    assert told(world) == [f"The service's clock was set {way} by {abs(jump):.0f} s; time-outs count on as before"]
+    assert clock_messages(world) == [
+        f"The service's clock was set {way} by {abs(jump):.0f} s; time-outs count on as before"
+    ]
     assert {event.severity for event in world.store.events() if event.name == "service_clock_set"} == {"warning"}
     go(world, fleet, 30)
     assert fleet.judgements() == before
-    assert len(told(world)) == 1
+    assert len(clock_messages(world)) == 1
     # What the API shows is the wall clock's time.
     wall = to_text(world.clock.at)
     assert 0 <= age(fleet.host(fleet.machines[0]).checked_in_at, world.clock.at) < 10
@@ -87,7 +89,7 @@ def test_a_preparation_does_not_count_what_the_service_slept(world: World) -> No
         assert age(text, world.clock()) >= -0.001
     events = [event for event in world.store.events() if event.name == "service_stood_still"]
     assert [event.message for event in events] == ["The service stood still for 485 s, which no time-out counts"]
-    assert told(world) == []
+    assert clock_messages(world) == []
     wait(45)
     assert judged() == preparing
     # 430, 5 and 45 s are 480.
@@ -104,7 +106,7 @@ def test_a_sleep_that_cannot_be_noted_is_noted_later(world: World) -> None:
         world.clock.go(seconds)
         with locked(world.store):
             world.engine.keep_time()
-    assert told(world) == []
+    assert clock_messages(world) == []
     world.clock.go(5)
     world.engine.keep_time()
     with world.store.change():
@@ -113,7 +115,7 @@ def test_a_sleep_that_cannot_be_noted_is_noted_later(world: World) -> None:
     assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(20, abs=0.01)
     assert world.clock.ahead() == pytest.approx(0, abs=1e-3)
     assert [event.name for event in world.store.events()].count("service_stood_still") == 1
-    assert told(world) == []
+    assert clock_messages(world) == []
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -124,12 +126,12 @@ def test_a_service_may_sleep_while_the_clock_is_set(world: World, jump: float) -
     world.clock.go(490)
     world.clock.jump(jump)
     world.engine.keep_time()
-    assert len(told(world)) == 1
+    assert len(clock_messages(world)) == 1
     assert world.clock.ahead() == pytest.approx(0, abs=1e-3)
     assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(5, abs=0.01)
     # A restart tells neither again.
     restart(world)
-    assert len(told(world)) == 1
+    assert len(clock_messages(world)) == 1
     assert [event.name for event in world.store.events()].count("service_stood_still") == 1
 
 
@@ -201,11 +203,11 @@ def test_a_clock_that_is_drawn_is_followed_without_a_word(world: World, draw: fl
         world.clock.jump(draw)
         world.engine.keep_time()
         assert abs(world.clock.ahead()) < 1e-6
-    assert told(world) == []
+    assert clock_messages(world) == []
     assert world.store.version(cluster_id) == version
     world.clock.jump(2.1)
     world.engine.keep_time()
-    assert len(told(world)) == 1
+    assert len(clock_messages(world)) == 1
 
 
 def test_a_jump_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
@@ -215,11 +217,11 @@ def test_a_jump_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
     world.clock.jump(3600)
     with locked(world.store):
         world.engine.keep_time()
-    assert told(world) == []
+    assert clock_messages(world) == []
     assert world.clock.ahead() == pytest.approx(3600)
     world.clock.go(5)
     tick(world)
-    assert told(world) == ["The service's clock was set forward by 3600 s; time-outs count on as before"]
+    assert clock_messages(world) == ["The service's clock was set forward by 3600 s; time-outs count on as before"]
     assert fleet.judgements() == before
     assert world.clock.ahead() == pytest.approx(0)
     world.store.close()

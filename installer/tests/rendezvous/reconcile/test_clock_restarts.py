@@ -13,7 +13,7 @@ from installer.rendezvous.clock import SteadyClock, age, moved, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
-from installer.testing.engine.clock_kit import JUMPS, go, installing, restart, revived, told
+from installer.testing.engine.clock_kit import JUMPS, clock_messages, go, installing, restart, revived
 from installer.testing.engine.store_kit import locked
 from installer.testing.engine.world_kit import World
 
@@ -36,7 +36,7 @@ def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World,
     assert before == pytest.approx(330, abs=2)
     restart(world)
     assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(before, abs=2)
-    assert told(world) == []
+    assert clock_messages(world) == []
 
 
 def test_a_service_starts_without_an_anchor_that_cannot_be_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -56,7 +56,7 @@ def test_a_clock_that_is_set_while_the_service_is_away(tmp_path: Path, jump: flo
     world.clock.go(60)
     world.clock.jump(jump)
     restart(world)
-    assert len(told(world)) == (1 if jump else 0)
+    assert len(clock_messages(world)) == (1 if jump else 0)
     fleet.tick()
     assert set(fleet.statuses()) == {"installing-in-progress"}
     # 11 of the 30 minutes are over.
@@ -72,11 +72,11 @@ def test_drawn_for_hours_is_not_set(tmp_path: Path) -> None:
     world.clock.go(10 * 3600)
     world.clock.jump(18)
     restart(world)
-    assert told(world) == []
+    assert clock_messages(world) == []
     world.clock.go(10 * 3600)
     world.clock.jump(60)
     restart(world)
-    assert told(world) == ["The service's clock was set forward by 60 s; time-outs count on as before"]
+    assert clock_messages(world) == ["The service's clock was set forward by 60 s; time-outs count on as before"]
     world.store.close()
 
 
@@ -89,7 +89,7 @@ def test_what_was_told_once_is_not_told_again(tmp_path: Path, jump: float) -> No
     before = fleet.judgements()
     world.clock.go(30)
     restart(world)
-    assert len(told(world)) == 1
+    assert len(clock_messages(world)) == 1
     fleet.tick()
     assert fleet.judgements() == before
     world.store.close()
@@ -108,12 +108,12 @@ def test_after_the_machines_own_start_no_time_is_in_the_future(
     latest = max(fleet.host(machine).checked_in_at or "" for machine in fleet.machines)
     assert age(latest, world.clock.at) == pytest.approx(0, abs=0.002)
     # The last that was written before; polls are not.
-    [words] = told(world)
+    [words] = clock_messages(world)
     assert words == "The service's clock was set back by 3540 s; time-outs count on as before"
     # Forward it may be right: the machine was off.
     world.clock.jump(600)
     restart(world, revived(world.clock, passed=5.0))
-    assert len(told(world)) == 1
+    assert len(clock_messages(world)) == 1
     world.store.close()
 
 

@@ -14,7 +14,7 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.store.model import encode
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.engine import sent_kit
-from installer.testing.engine.events_kit import messages, told
+from installer.testing.engine.events_kit import events_named, messages
 from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
 
@@ -271,7 +271,7 @@ def test_images(world: World) -> None:
     ]
     world.reply(infra_env_id, T.IMAGES, {"images": images})
     assert json.loads(world.host(infra_env_id).images_status.text) == images
-    found = [(event.severity, event.message) for event in told(world, "image_status_updated")]
+    found = [(event.severity, event.message) for event in events_named(world, "image_status_updated")]
     head = "Host master-0: New image status r/"
     assert found == [
         ("info", f"{head}a:1. result: success. time: 1.24 seconds; size: 1000 bytes"),

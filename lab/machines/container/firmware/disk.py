@@ -15,7 +15,7 @@ import msgspec
 from lab.machines.container.firmware.errors import BootStopped, NoEntry
 from lab.machines.container.firmware.formats import fat
 from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
-from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
+from lab.machines.container.firmware.loaders.entry import Entry, Room, copy_to_memory
 from lab.machines.container.firmware.loaders.grub import Grub
 from lab.machines.container.firmware.messages import MOUNTED, Mount
 from lab.machines.container.firmware.screen import Screen
@@ -119,7 +119,7 @@ def entry(parts: list[Slice], mount: Mounter, screen: Screen, room: Room) -> tup
                 with file:
                     length = os.fstat(file.fileno()).st_size
                     room.take(name, length)
-                    images.append(kept(file, length))
+                    images.append(copy_to_memory(file, length))
             return chosen, images
     raise BootStopped("error: no such device: no partition has a configuration of GRUB")
 

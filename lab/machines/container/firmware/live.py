@@ -9,7 +9,7 @@ from lab.machines.container.firmware.formats import erofs
 from lab.machines.container.firmware.formats.errors import CannotIndex
 from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
 from lab.machines.container.firmware.loaders import grub, isolinux
-from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
+from lab.machines.container.firmware.loaders.entry import Entry, Room, copy_to_memory
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import FirmwareKind
 
@@ -42,7 +42,7 @@ def initrds(medium: Medium, chosen: Entry, room: Room) -> list[int]:
         extent = medium.find(name)
         length = extent.length if extent else 0
         room.take(name, length)
-        files.append(kept(medium.opened(name), length))
+        files.append(copy_to_memory(medium.opened(name), length))
     return files
 
 

@@ -38,7 +38,7 @@ class Room:
         self.left -= length
 
 
-def kept(file: BinaryIO, length: int) -> int:
+def copy_to_memory(file: BinaryIO, length: int) -> int:
     """A file in memory with the next bytes of a file. Raises OSError when there is no memory for it."""
     memory = os.memfd_create("initrd")
     while length > 0 and (data := file.read(min(length, _CHUNK))):

@@ -51,19 +51,21 @@ def parse(text: str) -> Entry:
         elif key == "menu" and value.lower() == "default":
             chosen = label.name
     name = chosen or default.split(" ")[0]
-    found = next((label for label in labels if label.name == name), None)
+    chosen_label = next((label for label in labels if label.name == name), None)
     # A menu as the default ("vesamenu.c32") starts its first entry when it names none.
-    if found is None and default.endswith(".c32") and labels:
-        found = labels[0]
-    if found is None or not found.kernel:
+    if chosen_label is None and default.endswith(".c32") and labels:
+        chosen_label = labels[0]
+    if chosen_label is None or not chosen_label.kernel:
         raise BootStopped(f"Could not find kernel image: {name or 'linux'}")
-    words = (common if found.append is None else found.append).split()
-    initrds = found.initrd
+    words = (common if chosen_label.append is None else chosen_label.append).split()
+    initrds = chosen_label.initrd
     for word in words:
         if word.startswith("initrd="):
             initrds = word.removeprefix("initrd=")
-    if found.initrd:
-        words = [f"initrd={found.initrd}", *words]
+    if chosen_label.initrd:
+        words = [f"initrd={chosen_label.initrd}", *words]
     return Entry(
-        found.kernel, (f"BOOT_IMAGE={found.kernel}", *words), tuple(path for path in initrds.split(",") if path)
+        chosen_label.kernel,
+        (f"BOOT_IMAGE={chosen_label.kernel}", *words),
+        tuple(path for path in initrds.split(",") if path),
     )

@@ -16,12 +16,12 @@ from pathlib import Path
 from installer.errors import StateError
 from installer.files import write_private
 from installer.formats import jsontext
-from installer.release import Content, RegistryAccess, cache, registries_conf
+from installer.release import Content, RegistryAccess, image_cache, registries_conf
 
 log = logging.getLogger(__name__)
 
 
-class ReleaseCache:
+class ContentCache:
     """A `Memory` of releases in the cache directory, for one way to reach registries.
 
     Files are readable by their owner only, and hold a salted hash of that way: it is made with the pull secret.
@@ -65,4 +65,4 @@ class ReleaseCache:
 def _path(pullspec: str) -> Path | None:
     """Where a release by digest is kept; None for one by tag, which may change."""
     match = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
-    return cache.cache_dir().with_name("release_cache") / f"{match[1]}.json" if match else None
+    return image_cache.cache_dir().with_name("release_cache") / f"{match[1]}.json" if match else None

@@ -8,7 +8,7 @@ import pytest
 
 from installer.errors import PullSecretRejected, RegistryUnreachable
 from installer.release import RegistryAccess, Release
-from installer.release.release_cache import ReleaseCache
+from installer.release.content_cache import ContentCache
 from installer.testing.create.registry_kit import MISSING, registry
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 def look(access, pullspec):
     """(version, a component's pullspec) as a new run finds them."""
     with replace(access) as opened:
-        release = Release(pullspec, opened, ReleaseCache(opened))
+        release = Release(pullspec, opened, ContentCache(opened))
         return release.version, release.image_for("etcd"), release.architecture
 
 

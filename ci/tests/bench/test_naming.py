@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ci.bench import told
+from ci.bench import naming
 from scenarios.catalogue.faulty import ROWS
 
 BEGAN = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -23,12 +23,12 @@ def test_the_first_complaint_that_names_cause_and_host_counts():
         ("02:00", "warning", "Host master-2 with MAC address 52:54:00:00:00:01 never registered"),
         ("05:00", "error", "Host master-2 with MAC address 52:54:00:00:00:01 never registered"),
     )
-    assert told.naming(NEVER, BEGAN, log) == told.Naming("wrong_vlan", 120.0, ())
+    assert naming.naming(NEVER, BEGAN, log) == naming.Naming("wrong_vlan", 120.0, ())
 
 
 def test_what_was_said_before_the_fault_is_not_of_it():
     log = _log(("00:00", "error", "master-2 never registered"))
-    assert told.naming(NEVER, BEGAN.replace(minute=10), log).seconds is None
+    assert naming.naming(NEVER, BEGAN.replace(minute=10), log).seconds is None
 
 
 def test_a_host_that_the_first_error_names_beside_the_rows_is_accused():
@@ -37,21 +37,21 @@ def test_a_host_that_the_first_error_names_beside_the_rows_is_accused():
         ("05:00", "error", "Hosts master-0 and master-2 never registered"),
         ("05:01", "error", "master-1 is only in the second"),
     )
-    assert told.naming(NEVER, BEGAN, log).accused == ("master-0",)
+    assert naming.naming(NEVER, BEGAN, log).accused == ("master-0",)
 
 
 @pytest.mark.parametrize("phases", [[], [{"name": "lab up", "began": "2026-01-01T12:00:00Z"}]])
 def test_a_run_whose_fault_never_began_is_passed_over(tmp_path, phases):
     _evidence(tmp_path / "a", phases, "")
-    assert told.read([tmp_path]) == []
+    assert naming.read([tmp_path]) == []
 
 
 def test_the_latest_run_of_a_row_is_taken_wherever_it_lies(tmp_path, capsys):
     for folder, began, line in (("b", "2026-01-01T11:00:00Z", "12:00"), ("a", "2026-01-01T12:00:00Z", "00:30")):
         log = _log((line, "error", "master-2 never registered"))
         _evidence(tmp_path / folder, [{"name": "fault wrong_vlan", "began": began}], log)
-    assert [one.seconds for one in told.read([tmp_path])] == [30.0]
-    told.run([tmp_path / "a"])
+    assert [one.seconds for one in naming.read([tmp_path])] == [30.0]
+    naming.run([tmp_path / "a"])
     assert "1 of 1 named: P50 30 s, max 30 s\nnamed wrongly: 0" in capsys.readouterr().out
 
 

@@ -21,7 +21,7 @@ _OF_CLUSTER = {
 }
 
 
-def told(cluster: Cluster, line: str) -> tuple[str, str]:
+def in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     """A line of a TopologyError as a file and a line."""
     path, _, rule = line.partition(": ")
     rule = _NODE.sub(lambda match: _host(cluster, int(match[1])) or match[0], rule)

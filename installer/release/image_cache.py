@@ -10,25 +10,16 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from installer.errors import ConfigError
+from installer.overrides import OS_OVERRIDE, os_override, release_override
 
-RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
-OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
 _SHORT = 16
 _QUIET_S = 2.0
 
 log = logging.getLogger(__name__)
-
-
-def release_override(env: Mapping[str, str] = os.environ) -> str:
-    """The release image's pullspec in the environment, empty without one. Raises ConfigError for what is none."""
-    override = env.get(RELEASE_OVERRIDE, "").strip()
-    if not re.fullmatch(r"[!-~]*", override):
-        raise ConfigError(f"{RELEASE_OVERRIDE}: {override!a} is not the name of an image")
-    return override
 
 
 def cache_dir() -> Path:
@@ -114,16 +105,3 @@ def likely() -> Path | None:
         return None
     links = list(cache_dir().glob(f"{release.rpartition(':')[2][:_SHORT]}.*"))
     return links[0].resolve() if len(links) == 1 and is_whole(links[0].resolve()) else None
-
-
-def os_override() -> Path | None:
-    """The base ISO of the environment, None without one. Raises ConfigError if it is not a file."""
-    override = os.environ.get(OS_OVERRIDE, "").strip()
-    if not override:
-        return None
-    path = Path(override.removeprefix("file://"))
-    if path.is_file():
-        return path
-    if not re.match("[a-zA-Z/][a-zA-Z0-9+.-]*:?", override):
-        raise ConfigError(f'parse "{override}": invalid URI for request')  # as upstream, which takes URLs only
-    raise ConfigError(f"{OS_OVERRIDE}: {path} is not a file")
