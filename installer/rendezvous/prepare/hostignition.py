@@ -13,35 +13,35 @@ from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
 from installer.formats import jsontext
 from installer.ignition.merge import merge
-from installer.rendezvous.store.model import Host
+from installer.rendezvous.store.model import Host, Private
 
-Things = list[dict[str, Any]] | None
+Objects = list[dict[str, Any]] | None
 
 
-class _Ignition(msgspec.Struct):
+class _Ignition(Private, frozen=True, gc=False):
     version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,9}\.[0-9]{1,9}\Z")]
 
 
-class _Storage(msgspec.Struct):
-    disks: Things = None
-    raid: Things = None
-    filesystems: Things = None
-    files: Things = None
-    directories: Things = None
-    links: Things = None
-    luks: Things = None
+class _Storage(Private, frozen=True, gc=False):
+    disks: Objects = None
+    raid: Objects = None
+    filesystems: Objects = None
+    files: Objects = None
+    directories: Objects = None
+    links: Objects = None
+    luks: Objects = None
 
 
-class _Systemd(msgspec.Struct):
-    units: Things = None
+class _Systemd(Private, frozen=True, gc=False):
+    units: Objects = None
 
 
-class _Passwd(msgspec.Struct):
-    users: Things = None
-    groups: Things = None
+class _Passwd(Private, frozen=True, gc=False):
+    users: Objects = None
+    groups: Objects = None
 
 
-class _Config(msgspec.Struct):
+class _Config(Private, frozen=True, gc=False):
     """A config as far as every version 3 of Ignition has it; what else is there Ignition itself judges."""
 
     ignition: _Ignition
