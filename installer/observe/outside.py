@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from installer.errors import InstallerError, PullSecretRejected, RegistryCertificateError, RegistryUnreachable
@@ -57,11 +57,11 @@ def pings(address: str) -> bool | None:
     return None if done.returncode == 2 else done.returncode == 0
 
 
-def banner(address: str, ssh_port: int, timeout: float, skipped: Callable[[str], bool] = lambda line: False) -> str:
-    """What a live host says of itself to whoever connects to its sshd, without logging in, but for lines that are to be
-    skipped; empty where it says nothing, or there is no ssh here."""
+def banner(address: str, ssh_port: int, timeout: float) -> list[str]:
+    """What a live host says of itself to whoever connects to its sshd, without logging in, by line; none where it says
+    nothing, or there is no ssh here."""
     if shutil.which("ssh") is None:
-        return ""
+        return []
     options = ["BatchMode=yes", "PreferredAuthentications=none", "StrictHostKeyChecking=no", "LogLevel=INFO"]
     options += ["UserKnownHostsFile=/dev/null", "ControlPath=none", "ProxyCommand=none", "ProxyJump=none"]
     options.append(f"ConnectTimeout={max(round(timeout), 1)}")
@@ -70,16 +70,20 @@ def banner(address: str, ssh_port: int, timeout: float, skipped: Callable[[str],
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * timeout + 3)
     except (subprocess.TimeoutExpired, OSError):
-        return ""
+        return []
     lines = done.stderr.decode(errors="replace").splitlines()
-    text = "; ".join(line.removeprefix(BANNER) for line in lines if line.startswith(BANNER) and not skipped(line))
+    return [line.removeprefix(BANNER) for line in lines if line.startswith(BANNER)]
+
+
+def _sentence(lines: Iterable[str]) -> str:
     # Anybody may answer at that address.
-    return "".join(letter for letter in text if letter.isprintable())[:LONGEST_BANNER]
+    return "".join(letter for letter in "; ".join(lines) if letter.isprintable())[:LONGEST_BANNER]
 
 
 def complaint(address: str, ssh_port: int, timeout: float) -> str:
-    """As `banner`, without that services do not run yet: what will not go away by itself, however early it is said."""
-    return banner(address, ssh_port, timeout, lambda line: line.startswith(f"{BANNER}{STARTING}"))
+    """What a live host says of itself, without that services do not run yet: what will not go away by itself, however
+    early it is said. Empty where there is nothing."""
+    return _sentence(line for line in banner(address, ssh_port, timeout) if not line.startswith(STARTING))
 
 
 def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
@@ -88,7 +92,7 @@ def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
     if service == "answers":
         return f"{address} accepts connections on port {service_port}: the host is up, its service answers nothing"
     if ssh == "answers":
-        text = banner(address, ssh_port, timeout)
+        text = _sentence(banner(address, ssh_port, timeout))
         says = f". It says: {text}" if text else ""
         return f"{address} answers SSH, port {service_port} {service}: the host is up, its service is not{says}"
     # A refusal is an answer of the host's.

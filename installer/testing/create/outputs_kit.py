@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from installer.cli import main
 from installer.image.iso.embed import current_kargs, kargs_area
@@ -14,8 +17,10 @@ from installer.image.iso.iso9660 import Iso
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.iso_kit import build
-from installer.testing.create.registry_kit import Registry, registry
+from installer.testing.create.registry_kit import MISSING, Registry, registry
 
+#: Programs that it takes to make a release, and that are not here.
+NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 MANIFESTS = [
     f"cluster-manifests/{name}.yaml"
     for name in (
@@ -50,6 +55,18 @@ def inputs(
     common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
     (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
     (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+
+
+def asset_directory(release: tuple[Registry, str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with inputs for the release (of `payload`), which the environment names; caches go beside it."""
+    server, pullspec, _iso = release
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", pullspec)
+    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
+    directory = folder / "dir"
+    directory.mkdir()
+    inputs(directory, server)
+    return directory
 
 
 def create(target: str, directory: Path) -> int:

@@ -22,10 +22,18 @@ from installer.image.iso.iso9660 import Iso
 from installer.testing.create.image_kit import content
 from installer.testing.create.inputs_kit import SNO
 from installer.testing.create.iso_kit import KARGS
-from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, inputs, kernel_line, names, payload
-from installer.testing.create.registry_kit import MISSING
+from installer.testing.create.outputs_kit import (
+    MANIFESTS,
+    MIRROR,
+    NEEDED,
+    asset_directory,
+    create,
+    inputs,
+    kernel_line,
+    names,
+    payload,
+)
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 URL = "http://192.168.111.1:8080/boot"
 
@@ -38,14 +46,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def directory(lab, tmp_path, monkeypatch):
-    server, release, _iso = lab
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
-    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    folder = tmp_path / "dir"
-    folder.mkdir()
-    inputs(folder, server)
-    return folder
+    return asset_directory(lab, tmp_path, monkeypatch)
 
 
 def brought(path: Path) -> dict[str, bytes]:

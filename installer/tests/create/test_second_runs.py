@@ -1,15 +1,21 @@
 """A command again in a directory that has a state: what counts then of files that were added, changed or removed."""
 
 import re
-import shutil
 
 import pytest
 
 from installer.testing.create.image_kit import content
-from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, inputs, names, payload
-from installer.testing.create.registry_kit import MISSING
+from installer.testing.create.outputs_kit import (
+    MANIFESTS,
+    MIRROR,
+    NEEDED,
+    asset_directory,
+    create,
+    inputs,
+    names,
+    payload,
+)
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 
 
@@ -21,14 +27,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def directory(lab, tmp_path, monkeypatch):
-    server, release, _iso = lab
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
-    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    folder = tmp_path / "dir"
-    folder.mkdir()
-    inputs(folder, server)
-    return folder
+    return asset_directory(lab, tmp_path, monkeypatch)
 
 
 # A release in a registry has a version of its own.

@@ -11,9 +11,7 @@ import pytest
 
 from lab import topology
 from lab.host import preflight
-from lab.host.paths import cache_dir
 from lab.lab import Lab
-from lab.release.os.build import ISO_NAME
 from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
@@ -58,12 +56,8 @@ SAYS = (
 
 @pytest.fixture
 def san_os(monkeypatch):
-    """The newest machine OS of the cache that knows iSCSI disks: others may be of older code."""
-    for iso in sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: -path.stat().st_mtime):
-        if "92node0-iscsi" in (iso.parent / "stage.json").read_text():
-            monkeypatch.setattr(live, "machine_os", partial(Path, iso))
-            return
-    pytest.skip("the release that was built here knows no iSCSI disks: build it anew")
+    """The machine OS is one that knows iSCSI disks."""
+    monkeypatch.setattr(live, "machine_os", partial(Path, live.machine_os("92node0-iscsi")))
 
 
 @pytest.mark.parametrize(

@@ -57,16 +57,19 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def machine_os() -> Path:
-    """The newest ISO of the lab release's cache; without one, the test is skipped."""
+def machine_os(module: str = "") -> Path:
+    """The newest ISO of the lab release's cache, with this module in its initramfs; without one, the test is skipped.
+    (Others in the cache may be of older code.)"""
     if os.geteuid():
         pytest.skip("mounting and loop devices need root")
     if problems := container_problems():
         pytest.skip("; ".join(problems))
-    found = sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        pytest.skip(f"no {ISO_NAME} in {cache_dir()}/release/os: python -m lab.release.os build makes it")
-    return found[-1]
+    images = sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: path.stat().st_mtime)
+    images = [iso for iso in images if not module or module in (iso.parent / "stage.json").read_text()]
+    if not images:
+        having = f" with {module}" if module else ""
+        pytest.skip(f"no {ISO_NAME}{having} in {cache_dir()}/release/os: python -m lab.release.os build makes it")
+    return images[-1]
 
 
 def embed(iso: Path, config: dict[str, Any], more: bytes = b"") -> None:
