@@ -16,6 +16,10 @@ from xdist.scheduler import LoadFileScheduling
 #: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
 #: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
 LONG: Mapping[str, float] = {
+    "ci/tests/faults/test_swarm_rows.py": 115,
+    "lab/tests/machines/container/fence/test_walls.py": 150,
+    "lab/tests/machines/container/firmware/test_live_boot.py": 110,
+    "lab/tests/machines/test_live_secureboot.py": 90,
     "lab/tests/bmcs/test_contract.py": 40,
     "ci/informer/tests/engine/test_engine.py": 40,
     "ci/tests/test_matrix.py": 10,
