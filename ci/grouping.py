@@ -1,9 +1,8 @@
-"""How `pytest -n N --dist loadfile` distributes the fast suite: a module stays in one worker, and so do all labs;
-what takes longest comes first.
+"""How `pytest -n N --dist loadfile` distributes tests: a module stays in one worker, what takes longest comes first.
 
-So a module's registry, service or ISO is made once; and tests of real labs, which check what others leave on the
-machine, and measure, do not run side by side. (xdist's own loadgroup has no effect with pytest 9: it renames tests in a
-way that pytest no longer sees.)
+So a module's registry, service or ISO is made once. Modules of real labs run side by side as labs of several checkouts
+do: what is left on the machine is looked for by the lab's own name or users, and each worker has its own directory of
+labs (lab/tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -17,6 +16,10 @@ from xdist.scheduler import LoadFileScheduling
 #: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
 #: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
 LONG: Mapping[str, float] = {
+    "ci/tests/faults/test_swarm_rows.py": 115,
+    "lab/tests/machines/container/fence/test_walls.py": 150,
+    "lab/tests/machines/container/firmware/test_live_boot.py": 110,
+    "lab/tests/machines/test_live_secureboot.py": 90,
     "lab/tests/bmcs/test_contract.py": 40,
     "ci/informer/tests/engine/test_engine.py": 40,
     "ci/tests/test_matrix.py": 10,
@@ -55,20 +58,20 @@ LONG: Mapping[str, float] = {
     "ci/tests/house/test_citations.py": 4,
     "installer/tests/redact/test_growth.py": 10,
 }
-#: Of any other test: a module's are as many as its tests.
-_EACH = 0.03
+#: Of any other test, and of one with labs: a module's are as many as its tests.
+_EACH, _EACH_LAB = 0.03, 2.0
 #: Modules of real labs: named for it, or in the folder of container machines.
 LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/machines/container/(?!firmware/)(?:\w+/)?test_")
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """By file, the modules of labs together, what takes longest first."""
+    """By file, what takes longest first."""
 
-    def _split_scope(self, nodeid: str) -> str:
-        return "labs" if LABS.match(nodeid) else str(super()._split_scope(nodeid))
+    def _seconds(self, scope: str) -> float:
+        return LONG.get(scope, (_EACH_LAB if LABS.match(scope) else _EACH) * len(self.workqueue[scope]))
 
     def _assign_work_unit(self, node: object) -> None:
-        longest = max(self.workqueue, key=lambda scope: LONG.get(scope, _EACH * len(self.workqueue[scope])))
+        longest = max(self.workqueue, key=self._seconds)
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 

@@ -128,7 +128,7 @@ class Lab(AbstractContextManager["Lab"]):
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
         if self.topology.machine == "container":
-            limits.raise_inotify()
+            limits.raise_limits()
         ledger = _ledger()
         need = budget.need_of(self.topology)
         with self.phase("wait for the machine"):

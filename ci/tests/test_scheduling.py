@@ -111,7 +111,7 @@ def test_one(request, number):
 """
 
 
-def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
+def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
     (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
     (tmp_path / "lab/tests/host").mkdir(parents=True)
     for name in ("test_live_a", "host/test_live_b", "host/test_live_c", "test_os", "test_release"):
@@ -124,7 +124,7 @@ def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
     assert len(lines) == 30
     workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
     assert all(len(who) == 1 for who in workers.values()), workers
-    assert workers["test_live_a"] == workers["test_live_b"] == workers["test_live_c"] != workers["test_os"], workers
+    assert len(set.union(*(workers[name] for name in ("test_live_a", "test_live_b", "test_live_c")))) == 2, workers
 
 
 def test_what_takes_longest_comes_first(tmp_path):

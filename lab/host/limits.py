@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
-# Inotify instances of all that one user of the host owns, its user namespaces included (user_namespaces(7)): so of all
-# container machines together. systemd, udev, containerd and kubelet have about ten in each, the kernel's default is
-# 128, and where none is left containerd runs on without CRI and its kubelet never starts. An instance without watches
-# takes less than a KiB.
-INOTIFY_INSTANCES = 8192
-_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_SYSCTL = Path("/proc/sys")
 
 log = logging.getLogger(__name__)
 
 
-def raise_inotify(path: Path = _INSTANCES) -> None:
-    """
-    Let this host's users have `INOTIFY_INSTANCES` instances of inotify; a higher limit stays as it is.
+@dataclass(frozen=True)
+class Limit:
+    """A sysctl, by its file below /proc/sys, the least that it shall be, and what a lower one means."""
 
-    It is the host's and outlasts the lab. Where it cannot be set (/proc/sys is read-only in many containers) a warning
-    names the limit and the command.
+    file: str
+    least: int
+    else_: str
+
+    @property
+    def name(self) -> str:
+        """As sysctl(8) has it."""
+        return self.file.replace("/", ".")
+
+
+# systemd, udev, containerd and kubelet have about ten instances of inotify in a machine, the kernel's default is 128
+# for each user of the host, which a machine is one of (lab.machines.container.fence.holder), and where none is left
+# containerd runs on without CRI and its kubelet never starts. An instance without watches takes less than a KiB.
+# What is open and terminals have no limit for each machine but their memory, which the kernel counts (so systemd does
+# away with the first, too: NEWS, 240); of processes four machines may have all that a kernel numbers unless it is told
+# otherwise (lab.machines.container.kernel.cgroups). The host's are as high as they go, so that one machine's do not
+# become all others'.
+LIMITS = (
+    Limit("fs/inotify/max_user_instances", 8192, "containerd and kubelet of a machine may find none left"),
+    Limit("fs/file-max", (1 << 63) - 1, "one machine can open so much that no other one can open anything"),
+    Limit("kernel/pid_max", 1 << 22, "four machines can take all processes of the host"),
+    Limit("kernel/pty/max", 1 << 20, "one machine can take all terminals of the others"),
+)
+
+
+def raise_limits(sysctl: Path = _SYSCTL) -> None:
     """
-    current = int(path.read_text())
-    if current >= INOTIFY_INSTANCES:
-        return
-    try:
-        path.write_text(f"{INOTIFY_INSTANCES}\n")
-    except OSError as error:
-        log.warning(
-            "fs.inotify.max_user_instances is %d and cannot be raised here (%s), which is enough for about %d container"
-            " machines: sysctl -w fs.inotify.max_user_instances=%d",
-            current,
-            error.strerror,
-            current // 10,
-            INOTIFY_INSTANCES,
-        )
-        return
-    log.debug("fs.inotify.max_user_instances raised from %d to %d", current, INOTIFY_INSTANCES)
+    Raise what machines need of this host's kernel; a higher limit stays as it is.
+
+    They are the host's and outlast the lab. For one that cannot be set (/proc/sys is read-only in many containers) a
+    warning names the limit and the command.
+    """
+    for limit in LIMITS:
+        file = sysctl / limit.file
+        current = int(file.read_text())
+        if current >= limit.least:
+            continue
+        try:
+            file.write_text(f"{limit.least}\n")
+        except OSError as error:
+            log.warning(
+                "%s is %d and cannot be raised here (%s): %s; sysctl -w %s=%d",
+                limit.name,
+                current,
+                error.strerror,
+                limit.else_,
+                limit.name,
+                limit.least,
+            )
+            continue
+        log.debug("%s raised from %d to %d", limit.name, current, limit.least)

@@ -45,6 +45,8 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
 _SOCKET_PATH_BYTES = 107
 _LONGEST_SOCKET = "/libvirt/run/libvirt-admin-sock"
+# What ends a path, or stands for something else, in the configuration of some daemon of a lab's, of ssh or of QEMU.
+_NO_PATH = re.compile(r"""[\s"'#$%,;\\]""")
 
 
 def container_problems() -> list[str]:
@@ -135,6 +137,8 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         reasons.append(f"{IPXE[0].parent} has no iPXE, booting by PXE needs it: apt-get install ipxe")
     if not contained and not Path("/dev/net/tun").exists():
         reasons.append("/dev/net/tun is missing: modprobe tun")
+    if found := _NO_PATH.search(str(labs)):
+        reasons.append(f"{labs} has {found[0]!r} in it, which ssh and daemons take amiss: point NODE0_STATE elsewhere")
     length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)
     if length > _SOCKET_PATH_BYTES:
         reasons.append(

@@ -120,8 +120,10 @@ def _locked() -> Iterator[None]:
 
 
 def new_id(topology: Topology) -> str:
-    """A name for a new lab."""
-    return f"{topology.name[:16]}-{secrets.token_hex(2)}"
+    """A name for a new lab, which no other one here has."""
+    while (labs_dir() / (name := f"{topology.name[:16]}-{secrets.token_hex(2)}")).exists():
+        continue
+    return name
 
 
 def create(record: Record) -> int:

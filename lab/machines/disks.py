@@ -61,7 +61,8 @@ def _fill(path: Path, size: int, serial: str) -> None:
         f"start={first}MiB, type={rest}, name=rest",
     ]
     _run(["sfdisk", "-q", "--wipe", "never", "--wipe-partitions", "never", str(path)], "\n".join(lines) + "\n")
-    with tempfile.TemporaryDirectory(prefix="node0-files-") as files:
+    # Beside the disk: what a killed process leaves goes with its lab.
+    with tempfile.TemporaryDirectory(prefix="files-", dir=path.parent) as files:
         (Path(files) / "important.txt").write_text(f"This is the only copy. ({serial})\n")
         options = f"offset={_FILES[0] * MIB},nodiscard,lazy_itable_init=1,lazy_journal_init=1"
         _run(["mke2fs", "-q", "-F", "-t", "ext4", "-L", "important", "-d", files, "-E", options, str(path), "199M"])

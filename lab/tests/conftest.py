@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,10 @@ import pytest
 
 from lab.host.paths import state_dir
 from lab.testing.live import tiny_iso  # noqa: F401 - a fixture
+
+# What has ended of one worker's labs is another's test, until it looks: nobody else may clear it away.
+if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ["NODE0_STATE"] = str(state_dir() / f"test-{_worker}")
 
 
 @pytest.fixture

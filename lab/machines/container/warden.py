@@ -137,7 +137,7 @@ class Warden:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            holder.hold(theirs)
+            holder.hold(theirs, self._work, self.spec.uid_base)
         theirs.close()
         ours.settimeout(_STEP_SECONDS)
         _expect(ours.recv(1 << 16), b"namespaces")
@@ -187,8 +187,7 @@ class Warden:
     def _send(self, boot: Boot) -> None:
         """The order to the process that holds the namespaces, with the initrds."""
         order = holder.Order(
-            work=str(self._work),
-            cgroups=() if self.hierarchies.unified else tuple(self.hierarchies.at),
+            cgroups=self.hierarchies.v1,
             argv=(*boot.init, *self._init_arguments()),
             environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
             memory_mib=self.spec.memory_mib,

@@ -7,30 +7,49 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.limits import INOTIFY_INSTANCES, raise_inotify
+from lab.host.limits import LIMITS, raise_limits
+
+EVERY = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(128, INOTIFY_INSTANCES), (INOTIFY_INSTANCES, INOTIFY_INSTANCES), (65536, 65536)]
-)
-def test_a_limit_is_only_ever_raised(tmp_path: Path, before: int, after: int) -> None:
-    limit = tmp_path / "max_user_instances"
-    limit.write_text(f"{before}\n")
-    raise_inotify(limit)
-    assert int(limit.read_text()) == after
+def _sysctl(folder: Path, **values: int) -> Path:
+    for one in LIMITS:
+        file = folder / one.file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{values.get(file.name, one.least)}\n")
+    return folder
 
 
-def test_what_cannot_be_raised_is_said_with_the_command(
+@EVERY
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_limit_is_only_ever_raised(tmp_path: Path, limit, more: int) -> None:
+    before = limit.least + more
+    sysctl = _sysctl(tmp_path, **{Path(limit.file).name: before})
+    raise_limits(sysctl)
+    assert int((sysctl / limit.file).read_text()) == max(before, limit.least)
+    assert all(int((sysctl / one.file).read_text()) == one.least for one in LIMITS if one != limit)
+
+
+@EVERY
+def test_the_kernel_has_it(limit) -> None:
+    assert int((Path("/proc/sys") / limit.file).read_text()) > 0
+
+
+def test_what_cannot_be_raised_is_said_with_the_command_and_the_others_are_raised(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit = tmp_path / "max_user_instances"
-    limit.write_text("128\n")
+    sysctl = _sysctl(tmp_path, max_user_instances=128, max=4096)
+    write = Path.write_text
 
-    def refused(*_: object) -> int:
-        raise PermissionError(30, "Read-only file system")
+    def refused(path: Path, text: str) -> int:
+        if path.name == "max_user_instances":
+            raise PermissionError(30, "Read-only file system")
+        return write(path, text)
 
     monkeypatch.setattr(Path, "write_text", refused)
     with caplog.at_level(logging.WARNING):
-        raise_inotify(limit)
-    assert "128" in caplog.text
-    assert f"sysctl -w fs.inotify.max_user_instances={INOTIFY_INSTANCES}" in caplog.text
+        raise_limits(sysctl)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("fs.inotify.max_user_instances is 128 and cannot be raised here (Read-only file system): ")
+    assert line.endswith("; sysctl -w fs.inotify.max_user_instances=8192")
+    assert int((sysctl / "kernel/pty/max").read_text()) == 1 << 20

@@ -1,5 +1,7 @@
 """What a machine lacks that is to run a lab, and whether container machines can be limited here."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -53,3 +55,14 @@ def test_preflight_names_every_problem(tmp_path, monkeypatch):
     assert "libvirtd is not installed: apt-get install libvirt-daemon-system" in text
     assert "too long for UNIX sockets" in text
     assert len(caught.value.problems) == 3
+
+
+def _of_the_path(path):
+    return [line for line in preflight.problems(topology.sno(), path, "sno-1") if "NODE0_STATE" in line]
+
+
+@pytest.mark.parametrize("sign", " \t%$,;#'\"\\")
+def test_a_path_that_daemons_would_take_for_another_is_told_in_a_line(sign):
+    [line] = _of_the_path(Path(f"/a{sign}b"))
+    assert line.endswith("point NODE0_STATE elsewhere")
+    assert _of_the_path(Path("/plain-of.mïne_")) == []

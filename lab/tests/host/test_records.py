@@ -49,6 +49,13 @@ def states():
     return {found.id: found.state for found in records.look()}
 
 
+def test_a_new_lab_has_no_name_that_another_one_has(monkeypatch):
+    os.close(made("sno-aaaa"))
+    drawn = iter(["aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr("secrets.token_hex", lambda _bytes: next(drawn))
+    assert records.new_id(topology.sno()) == "sno-bbbb"
+
+
 def test_a_lab_lives_as_long_as_somebody_has_its_descriptor():
     fd = made("mine-1")
     # The record says that it is dead: the lock knows better.

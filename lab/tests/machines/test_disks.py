@@ -35,6 +35,14 @@ def part(disk, offset, size):
         return os.pread(file.fileno(), size, offset)
 
 
+def test_what_a_disk_is_filled_from_lies_beside_it_so_that_it_goes_with_its_lab(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(disks, "_run", lambda argv, text="": seen.append([*tmp_path.iterdir()]))
+    disks.make(tmp_path / "full.raw", Disk(size_gib=1, holds="data"), "KEEP")
+    assert [len(files) for files in seen] == [1, 2]
+    assert [*tmp_path.iterdir()] == [tmp_path / "full.raw"]
+
+
 def test_a_full_disk_has_partitions_a_file_system_and_no_free_space(full, tmp_path):
     table = subprocess.run(["sfdisk", "-d", full], capture_output=True, text=True, check=True).stdout
     assert [name in table for name in ('name="files"', 'name="volumes"', 'name="rest"')] == [True] * 3

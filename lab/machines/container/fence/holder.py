@@ -47,12 +47,11 @@ _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What is to be started. The directory `work` has in `place` its root, in `dev` its devices and in `files` what
+    """What is to be started. The holder's directory has in `place` its root, in `dev` its devices and in `files` what
     goes over /proc and /sys (lab.machines.container.hardware.pseudofs); `cgroups` are the options of the v1
     hierarchies, or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as
     descriptors with the order."""
 
-    work: str
     cgroups: tuple[str, ...]
     argv: tuple[str, ...]
     environment: dict[str, str]
@@ -61,24 +60,28 @@ class Order(msgspec.Struct, frozen=True):
     stage: str = ""
 
 
-def hold(line: socket.socket) -> NoReturn:
-    """Be the outer process: make namespaces, wait for the order at `line`, start the machine, tell how it ended."""
+def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
+    """Be the outer process: make namespaces as the host's user `owner`, wait for the order at `line`, start the
+    machine, tell how it ended. `work` is the directory that an order is about."""
     code = BROKEN
     try:
-        die_with_parent()
         os.setsid()
+        # From here on by relative paths: the machine's users may not pass the directories above.
+        os.chdir(work)
+        # What the kernel counts by users (inotify's instances, namespaces) it counts for the maker of a user namespace
+        # too (user_namespaces(7)): made by root, one machine could use up what is the host's and all others'.
+        syscalls.change_user(owner)
+        # Another user: the kernel forgets with whom a process ends.
+        die_with_parent()
         flags = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
         unshare(flags)
         line.send(b"namespaces")
         text, images, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, MOST_IMAGES)
         if text:
             order = msgspec.json.decode(text, type=Order)
-            # From here on by relative paths: the machine's users may not pass the directories above.
-            os.chdir(order.work)
             os.setgroups([])
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
-            # Another user: the kernel forgot with whom this process ends.
             die_with_parent()
             unshare(syscalls.CLONE_NEWCGROUP | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
             pid = os.fork()

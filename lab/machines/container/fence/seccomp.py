@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lab.machines.container.kernel import syscalls
 
@@ -52,8 +52,16 @@ _REFUSED = {
 # The other way to mount: who finds it missing takes mount(2), which the warden sees. Keys, which know no namespaces but
 # the users': runtimes of containers do without them where they are missing.
 _MISSING = {"add_key": 248, "request_key": 249, "keyctl": 250, "fsopen": 430}
-# Sockets that are in no network namespace: AF_VSOCK, AF_QIPCRTR (linux/socket.h).
-_EVERYWHERE = (40, 42)
+# Asynchronous I/O, of which a host has so much for all (fs.aio-max-nr): programs do without where it is missing.
+_MISSING |= {"io_setup": 206}
+# Sockets that are in no network namespace: AF_VSOCK, AF_QIPCRTR (linux/socket.h); and AF_XDP, whose rings are memory
+# that is counted for nobody.
+_NO_FAMILIES = (40, 42, 44)
+# Rings of AF_PACKET, which are such memory too: a level and its options (linux/if_packet.h). Packets come without.
+_SETSOCKOPT, _SOL_PACKET, _RINGS = 54, 263, (5, 13)
+# Huge pages, which a host sets aside for somebody and counts for no group: mmap and memfd_create, by the argument, the
+# bit and the error of a kernel that has none (asm-generic/mman-common.h, linux/memfd.h).
+_HUGE = {9: (3, 0x40000, errno.ENOMEM), 319: (1, 4, errno.ENOSYS)}
 # linux/loop.h: 0x4C00 to 0x4C82. To the machine its disks are no loop devices, nor may it turn them into others.
 _LOOP = 0x4C00
 # linux/fs.h, linux/blkpg.h: a partition table read again; partitions told one by one.
@@ -67,6 +75,14 @@ def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 def _argument(index: int) -> bytes:
     return _op(_LOAD, _ARGUMENTS + 8 * index)
+
+
+def _refuse_any(values: Sequence[int], error: int) -> bytes:
+    """The end of a call: refused when what was loaded is one of these."""
+    code = b""
+    for left, value in zip(reversed(range(len(values))), values, strict=True):
+        code += _op(_EQUAL, value, left, 0 if left else 1)
+    return code + _op(_RETURN, _ERRNO | error) + _op(_RETURN, _ALLOW)
 
 
 def program() -> bytes:
@@ -85,10 +101,13 @@ def program() -> bytes:
     code += _op(_EQUAL, BLKRRPART, 1, 0) + _op(_EQUAL, BLKPG, 0, 1) + _op(_RETURN, _NOTIFY)
     code += _op(_AND, 0xFFFFFF00) + _op(_EQUAL, _LOOP, 0, 1) + _op(_RETURN, _ERRNO | errno.ENOTTY)
     code += _op(_RETURN, _ALLOW)
-    code += _op(_EQUAL, SOCKET, 0, 3 + len(_EVERYWHERE)) + _argument(0)
-    for left, family in zip(reversed(range(len(_EVERYWHERE))), _EVERYWHERE, strict=True):
-        code += _op(_EQUAL, family, left, 0 if left else 1)
-    code += _op(_RETURN, _ERRNO | errno.EAFNOSUPPORT) + _op(_RETURN, _ALLOW)
+    code += _op(_EQUAL, SOCKET, 0, 3 + len(_NO_FAMILIES)) + _argument(0)
+    code += _refuse_any(_NO_FAMILIES, errno.EAFNOSUPPORT)
+    code += _op(_EQUAL, _SETSOCKOPT, 0, 6 + len(_RINGS)) + _argument(1) + _op(_EQUAL, _SOL_PACKET, 1, 0)
+    code += _op(_RETURN, _ALLOW) + _argument(2) + _refuse_any(_RINGS, errno.ENOPROTOOPT)
+    for number, (index, bit, error) in _HUGE.items():
+        code += _op(_EQUAL, number, 0, 4) + _argument(index)
+        code += _op(_ANY_BIT, bit, 0, 1) + _op(_RETURN, _ERRNO | error) + _op(_RETURN, _ALLOW)
     for number, index in ((OPENAT, 2), (OPEN, 1)):
         # An existing file for writing: nothing but O_WRONLY or O_RDWR of these bits.
         code += _op(_EQUAL, number, 0, 6) + _argument(index) + _op(_AND, _O_CREAT | _O_ACCMODE)

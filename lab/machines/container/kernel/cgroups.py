@@ -1,7 +1,8 @@
 """A machine's control groups: its limits, out of its reach, and below them a group that is its own.
 
 NAME is the lab's id and the machine's name: /node0/LAB/MACHINE in each hierarchy. Hosts with cgroup v1 or hybrid (v1
-controllers beside an empty v2) get v1 within, without v2, since crun refuses hybrid; others cgroup2 alone.
+controllers beside an empty v2) get v1 within, without v2, since crun refuses hybrid; others cgroup2 alone. With v1 a
+machine is in a group of cgroup2 all the same: what it sees when it mounts that itself, instead of the host's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from lab.machines.container.kernel.errors import UnsupportedHostError
 TOP = "node0"
 OWN, BESIDE = "machine", "holder"
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+# How a hierarchy of cgroup2 is called beside v1's.
+_BARE = "cgroup2"
 UNIFIED: tuple[str, ...] = ("cpu", "memory", "pids", "cpuset")
 _V1_NEEDED = ("cpu", "memory", "pids", "devices")
 # Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
@@ -39,6 +42,11 @@ class Hierarchies:
     """Where the hierarchies are mounted here: by their controllers ("" is cgroup2)."""
 
     at: dict[str, Path]
+
+    @property
+    def v1(self) -> tuple[str, ...]:
+        """The v1 hierarchies, as options for mount(8)."""
+        return tuple(kind for kind in self.at if kind not in ("", _BARE))
 
     @property
     def unified(self) -> bool:
@@ -76,6 +84,11 @@ def mount_all(place: Path) -> Hierarchies:
         folder.mkdir(exist_ok=True)
         syscalls.mount("cgroup", str(folder), "cgroup", 0, data=f"none,{name}" if "=" in name else name)
         at[name] = folder
+    with contextlib.suppress(OSError):
+        bare = place / _BARE
+        bare.mkdir(exist_ok=True)
+        syscalls.mount("cgroup2", str(bare), "cgroup2")
+        at[_BARE] = bare
     return Hierarchies(at)
 
 
@@ -177,8 +190,10 @@ class Group:
 
     def delegate(self, owner: int) -> None:
         """Give the group within to the user `owner` of the host."""
-        for folder in self._folders.values():
+        for kind, folder in self._folders.items():
             own = folder / OWN
+            if kind == _BARE:
+                continue
             for path in (own, *own.iterdir()):
                 os.chown(path, owner, owner)
 

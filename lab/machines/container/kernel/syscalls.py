@@ -161,6 +161,13 @@ def file_owner(user: int) -> Iterator[None]:
         _prctl(_PR_SET_SECUREBITS, before)
 
 
+def change_user(user: int) -> None:
+    """This process is `user` from now on to who asks whose it is (its effective user), with the capabilities that it
+    has (capabilities(7), SECBIT_NO_SETUID_FIXUP); the real user, whose limits count, stays."""
+    _prctl(_PR_SET_SECUREBITS, _prctl(_PR_GET_SECUREBITS, 0) | _NO_SETUID_FIXUP)
+    os.seteuid(user)
+
+
 def drop_for_good(capability: int) -> None:
     """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
     _prctl(_PR_CAPBSET_DROP, capability)

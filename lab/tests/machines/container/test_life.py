@@ -141,8 +141,8 @@ def _of_host(folder):
     """What machines of that folder could leave behind; other labs may come and go meanwhile."""
     listed = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     loops = [line for line in listed.splitlines() if str(folder) in line]
-    mounts = Path("/proc/self/mountinfo").read_text()
-    cards = sorted(os.listdir("/sys/class/net"))
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder) in line]
+    cards = [name for name in os.listdir("/sys/class/net") if name.startswith("nv")]
     return loops, mounts, cards
 
 

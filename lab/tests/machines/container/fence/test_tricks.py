@@ -127,7 +127,8 @@ def _left(first_user):
 def test_a_process_that_waits_for_itself_ends_with_its_machine(tmp_path, world, end):
     own = World(tmp_path)
     own.start()
-    first_user = 1 << 30
+    # Where no other test's machines have theirs, and no lab's.
+    first_user = 7 << 26
     try:
         victim = own.define(first_user=first_user)
         victim.on()

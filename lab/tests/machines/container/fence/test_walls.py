@@ -264,21 +264,31 @@ _FULL = {
 def test_memory_in_files_is_its_own(world, what):
     # One for each: when its memory is full of files the OOM killer takes its first process at last.
     victim = world.define(20 + list(_FULL).index(what), memory_mib=512)
+    # Others work beside us, and may take something just then: by far not what is asked for, at one of three tries.
+    taken = [_memory_that_files_take(world, victim, _FULL[what])]
+    while taken[-1] >= 1500 << 20 and len(taken) < 3:
+        taken.append(_memory_that_files_take(world, victim, _FULL[what]))
+    assert taken[-1] < 1500 << 20, taken
+
+
+def _memory_that_files_take(world, victim, script):
+    """By how much less memory the host has when a machine has run it."""
     victim.on()
-    world.console(victim).wait_for(r"login: ", PATIENCE)
+    console = world.console(victim)
+    console.wait_for(r"login: ", PATIENCE)
     limit = next(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{victim.name}/memory.limit_in_bytes"), None)
     if limit is None:
         pytest.skip("counts by the files of cgroup v1")
     assert int(limit.read_text()) == 512 << 20
     before = _available()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        world.run(victim, f"({_FULL[what]}) >/dev/null 2>&1; true", timeout=40)
+        world.run(victim, f"({script}) >/dev/null 2>&1; true", timeout=40)
+    taken = before - _available()
     used = int((limit.parent / "memory.max_usage_in_bytes").read_text())
     # The kernel charges a page more before it says no.
     assert 300 << 20 < used <= (512 << 20) + (1 << 20)
-    # Others work beside us: by far not what was asked for.
-    assert before - _available() < 1500 << 20
     victim.off()
+    return taken
 
 
 def _available():

@@ -45,10 +45,12 @@ def test_v1_and_hybrid_hosts_have_their_v1_hierarchies_used(host, groups):
     found, mounted = host(groups)
     assert not found.unified
     assert set(found.at) == {
-        *("name=systemd", "pids", "blkio", "freezer", "devices", "memory", "cpuset", "cpu,cpuacct")
+        *("name=systemd", "pids", "blkio", "freezer", "devices", "memory", "cpuset", "cpu,cpuacct", "cgroup2")
     }
     assert ("cgroup", "none,name=systemd") in mounted
-    assert all(kind == "cgroup" for kind, _ in mounted)
+    # In a group of cgroup2 it is as well, which it is not given.
+    assert [kind for kind, _ in mounted].count("cgroup2") == 1
+    assert "cgroup2" not in found.v1
     group = cgroups.Group(found, "lab/m")
     group.make(memory_mib=512, vcpus=1, devices=["7:3"])
 

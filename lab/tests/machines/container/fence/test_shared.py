@@ -1,0 +1,165 @@
+"""What a host has one of for all: a machine takes all that it can get of it, and the host and another machine still get
+what they ask for. And what the kernel counts for nobody."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.host.limits import raise_limits
+from lab.testing.containers.kit import HEAD, PATIENCE, attempt
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def neighbour(world):
+    """Another machine, on a host as a lab leaves it."""
+    raise_limits()
+    one = world.define(30)
+    one.on()
+    world.console(one).wait_for(r"login: ", PATIENCE)
+    return one
+
+
+@contextlib.contextmanager
+def holding(world, machine, code):
+    """While a program of a machine's keeps what `code` gets hold of."""
+    limit = "resource.setrlimit(7, (resource.getrlimit(7)[1],) * 2)"
+    script = f"cat > /run/hold.py <<'HOLD'\n{HEAD}\nimport resource, time\n{limit}\n{code}\n"
+    script += "print('held', len(held), flush=True)\ntime.sleep(600)\nHOLD\n"
+    script += "mkfifo /run/held\n"
+    unit = "systemd-run -q --collect --unit hold -p TasksMax=infinity"
+    script += f"{unit} sh -c 'exec python3 /run/hold.py > /run/held 2>&1'\n"
+    script += "read -r line < /run/held; echo $line"
+    try:
+        said = world.run(machine, script)
+        assert said.stdout.startswith("held "), said
+        yield
+    finally:
+        world.run(machine, "systemctl kill -s KILL hold; systemctl stop hold; rm /run/held")
+
+
+# What is taken, and what is asked for meanwhile: both as Python.
+_SHARED = {
+    "instances of inotify": (
+        "held = []\nwhile (fd := libc.inotify_init1(0)) >= 0 and len(held) < 20000: held.append(fd)",
+        "assert libc.inotify_init1(0) >= 0, ctypes.get_errno()",
+    ),
+    "asynchronous I/O": (
+        """
+held = []
+for size in (60000, 8000, 1000, 100, 10, 1):
+    while libc.syscall(206, size, ctypes.byref(ctypes.c_ulong(0))) >= 0: held.append(size)""",
+        "",
+    ),
+    "terminals": (
+        """
+held = []
+os.makedirs('/run/pts', exist_ok=True)
+call(165, b'x', b'/run/pts', b'devpts', 0, b'newinstance,ptmxmode=0666')
+with open('/run/pts/ptmx') as probe:
+    try:
+        while len(held) < 5000: held.append(os.open('/run/pts/ptmx', os.O_RDWR | os.O_NOCTTY))
+    except OSError: pass""",
+        "os.openpty()",
+    ),
+}
+# A machine has none of it.
+_OF_THE_HOST = "assert libc.syscall(206, 128, ctypes.byref(ctypes.c_ulong(0))) == 0, ctypes.get_errno()"
+
+
+@pytest.mark.parametrize("what", _SHARED)
+def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, neighbour, what):
+    take, ask = _SHARED[what]
+    with holding(world, machine, take):
+        asked = subprocess.run(
+            [sys.executable, "-c", f"{HEAD}\n{ask or _OF_THE_HOST}"], capture_output=True, text=True, timeout=60
+        )
+        assert asked.returncode == 0, asked.stderr
+        through, words = attempt(world, neighbour, ask)
+        assert through, words
+
+
+_RING = "struct.pack('IIII', 1 << 16, 16, 2048, 512)"
+_UNCOUNTED = {
+    "a ring of received packets": f"socket.socket(17, 3, 0).setsockopt(263, 5, {_RING})",
+    "a ring of packets to send": f"socket.socket(17, 3, 0).setsockopt(263, 13, {_RING})",
+    "a ring of AF_XDP": "socket.socket(44, 3, 0).setsockopt(283, 2, struct.pack('I', 1 << 10))",
+}
+
+
+@pytest.mark.parametrize("what", _UNCOUNTED)
+def test_memory_that_nobody_counts_is_not_had(world, machine, what):
+    through, said = attempt(world, machine, _UNCOUNTED[what])
+    assert not through, said
+
+
+def test_packets_are_read_and_sent_without_rings(world, machine):
+    code = """
+line = socket.socket(17, 3, 0x88B5)
+line.bind(('enp1s0', 0x88B5))
+line.setsockopt(263, 8, 1)
+line.setsockopt(1, 8, 1 << 16)
+line.send(bytes.fromhex('ffffffffffff5254006e7700') + b'\\x88\\xb5' + b'x' * 60)
+"""
+    through, said = attempt(world, machine, code)
+    assert through, said
+
+
+@pytest.fixture
+def huge_pages():
+    """Some that the host has set aside."""
+    file = Path("/proc/sys/vm/nr_hugepages")
+    before = file.read_text()
+    try:
+        file.write_text(f"{int(before) + 4}")
+        if int(file.read_text()) < int(before) + 4:
+            pytest.skip("this host has no memory in pieces of that size left")
+        yield
+    finally:
+        file.write_text(before)
+
+
+_HUGE = {
+    "mapped": "import mmap; mmap.mmap(-1, 2 << 20, flags=0x40022)[0]",
+    "a file": "assert libc.memfd_create(b'x', 4) >= 0",
+}
+
+
+@pytest.mark.parametrize("what", _HUGE)
+def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, what):
+    # They are there.
+    done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[what]}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    through, said = attempt(world, machine, _HUGE[what])
+    assert not through, said
+
+
+def test_control_groups_of_the_host_are_not_seen(world, machine):
+    """Of cgroup2 neither, which a machine may mount where it has others."""
+    if not Path("/sys/fs/cgroup/memory").is_dir():
+        pytest.skip("cgroup2 alone: a machine's own is what it has")
+    mark = Path("/sys/fs/cgroup/unified")
+    if not (mark / "cgroup.procs").exists():
+        pytest.skip("cgroup2 is not mounted where it usually is")
+    group = mark / f"test-{os.getpid()}"
+    group.mkdir()
+    try:
+        script = "mkdir -p /run/c2; mount -t cgroup2 x /run/c2 && ls /run/c2; umount /run/c2; cat /proc/1/cgroup"
+        said = world.run(machine, script).stdout.split()
+        assert "cgroup.procs" in said
+        assert "0::/" in said
+        assert group.name not in said
+        assert "node0" not in said
+    finally:
+        group.rmdir()
+
+
+def test_what_is_open_is_no_limit_of_the_hosts_before_it_is_one_of_its_memory(neighbour):
+    """The kernel counts each open file to a machine (a struct file is more than 128 bytes)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert int(Path("/proc/sys/fs/file-max").read_text()) > memory // 128
