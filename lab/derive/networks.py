@@ -31,6 +31,11 @@ class Segment:
         firsts = {subnet.version: subnet for subnet in reversed(self.subnets)}
         return [subnet for subnet in self.subnets if firsts[subnet.version] == subnet]
 
+    @property
+    def answering(self) -> list[str]:
+        """Its routers and servers: one address may be several."""
+        return list(dict.fromkeys([*self.routers, *self.servers]))
+
     def holds(self, text: str) -> bool:
         """Whether the address is in it."""
         return any(ip_address(text) in subnet for subnet in self.own_subnets)

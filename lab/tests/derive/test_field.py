@@ -109,6 +109,7 @@ interfaces:
     state: up
     bridge: {port: [{name: eno1}]}
     ipv4: {enabled: true, dhcp: false, address: [{ip: 10.20.30.N, prefix-length: 24}]}
+dns-resolver: {config: {server: [10.20.30.2]}}
 routes: {config: [{destination: 0.0.0.0/0, next-hop-address: 10.20.30.1, next-hop-interface: br-ex}]}
 """
 DHCP_VLAN = """
@@ -140,7 +141,11 @@ FIELD = {
     ),
     "bond-active-backup": (
         install(1),
-        hosts(1, BOND.replace("MODE", "active-backup").replace("IP4", "true"), cards=2),
+        hosts(
+            1,
+            BOND.replace("MODE", "active-backup").replace("IP4", "true") + ON_BOND.replace("DEVICE", "bond0"),
+            cards=2,
+        ),
     ),
     "two-cards": (install(3, platform=VIPS), hosts(3, TWO, cards=2)),
     "vlan-dhcp": (install(1), hosts(1, DHCP_VLAN)),
