@@ -240,7 +240,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
     for route in parsed.document.get("routes", "config").items():
         destination, hop = route.get("destination").text(), route.get("next-hop-address")
         if route.get("state").text() != "absent":
-            (routers if destination in ("0.0.0.0/0", "::/0") else hops).append(hop)
+            (routers if is_default(destination) else hops).append(hop)
     members = {name for _, ports in parsed.bonds.values() for name in ports}
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
@@ -255,6 +255,14 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         places=tuple(parsed.places),
         document=parsed.document,
     )
+
+
+def is_default(destination: str) -> bool:
+    """Whether a route's destination is all addresses."""
+    try:
+        return ipaddress.ip_network(destination).prefixlen == 0
+    except ValueError:
+        return False
 
 
 def _merged(faces: Iterator[Face]) -> Iterator[Face]:

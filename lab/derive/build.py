@@ -21,6 +21,7 @@ from lab.errors import ConfigsError, TopologyError
 from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
 
 _BY_BUS = re.compile(r"enp([1-9]|[12][0-9]|30)s0")
+MORE_MIB = 256
 #: Hosts without an address of their own get one from here on.
 FIRST_FREE = 20
 
@@ -65,7 +66,7 @@ def build(
         if role == "master" and rendezvous and rendezvous not in pool.taken and asks(host, rendezvous):
             rendezvous_ip, rendezvous = rendezvous, ""
             pool.taken.add(rendezvous_ip)
-        memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else WORKER_MIB if role == "worker" else MASTER_MIB)
+        memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else _memory(host, role))
         common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
         common |= {"vcpu": vcpu} if vcpu else {}
         common |= _disks(host)
@@ -104,6 +105,14 @@ def build(
         return topology.read(fields)
     except TopologyError as error:
         raise ConfigsError(list(dict.fromkeys(in_files(cluster, line) for line in error.lines))) from error
+
+
+def _memory(host: Host, role: str) -> int:
+    """A machine's memory in MiB. Where roles are left open the weakest hosts become masters first (installer.md §5.8):
+    those that are counted as workers have a little more than these."""
+    if role != "worker":
+        return MASTER_MIB
+    return WORKER_MIB if host.role else MASTER_MIB + MORE_MIB
 
 
 def _is_single(cluster: Cluster, plan: Plan) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_interface
 from itertools import combinations, product
 
-from lab.derive.attachment import Attachment
+from lab.derive.attachment import Attachment, is_default
 from lab.derive.fields import Field, Interface, Problems, Subnet
 from lab.topology.words import subnet as network_of
 
@@ -106,13 +106,18 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
             place.wrong(f"{text} is in none of the host's networks, {', '.join(neighbours)}: it cannot be reached")
     if asks:
         return
-    if not attachment.routers:
+    # The kernel looks at other tables for what rules send there (linux/rtnetlink.h: RT_TABLE_MAIN).
+    mains = [one for one in routes if one.get("table-id").number(0) in (0, 254)]
+    if not any(is_default(one.get("destination").text()) and one.get("next-hop-address") for one in mains):
         rule = "no default route, and the host does not ask for one: it would never be ready (has-default-route)"
         document.get("routes", "config").wrong(rule)
     servers = document.get("dns-resolver", "config", "server")
-    if not any(text not in taken for text in attachment.dns):
-        detail = f": {', '.join(attachment.dns)} are machines of the cluster" if attachment.dns else ""
-        servers.wrong(f"no DNS server, and the host does not ask for one: it would find no registry{detail}")
+    families = {one.version for one in attachment.addresses}
+    if not any(text not in taken and ip_address(text).version in families for text in attachment.dns):
+        given = (
+            f"of {', '.join(attachment.dns)} none is a server that it reaches" if attachment.dns else "no DNS server"
+        )
+        servers.wrong(f"{given}, and the host does not ask for one: it would find no registry")
 
 
 def _holds(cidr: str, text: str) -> bool:

@@ -104,7 +104,8 @@ def test_defaults_are_openshifts():
     found = derive(install, {"rendezvousIP": "10.0.7.7"})
     assert (len(found.masters), len(found.workers), found.machine_network) == (3, 3, "10.0.0.0/16")
     assert (found.addressing, found.rendezvous_ip) == ("dhcp", "10.0.7.7")
-    assert [n.memory_mib for n in found.nodes] == [topology.MASTER_MIB] * 3 + [topology.WORKER_MIB] * 3
+    # The service makes the weakest masters where nobody says a role.
+    assert [n.memory_mib for n in found.nodes] == [topology.MASTER_MIB] * 3 + [topology.MASTER_MIB + 256] * 3
 
 
 def test_hosts_of_the_baremetal_platform_count_when_agent_config_has_none():

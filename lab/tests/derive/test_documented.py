@@ -301,7 +301,7 @@ WRONG = {
     "the same virtual IP twice": (
         install(3, 0, VIPS.replace("122.11", "122.10")), agent(CARDS, CARDS, CARDS),
         ["install-config.yaml: platform.baremetal.ingressVIPs[0]: address 192.168.122.10 is used more than once, by "
-         "api_vip too"],
+         "apiVIPs[0] too"],
     ),
     "a gateway that is the host": (
         install(), agent(CARDS.replace("address: '192.168.122.1'", "address: '192.168.122.2'")),

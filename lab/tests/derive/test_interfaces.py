@@ -120,3 +120,12 @@ def test_names_of_fields_may_be_in_any_case_as_go_reads_them():
 def test_no_card_has_a_mac_address_of_zeros():
     with pytest.raises(ConfigsError, match=r"macAddress: '00:00:00:00:00:00' is no network card's"):
         machine(f"[{{name: eno1, {STATIC}}}]", cards='[{name: eno1, macAddress: "00:00:00:00:00:00"}]')
+
+
+def test_a_network_that_is_made_up_is_none_of_the_clusters_own():
+    install = yaml.safe_load(yaml.safe_dump(INSTALL))
+    install["networking"] |= {"clusterNetwork": [{"cidr": "192.168.192.0/20"}], "serviceNetwork": ["192.168.208.0/24"]}
+    interfaces = yaml.safe_load(f"[{{name: eno1, {DHCP}}}, {{name: eno2, {DHCP}}}]")
+    host = {"interfaces": yaml.safe_load(CARDS), "networkConfig": {"interfaces": interfaces}}
+    found = derive(install, {"rendezvousIP": "10.20.30.80", "hosts": [host]})
+    assert [network.ipv4 for network in found.networks] == ["10.20.30.0/24", "192.168.209.0/24"]

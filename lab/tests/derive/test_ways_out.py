@@ -73,9 +73,14 @@ CONFIG = "agent-config.yaml: hosts[0].networkConfig"
              "registry"],
         ),
         (
-            agent(servers=["10.20.30.80"]),
-            [f"{CONFIG}.dns-resolver.config.server: no DNS server, and the host does not ask for one: it would find no "
-             "registry: 10.20.30.80 are machines of the cluster"],
+            agent(servers=["10.20.30.80", "fd00::1"]),
+            [f"{CONFIG}.dns-resolver.config.server: of 10.20.30.80, fd00::1 none is a server that it reaches, and the "
+             "host does not ask for one: it would find no registry"],
+        ),
+        (
+            agent(routes=[OUT | {"table-id": 500}]),
+            [f"{CONFIG}.routes.config: no default route, and the host does not ask for one: it would never be ready "
+             "(has-default-route)"],
         ),
         (
             agent(interface("eno1", "10.20.30.80"), interface("eno2", "10.20.30.81")),
@@ -124,6 +129,15 @@ def test_a_router_that_is_another_machine_is_told():
 )  # fmt: skip
 def test_other_ways_out_will_do(files):
     assert derive(INSTALL, files).nodes[0].ip == "10.20.30.80"
+
+
+def test_all_addresses_may_be_written_in_several_ways():
+    route = out("fd00::1") | {"destination": "::0/0"}
+    six = {"enabled": True, "address": [{"ip": "fd00::5", "prefix-length": 64}]}
+    card = {"name": "eno1", "type": "ethernet", "state": "up", "ipv6": six}
+    install = INSTALL | {"networking": {"machineNetwork": [{"cidr": "fd00::/64"}]}}
+    found = derive(install, agent(card, routes=[route], servers=["fd00::1"]) | {"rendezvousIP": "fd00::5"})
+    assert found.all_networks[0].gateway_of(6) == "fd00::1"
 
 
 @pytest.mark.parametrize(("last", "kind"), [("0", "network's own"), ("255", "broadcast")])
