@@ -113,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", action="store_true", help="with --missing: tell each row's new pairs as well")
     parser.add_argument("--all", action="store_true", help="count the values that wait for something as well")
     arguments = parser.parse_args(argv)
+    if arguments.pairs and not arguments.missing:
+        parser.error("--pairs tells more of --missing; give both")
     ids = possible_ids(dimensions(MATRIX, everything=arguments.all))
     wanted = set().union(*ids.values())
     covered = set().union(*(pairs_of(row.id) for row in MATRIX.rows)) & wanted

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from lab import boots
+from lab import boots, textfiles
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.manifests import derive_from_manifests
 from lab.errors import ConfigsError, InstallFailedError, TopologyError
@@ -50,7 +50,7 @@ STATE = ".openshift_install_state.json"
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        document = yamltext.load(path.read_bytes())
+        document = yamltext.load_once(textfiles.read_stored(path))
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except yaml.YAMLError as error:

@@ -193,3 +193,9 @@ def test_the_command_proposes_rows_that_the_table_takes(capsys: pytest.CaptureFi
     told = capsys.readouterr()
     assert load("rows:\n" + told.out).rows
     assert "pairs are covered by" in told.err
+
+
+def test_pairs_are_those_of_missing_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        combinations.main(["--pairs"])
+    assert "--pairs tells more of --missing" in capsys.readouterr().err

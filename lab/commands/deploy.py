@@ -89,10 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     shape = shape_of(arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu)
     shape = changed(shape.on(arguments.machines).behind(arguments.bmc), arguments.set)
-    if arguments.plan:
-        print(shape.dump(), end="")
-        return 0
     lines = [*unsupported(shape), *ztp.check(arguments.directory, shape)]
+    if arguments.plan:
+        # What this host cannot make is told of the plan, too: it may be meant for another one, or be edited.
+        print(shape.dump(), end="")
+        if lines:
+            raise TopologyError(str(arguments.directory), lines)
+        return 0
     if shape.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
     if lines:

@@ -127,7 +127,7 @@ def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
             # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
             least = subnet[subnet.num_addresses // 2]
             length = str(subnet.netmask) if isinstance(subnet, IPv4Network) else str(subnet.prefixlen)
-            last = subnet[-3] if subnet.num_addresses < 1 << 16 else least + (1 << 12)
+            last = max(least, subnet[-3]) if subnet.num_addresses < 1 << 16 else least + (1 << 12)
             yield f"dhcp-range=set:{bridge},{least},{last},{length},1h"
         elif six and network.router_advertisements:
             yield f"dhcp-range=set:{bridge},{subnet[0]},slaac,ra-stateless,{subnet.prefixlen},1h"
@@ -159,16 +159,16 @@ def _told(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
 
 
 def _reservations(topology: Topology) -> Iterator[str]:
-    """A line for each card: its addresses in networks that lease, and the machine's name."""
+    """A line for each card and network that leases: the card's addresses there, and the machine's name. Of two IPv4
+    addresses in a line dnsmasq forgets the first; of two lines it takes that of the network that is asked in."""
     for node in topology.nodes:
         for link in topology.links(node):
-            leased = [
-                f"[{text}]" if ":" in text else text
-                for text, network in link.addresses
-                if (network.dhcpv6 if ":" in text else _leased(topology, network))
-            ]
-            if leased:
-                # A bond may have any of its cards' addresses.
-                macs = [nic.mac for nic in link.nics]
-                tags = [f"set:{san_tag(node)}"] if link in topology.iscsi_links(node) else []
-                yield f"dhcp-host={','.join([*macs, *tags, *leased, node.name])}"
+            leased: dict[str, list[str]] = {}
+            for text, network in link.addresses:
+                if network.dhcpv6 if ":" in text else _leased(topology, network):
+                    leased.setdefault(network.name, []).append(f"[{text}]" if ":" in text else text)
+            # A bond may have any of its cards' addresses.
+            macs = [*(nic.mac for nic in link.nics), *link.clones]
+            tags = [f"set:{san_tag(node)}"] if link in topology.iscsi_links(node) else []
+            for addresses in leased.values():
+                yield f"dhcp-host={','.join([*macs, *tags, *addresses, node.name])}"

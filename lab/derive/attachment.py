@@ -11,8 +11,10 @@ from lab.derive import switches
 from lab.derive.fields import Field, Interface, addresses
 from lab.topology import BondMode
 
-#: Kinds of interfaces that need nothing of the lab.
-_INSIDE = ("loopback", "dummy", "veth", "vrf")
+#: Kinds of interfaces that need nothing of the lab: what a tunnel carries is packets like any other.
+_INSIDE = ("loopback", "dummy", "veth", "vrf", "vxlan")
+#: Those that lie over another, and the section that says over which.
+_OVER = {"vlan": "vlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap"}
 # nmstate also takes a mode by its number (docs.kernel.org/networking/bonding.html).
 _NUMBERS = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 #: What labs carry.
@@ -30,19 +32,21 @@ class Card:
 
 @dataclass(frozen=True)
 class Face:
-    """What has addresses: over a card or bond (`base`), with a VLAN's tag or none (0)."""
+    """What has addresses: over a card or bond (`base`), with a VLAN's tag or none (0). `clones` are MAC addresses that
+    the host gives it in place of the card's, by which it asks."""
 
     base: str
     vlan: int = 0
     addresses: tuple[Interface, ...] = ()
     dynamic: frozenset[int] = frozenset()
     mtu: int = 0
+    clones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Attachment:
     """All of a host. `bonds` are modes and cards by name; `routers` the next hops of default routes, `hops` those of
-    others; `places` are where its addresses stand."""
+    others; `places` are where its addresses stand, `document` all that is said of its network."""
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
@@ -51,6 +55,7 @@ class Attachment:
     hops: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
     places: tuple[tuple[str, Field], ...] = field(default=(), compare=False)
+    document: Field | None = field(default=None, compare=False)
 
     @property
     def addresses(self) -> tuple[Interface, ...]:
@@ -72,8 +77,14 @@ class _Document:
         self.known: dict[str, str] = {}
         self.bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = {}
         self.places: list[tuple[str, Field]] = []
-        for interface in document.get("interfaces").items():
+        interfaces = document.get("interfaces").items()
+        for interface in interfaces:
             self._take(interface)
+        listed = {interface.get("name").text() for interface in interfaces}
+        for name in self._below_others():
+            # A card of the host that the document has no need to list.
+            if name and name not in listed:
+                self.cards.setdefault(name, Card(name))
         self.bonds = {
             name: (mode, tuple(self.known.get(port, port) for port in ports))
             for name, (mode, ports) in self.bonds.items()
@@ -92,7 +103,7 @@ class _Document:
             for port, mode, ports in switches.bonds(interface):
                 self.bonds[port] = (mode, ports)
             return
-        elif kind not in ("vlan", "linux-bridge", "ovs-interface"):
+        elif kind not in (*_OVER, "linux-bridge", "ovs-interface"):
             interface.get("type").wrong(
                 f"{name} is of type {kind}: labs have cards, bonds, VLANs and bridges over them"
             )
@@ -103,6 +114,15 @@ class _Document:
         if kind == "vlan" and not 1 <= interface.get("vlan", "id").number(0) <= _MOST_VLAN:
             interface.get("vlan", "id").wrong(f"{interface.get('vlan', 'id').value} is not within 1 to {_MOST_VLAN}")
         self.kinds[name] = interface
+
+    def _below_others(self) -> Iterator[str]:
+        """What VLANs and the like lie over, and the ports of Linux bridges."""
+        for interface in self.kinds.values():
+            kind = interface.get("type").text()
+            if kind in _OVER:
+                yield interface.get(_OVER[kind], "base-iface").text()
+            elif kind == "linux-bridge":
+                yield from (port.get("name").text() for port in switches.ports(interface))
 
     def _card(self, name: str, interface: Field) -> None:
         if name.startswith("sriov:"):
@@ -120,10 +140,10 @@ class _Document:
         if mode not in get_args(BondMode):
             aggregation.get("mode").wrong(f"{mode!r} is not one of {', '.join(get_args(BondMode))}")
             return
-        ports = aggregation.get("port") if aggregation.has("port") else aggregation.get("slaves")
+        ports = switches.port_names(aggregation)
         if not ports:
-            ports.wrong(f"{name} is a bond of no cards: list them")
-        self.bonds[name] = (mode, ports.texts())  # type: ignore[assignment]
+            aggregation.get("port").wrong(f"{name} is a bond of no cards: list them")
+        self.bonds[name] = (mode, ports)  # type: ignore[assignment]
 
     def base(self, name: str, seen: frozenset[str] = frozenset()) -> tuple[str, int]:
         """The card or bond below an interface, and the tag of a VLAN on the way; the name is empty without one."""
@@ -131,8 +151,10 @@ class _Document:
         if interface is None or name in seen:
             return (name, 0) if name in self.cards or name in self.bonds else ("", 0)
         kind = interface.get("type").text() or "ethernet"
-        if kind == "vlan":
-            below, outer = self.base(interface.get("vlan", "base-iface").text(), seen | {name})
+        if kind in _OVER:
+            below, outer = self.base(interface.get(_OVER[kind], "base-iface").text(), seen | {name})
+            if kind != "vlan":
+                return below, outer
             tag = interface.get("vlan", "id").number(0)
             if outer:
                 interface.get("vlan").wrong("a VLAN over a VLAN: labs carry one tag")
@@ -177,7 +199,9 @@ class _Document:
                 bond = next((bond for bond, (_, ports) in self.bonds.items() if base in ports), "")
                 if bond:
                     interface.get("ipv4").wrong(f"{name} has addresses and is a port of {bond}, which has to have them")
-                yield Face(base, tag, static, dynamic, self.mtu(name))
+                clone = interface.get("mac-address").mac() if dynamic else ""
+                clones = (clone,) if clone and clone not in {card.mac for card in self.cards.values()} else ()
+                yield Face(base, tag, static, dynamic, self.mtu(name), clones)
 
     def _static(self, interface: Field) -> Iterator[Interface]:
         for version in (4, 6):
@@ -216,7 +240,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
     for route in parsed.document.get("routes", "config").items():
         destination, hop = route.get("destination").text(), route.get("next-hop-address")
         if route.get("state").text() != "absent":
-            (routers if destination in ("0.0.0.0/0", "::/0") else hops).append(hop)
+            (routers if is_default(destination) else hops).append(hop)
     members = {name for _, ports in parsed.bonds.values() for name in ports}
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
@@ -229,7 +253,16 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         hops=addresses(hops),
         dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
         places=tuple(parsed.places),
+        document=parsed.document,
     )
+
+
+def is_default(destination: str) -> bool:
+    """Whether a route's destination is all addresses."""
+    try:
+        return ipaddress.ip_network(destination).prefixlen == 0
+    except ValueError:
+        return False
 
 
 def _merged(faces: Iterator[Face]) -> Iterator[Face]:
@@ -246,6 +279,7 @@ def _merged(faces: Iterator[Face]) -> Iterator[Face]:
                 addresses=(*before.addresses, *face.addresses),
                 dynamic=before.dynamic | face.dynamic,
                 mtu=max(before.mtu, face.mtu),
+                clones=(*before.clones, *face.clones),
             )
         )
     yield from by_name.values()

@@ -21,6 +21,7 @@ from lab.errors import ConfigsError, TopologyError
 from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
 
 _BY_BUS = re.compile(r"enp([1-9]|[12][0-9]|30)s0")
+MORE_MIB = 256
 #: Hosts without an address of their own get one from here on.
 FIRST_FREE = 20
 
@@ -48,7 +49,7 @@ def build(
     """The lab. Raises TopologyError."""
     plan = Plan(cluster)
     static = [str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses]
-    servers = [text for segment in plan.segments for text in (*segment.routers, *segment.servers)]
+    servers = [text for segment in plan.segments for text in segment.answering]
     pool = _Addresses({*static, *cluster.api_vips, *cluster.ingress_vips, *servers})
     own = {id(segment): _own(segment, pool) for segment in plan.segments}
     single = _is_single(cluster, plan)
@@ -65,7 +66,7 @@ def build(
         if role == "master" and rendezvous and rendezvous not in pool.taken and asks(host, rendezvous):
             rendezvous_ip, rendezvous = rendezvous, ""
             pool.taken.add(rendezvous_ip)
-        memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else WORKER_MIB if role == "worker" else MASTER_MIB)
+        memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else _memory(host, role))
         common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
         common |= {"vcpu": vcpu} if vcpu else {}
         common |= _disks(host)
@@ -95,7 +96,7 @@ def build(
             "machine_network": str(segment.subnets[0]),
             "addressing": "dhcp" if segment.subnets[0].version in segment.dynamic else "static",
             "address": mine,
-            "aliases": [text for text in (*segment.routers, *segment.servers) if text != mine],
+            "aliases": [text for text in segment.answering if text != mine],
         }
     else:
         fields["networks"] = [_network(s, names[id(s)], own[id(s)]) for s in plan.segments]
@@ -106,6 +107,14 @@ def build(
         raise ConfigsError(list(dict.fromkeys(in_files(cluster, line) for line in error.lines))) from error
 
 
+def _memory(host: Host, role: str) -> int:
+    """A machine's memory in MiB. Where roles are left open the weakest hosts become masters first (installer.md §5.8):
+    those that are counted as workers have a little more than these."""
+    if role != "worker":
+        return MASTER_MIB
+    return WORKER_MIB if host.role else MASTER_MIB + MORE_MIB
+
+
 def _is_single(cluster: Cluster, plan: Plan) -> bool:
     """Whether one network with one plain card for each machine is all there is: the short form says it."""
     plain = all(
@@ -113,7 +122,7 @@ def _is_single(cluster: Cluster, plan: Plan) -> bool:
         and not host.attachment.bonds
         and len(host.attachment.addresses) <= 1
         and all(card.mac or not card.name for card in host.attachment.cards)
-        and not any(face.vlan or face.mtu for face in host.attachment.faces)
+        and not any(face.vlan or face.mtu or face.clones for face in host.attachment.faces)
         for host, _ in cluster.hosts
     )
     mixed = {bool(host.attachment.addresses) for host, _ in cluster.hosts}
@@ -125,7 +134,7 @@ def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
     own: dict[int, str] = {}
     machines = pool.taken
     for subnet in segment.own_subnets:
-        named = [text for text in (*segment.routers, *segment.servers) if ipaddress.ip_address(text) in subnet]
+        named = [text for text in segment.answering if ipaddress.ip_address(text) in subnet]
         first = next((str(host) for host in itertools.islice(subnet.hosts(), 1 << 16) if str(host) not in machines), "")
         own.setdefault(subnet.version, named[0] if named else first)
         pool.taken.add(own[subnet.version])
@@ -144,7 +153,7 @@ def _network(segment: Segment, name: str, own: dict[int, str]) -> dict[str, Any]
         fields |= {f"gateway{suffix}": "none"} if quiet else {}
         if subnet.version in segment.dynamic:
             fields |= {"dhcpv6": True, "router_advertisements": True} if six else {"dhcp": True}
-    rest = [text for text in (*segment.routers, *segment.servers) if text not in own.values()]
+    rest = [text for text in segment.answering if text not in own.values()]
     fields |= {"aliases": rest} if rest else {}
     fields |= {"vlan": segment.vlan} if segment.vlan else {}
     fields |= {"mtu": segment.mtu} if segment.mtu > 1500 or 1280 <= segment.mtu < 1500 else {}
@@ -182,6 +191,7 @@ def _attached(
     def placed(base: str) -> dict[str, Any]:
         """Networks and addresses of a card or bond."""
         plain, trunk, held = "", [], []
+        clones = list(dict.fromkeys(mac for face in faces.get(base, []) for mac in face.clones))
         for face in faces.get(base, []):
             segment = plan.of(host, face)
             if face.vlan:
@@ -197,7 +207,8 @@ def _attached(
                     held.append(rendezvous_ip if fits else pool.free(subnet))
         fields: dict[str, Any] = {"network": plain} if plain else {}
         fields |= {"trunk": list(dict.fromkeys(trunk))} if trunk else {}
-        return fields | ({"addresses": list(dict.fromkeys(held))} if held else {})
+        fields |= {"addresses": list(dict.fromkeys(held))} if held else {}
+        return fields | ({"clones": clones} if clones else {})
 
     nics = []
     for index, (card, bus) in enumerate(zip(cards, buses, strict=True), 1):

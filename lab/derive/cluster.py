@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from lab.derive import attachment, contradictions, hints
@@ -52,6 +52,8 @@ class Cluster:
     hosts: tuple[tuple[Host, Role], ...]
     proxy: bool = False
     load_balancer: bool = False
+    #: What pods and services have, as far as the files say.
+    inner: tuple[Subnet, ...] = ()
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
@@ -63,11 +65,11 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     listed = _agent_hosts(other) or _baremetal_hosts(top)
     source = AGENT if other.get("hosts") else INSTALL
     subnets = _subnets(top)
-    hosts = _placed(listed, counts, source, problems)
+    rendezvous = other.get("rendezvousIP").address()
+    hosts = _placed(_with_bootstrap(listed, rendezvous), counts, source, problems)
     if not hosts and not problems.found:
         top.get("controlPlane", "replicas").wrong("a cluster has at least one node")
     _names(listed)
-    rendezvous = other.get("rendezvousIP").address()
     api, ingress = _vips(top, "apiVIP", platform), _vips(top, "ingressVIP", platform)
     balancer = _own_balancer(top, platform, len(hosts))
     if not balancer:
@@ -94,6 +96,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
         load_balancer=balancer,
+        inner=_inner(top),
     )
     problems.raise_if_any()
     return cluster
@@ -185,6 +188,18 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     return tuple(subnets)
 
 
+def _inner(top: Field) -> tuple[Subnet, ...]:
+    networking = top.get("networking").map()
+    pods, services = networking.get("clusterNetwork"), networking.get("serviceNetwork")
+    texts = [one.get("cidr") if isinstance(one, Mapping) else one for one in (*_list(pods), *_list(services))]
+    return tuple(subnet for one in texts if (subnet := words.subnet(str(one))) is not None)
+
+
+def _list(value: object) -> list[Any]:
+    """A list of what is not the lab's to judge; empty where it is none."""
+    return value if isinstance(value, list) else []
+
+
 def _own_balancer(top: Field, platform: Platform, nodes: int) -> bool:
     """Whether the user has to bring a load balancer: nobody else has the API's address."""
     if platform == "baremetal":
@@ -256,6 +271,16 @@ def _boot_card(entry: Field, document: Field) -> list[Card]:
 
 def _has_baremetal(top: Field) -> bool:
     return isinstance(top.get("platform").value, Mapping)
+
+
+def _with_bootstrap(listed: list[tuple[Field, Host]], rendezvous: str) -> list[tuple[Field, Host]]:
+    """The listed hosts; one that has the rendezvous IP is a master, whatever else is left open."""
+    return [
+        (entry, replace(host, role="master"))
+        if not host.role and any(str(one.ip) == rendezvous for one in host.attachment.addresses)
+        else (entry, host)
+        for entry, host in listed
+    ]
 
 
 def _placed(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from ipaddress import ip_address
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address, ip_interface
+from itertools import combinations, product
 
-from lab.derive.attachment import Attachment
+from lab.derive.attachment import Attachment, is_default
 from lab.derive.fields import Field, Interface, Problems, Subnet
+from lab.topology.words import subnet as network_of
 
 
 def check(
@@ -25,6 +27,10 @@ def check(
     for text, place in virtual:
         if text in taken:
             place.wrong(f"{text} is an address of {taken[text].path} too")
+    for entry, _, attachment in hosts:
+        _apart(entry, attachment)
+        if attachment.document is not None and attachment.addresses:
+            _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
     if subnets and hosts:
         _reached(hosts, subnets, problems)
     if (address := rendezvous.address()) and not problems.found:
@@ -32,10 +38,14 @@ def check(
 
 
 def outside(virtual: Sequence[Field], subnets: Sequence[Subnet]) -> None:
-    """Note virtual IPs that are in none of the machine networks."""
+    """Note virtual IPs that are in none of the machine networks, or that no host of these can have."""
     for place in virtual:
         text = place.address()
-        if text and subnets and not any(ip_address(text) in subnet for subnet in subnets):
+        holding = next((subnet for subnet in subnets if text and ip_address(text) in subnet), None)
+        if holding is not None:
+            if rule := _no_host(ip_interface(f"{text}/{holding.prefixlen}")):
+                place.wrong(rule)
+        elif text and subnets:
             place.wrong(f"{text} is in none of the machine networks, {', '.join(map(str, subnets))}")
 
 
@@ -66,6 +76,53 @@ def _taken(hosts: Sequence[tuple[Field, str, Attachment]]) -> Iterator[tuple[str
             if text in own:
                 seen[text].wrong(f"{text} is the next hop of the host's own default route, which leads nowhere then")
     yield from seen.items()
+
+
+def _apart(entry: Field, attachment: Attachment) -> None:
+    """Note networks that a host is in by two of its interfaces, or that overlap there: the service holds it up."""
+    for one, other in combinations(attachment.faces, 2):
+        for mine, theirs in product(one.addresses, other.addresses):
+            if mine.version == theirs.version and mine.network.overlaps(theirs.network):
+                rule = f"{mine} and {theirs} are of two interfaces, and their networks overlap: the host is held up"
+                entry.get("networkConfig").wrong(f"{rule} (non-overlapping-subnets)")
+
+
+def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field]) -> None:
+    """Note default routes that lead nowhere, and what a host lacks that is told nothing by DHCP. `taken` are addresses
+    that are no router's and no server's, with their places."""
+    asks = {version for face in attachment.faces for version in face.dynamic}
+    neighbours = [str(one.network) for one in attachment.addresses]
+    routes = document.get("routes", "config").items()
+    neighbours += [one.get("destination").text() for one in routes if not one.get("next-hop-address")]
+    own = {str(one.ip) for one in attachment.addresses}
+    for route in routes:
+        place = route.get("next-hop-address")
+        text = place.address()
+        if text not in attachment.routers or text in own or ip_address(text).is_link_local:
+            continue
+        if text in taken:
+            place.wrong(f"{text} is that of {taken[text].path} too, and no router's")
+        elif ip_address(text).version not in asks and not any(_holds(cidr, text) for cidr in neighbours):
+            place.wrong(f"{text} is in none of the host's networks, {', '.join(neighbours)}: it cannot be reached")
+    if asks:
+        return
+    # The kernel looks at other tables for what rules send there (linux/rtnetlink.h: RT_TABLE_MAIN).
+    mains = [one for one in routes if one.get("table-id").number(0) in (0, 254)]
+    if not any(is_default(one.get("destination").text()) and one.get("next-hop-address") for one in mains):
+        rule = "no default route, and the host does not ask for one: it would never be ready (has-default-route)"
+        document.get("routes", "config").wrong(rule)
+    servers = document.get("dns-resolver", "config", "server")
+    families = {one.version for one in attachment.addresses}
+    if not any(text not in taken and ip_address(text).version in families for text in attachment.dns):
+        given = (
+            f"of {', '.join(attachment.dns)} none is a server that it reaches" if attachment.dns else "no DNS server"
+        )
+        servers.wrong(f"{given}, and the host does not ask for one: it would find no registry")
+
+
+def _holds(cidr: str, text: str) -> bool:
+    network = network_of(cidr)
+    return network is not None and ip_address(text) in network
 
 
 def _no_host(address: Interface) -> str:

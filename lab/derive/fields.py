@@ -77,11 +77,16 @@ class Field:
         return isinstance(self.value, Mapping) and name in self.value
 
     def get(self, *names: str) -> Field:
-        """The field of a field and so on; one that is missing has the value None."""
+        """The field of a field and so on; one that is missing has the value None.
+
+        As Go reads JSON, a name in other letters' case counts where the right one is missing; not so in NMState.
+        """
         here = self
         for name in names:
-            path = f"{here.path}.{name}" if here.path else name
-            here = Field(here.map().get(name), here.source, path, here.problems, here.nmstate)
+            fields, path = here.map(), f"{here.path}.{name}" if here.path else name
+            if name not in fields and not here.nmstate:
+                name = next((key for key in fields if str(key).lower() == name.lower()), name)
+            here = Field(fields.get(name), here.source, path, here.problems, here.nmstate)
         return here
 
     def items(self) -> list[Field]:
@@ -140,6 +145,9 @@ class Field:
         if not _MAC.fullmatch(digits):
             number = "a number to YAML: put it in quotes" if isinstance(self.value, int) else "not a MAC address"
             self.wrong(f"{text!r} is {number}, six hex pairs joined by colons")
+            return ""
+        if not int(digits, 16):
+            self.wrong(f"{text!r} is no network card's")
             return ""
         if int(digits[:2], 16) & 1:
             self.wrong(f"{text!r} is a multicast address; a network card has one with an even first pair")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from lab.buses import BUSES, Bus
+from lab.buses import BUSES, Bus, ContainerDisk
 from lab.derive.fields import Field
 from lab.topology import DISK_GIB, Disk
+from lab.topology.disks import MOST, MOST_GIB
 
 _NAME = re.compile(r"/dev/(?:(?P<kind>vd|sd|xvd|hd)(?P<letter>[a-z])|nvme(?P<number>\d{1,2})n1)")
 _WWN = re.compile(r"(0x)?[0-9a-f]{16}")
@@ -21,22 +22,31 @@ _SD: tuple[Bus, ...] = tuple(name for name, bus in BUSES.items() if bus.wwn)[::-
 _TELLING: dict[str, tuple[Bus, ...]] = {
     "wwn": _SD,
     "model": _SD,
-    "vendor": ("sata",),
     "rotational": _SD,
     "hctl": ("scsi",),
+}
+#: Whose disks they say they are, in VMs and containers alike.
+_VENDORS: dict[str, Bus] = {
+    kind.vendor: name for name in _SD if isinstance(kind := BUSES[name].containers, ContainerDisk)
 }
 # How long a model's name may be.
 _MODEL: dict[str, int] = {name: BUSES[name].model_length for name in _SD}
 #: A disk that comes before the one that a name means.
 _OTHER_GIB = 10
 _NEITHER = ("wwnVendorExtension", "wwnWithExtension")
+_ALL = ("deviceName", "hctl", "minSizeGigabytes", "model", "rotational", "serialNumber", "vendor", "wwn", *_NEITHER)
 
 
 def disks(hints: Field) -> tuple[Disk, ...]:
     """The machine's disks, the one to install on marked; empty for one disk of the usual kind."""
     if not hints:
         return ()
-    disk: dict[str, object] = {"root": True, "size_gib": max(DISK_GIB, hints.get("minSizeGigabytes").number(0) + 1)}
+    for name in hints.map():
+        if str(name).lower() not in map(str.lower, _ALL):
+            hints.get(str(name)).wrong(f"there is no such hint; there are {', '.join(_ALL)}")
+    if (least := hints.get("minSizeGigabytes").number(0)) >= MOST_GIB:
+        hints.get("minSizeGigabytes").wrong(f"{least}: disks of labs have up to {MOST_GIB} GiB")
+    disk: dict[str, object] = {"root": True, "size_gib": max(DISK_GIB, least + 1)}
     named, before = _by_name(hints.get("deviceName"), disk)
     bus = _bus(hints, named)
     if serial := hints.get("serialNumber").text():
@@ -44,7 +54,9 @@ def disks(hints: Field) -> tuple[Disk, ...]:
             disk["serial"] = serial
         else:
             hints.get("serialNumber").wrong(f"{serial!r}: disks of labs have up to 20 letters, digits, dots and dashes")
-    if wwn := hints.get("wwn").text().lower():
+    if isinstance(hints.get("wwn").value, int):
+        hints.get("wwn").wrong(f"{hints.get('wwn').value} is a number to YAML: put it in quotes")
+    elif wwn := hints.get("wwn").text().lower():
         if _WWN.fullmatch(wwn):
             disk["wwn"] = f"0x{wwn.removeprefix('0x')}"
         else:
@@ -57,10 +69,11 @@ def disks(hints: Field) -> tuple[Disk, ...]:
             hints.get("model").wrong(f"{model!r}: disks of labs have up to {_MODEL['sata']} printable characters")
         else:
             disk["model"] = model
-    if (rotational := hints.get("rotational").flag()) is not None:
+    if (rotational := hints.get("rotational").flag()) is not None and BUSES[bus].rotation:
         disk["rotational"] = rotational
-    if (vendor := hints.get("vendor").text()) and vendor.upper() != "ATA":
-        hints.get("vendor").wrong(f"{vendor!r}: the vendor of a lab's SATA disks is ATA, others cannot be had")
+    if (vendor := hints.get("vendor").text()) and not _of_vendor(vendor):
+        known = " and ".join(f"{name} ({bus})" for name, bus in _VENDORS.items())
+        hints.get("vendor").wrong(f"{vendor!r}: the vendors of a lab's disks are {known}, others cannot be had")
     if (place := hints.get("hctl").text()) and place != "0:0:0:0":
         hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0, no other place can be had")
     usual = set(disk) == {"root", "size_gib"} and bus == "virtio" and not before and disk["size_gib"] == DISK_GIB
@@ -73,6 +86,10 @@ def disks(hints: Field) -> tuple[Disk, ...]:
 def _bus(hints: Field, named: tuple[Bus, ...]) -> Bus:
     """The bus of a disk that the hints can find: one that its name has, on which disks tell what is asked for."""
     asked = {name: buses for name, buses in _TELLING.items() if hints.get(name)}
+    if vendor := hints.get("vendor").text():
+        asked["vendor"] = _of_vendor(vendor) or _SD
+    if hints.get("rotational").value is False:
+        asked["rotational"] = (*_SD, "nvme")  # no such disk turns
     if not asked:
         return named[0] if named else "virtio"
     fits = [bus for bus in named or _SD if all(bus in buses for buses in asked.values())]
@@ -87,8 +104,14 @@ def _bus(hints: Field, named: tuple[Bus, ...]) -> Bus:
                 f"deviceName means bus {named[0]}, whose disks tell none in a lab; name one under /dev/sd"
             )
     if {"vendor", "hctl"} <= set(asked):
-        hints.get("hctl").wrong("a lab's SCSI disk has it, and its SATA disk the vendor: leave one of them out")
+        rule = f"a lab's SCSI disks have it, and their vendor is not {vendor}: leave one of them out"
+        hints.get("hctl").wrong(rule)
     return (named or _SD)[0]
+
+
+def _of_vendor(text: str) -> tuple[Bus, ...]:
+    """The buses of disks whose vendor's name has the text in it, as the service compares them."""
+    return tuple(bus for name, bus in _VENDORS.items() if text in name)
 
 
 def _by_name(device: Field, found: dict[str, object]) -> tuple[tuple[Bus, ...], int]:
@@ -97,12 +120,16 @@ def _by_name(device: Field, found: dict[str, object]) -> tuple[tuple[Bus, ...], 
     if not name:
         return (), 0
     if match := _NAME.fullmatch(name):
+        before = int(match["number"]) if match["number"] else ord(match["letter"]) - ord("a")
+        if before >= MOST:
+            device.wrong(f"{name}: machines of a lab have up to {MOST} disks")
+            return (), 0
         if match["number"] is not None:
-            return ("nvme",), int(match["number"])
+            return ("nvme",), before
         if match["kind"] in ("xvd", "hd"):
             device.wrong(f"{name}: no disk of a lab is called so; use /dev/vd, /dev/sd or /dev/nvme")
             return (), 0
-        return (_SD if match["kind"] == "sd" else ("virtio",)), ord(match["letter"]) - ord("a")
+        return (_SD if match["kind"] == "sd" else ("virtio",)), before
     if (match := _BY_ID.fullmatch(name)) and (buses := _by_id(match["kind"], match["value"], found)):
         return buses, 0
     device.wrong(f"{name}: labs cannot put a disk there; use a kernel's name, serialNumber or wwn")

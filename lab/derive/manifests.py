@@ -27,7 +27,7 @@ _ARCHITECTURES = {"": "amd64", "x86_64": "amd64"}
 #: Where the manifests have what stands in install-config.yaml; the longest that fits counts.
 _PLACES = {
     "": (CLUSTER_INSTALL, "spec"),
-    "metadata": (CLUSTER_DEPLOYMENT, "spec.clusterName"),
+    "metadata.name": (CLUSTER_DEPLOYMENT, "spec.clusterName"),
     "baseDomain": (CLUSTER_DEPLOYMENT, "spec.baseDomain"),
     "platform": (CLUSTER_INSTALL, "spec.platformType"),
     "platform.baremetal.apiVIPs": (CLUSTER_INSTALL, "spec.apiVIPs"),
@@ -80,6 +80,7 @@ class _Configs:
         hosts = [dict(one.map()) for one in agent.get("hosts").items()]
         if not hosts:
             self._place("hosts", "documents")
+        given: dict[int, Field] = {}
         for config in configs:
             spec = config.get("spec")
             cards = _macs(spec)
@@ -88,6 +89,10 @@ class _Configs:
                 hosts.append({"interfaces": spec.get("interfaces").value})
                 self._place(f"hosts[{index}]", config.path)
                 self._place(f"hosts[{index}].interfaces", f"{config.path}.spec.interfaces")
+            if index in given:
+                rule = f"a MAC address of {given[index].path} too; each host has one document"
+                spec.get("interfaces").wrong(rule)
+            given[index] = config
             if not hosts[index].get("networkConfig"):
                 hosts[index]["networkConfig"] = spec.get("config").value
                 self._place(f"hosts[{index}].networkConfig", f"{config.path}.spec.config")

@@ -31,6 +31,11 @@ class Segment:
         firsts = {subnet.version: subnet for subnet in reversed(self.subnets)}
         return [subnet for subnet in self.subnets if firsts[subnet.version] == subnet]
 
+    @property
+    def answering(self) -> list[str]:
+        """Its routers and servers: one address may be several."""
+        return list(dict.fromkeys([*self.routers, *self.servers]))
+
     def holds(self, text: str) -> bool:
         """Whether the address is in it."""
         return any(ip_address(text) in subnet for subnet in self.own_subnets)
@@ -48,6 +53,7 @@ class Plan:
         self._placed: dict[tuple[int, str, int], Segment] = {}
         self._asking: dict[str, Segment] = {}
         self._untagged = False
+        self._inner = cluster.inner
         firsts = {subnet.version: subnet for subnet in reversed(cluster.subnets)}
         # Others of a family are networks of hosts that are elsewhere, if there are any.
         self.home = self._segment([one for one in cluster.subnets if firsts[one.version] == one], 0)
@@ -127,7 +133,7 @@ class Plan:
         """A network that nobody has. Raises TopologyError where all are taken."""
         four = (IPv4Network(f"192.168.{number}.0/24") for number in range(200, 256))
         six = (IPv6Network(f"fd6e:31:0:{number:x}::/64") for number in range(256))
-        taken = [subnet for segment in self.segments for subnet in segment.subnets]
+        taken = [*self._inner, *(subnet for segment in self.segments for subnet in segment.subnets)]
         for one in four if version == 4 else six:
             if not any(_same(one, other) for other in taken):
                 return one

@@ -26,6 +26,7 @@ def in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     path, _, rule = line.partition(": ")
     rule = _NODE.sub(lambda match: _host(cluster, int(match[1])) or match[0], rule)
     rule = _NETWORK.sub("another network", rule)
+    rule = re.sub(r"\b(api|ingress)_vips?(\[\d+\])?", lambda one: f"{one[1]}VIPs{one[2] or '[0]'}", rule)
     if match := _NODE.match(path):
         host, _ = cluster.hosts[int(match[1])]
         if host.place is None:

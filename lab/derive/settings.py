@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import yaml
 
+from lab import topology
 from lab.errors import TopologyError
 from lab.release.cluster import yamltext
-from lab.topology import Topology
+from lab.topology import Topology, written
 
+#: What says with a list what other fields say for one.
+_INSTEAD = {
+    "nics": ("mac",),
+    "disks": ("disk_gib",),
+    "networks": ("machine_network", "address", "aliases", "addressing"),
+    "api_vips": ("api_vip",),
+    "ingress_vips": ("ingress_vip",),
+}
 _PATH = re.compile(r"[a-z_0-9]+(\[\d+\])*(\.[a-z_0-9]+(\[\d+\])*)*")
 
 
@@ -21,21 +29,18 @@ def changed(shape: Topology, settings: Iterable[str]) -> Topology:
 
     Raises TopologyError, whose source is the setting.
     """
-    document = msgspec.to_builtins(shape)
     for setting in settings:
+        document = written(shape)
         source = f"--set {setting}"
         path, equals, text = setting.partition("=")
         if not equals or not _PATH.fullmatch(path):
             raise TopologyError(source, "want FIELD=VALUE, for example nodes[0].memory_mib=8192")
         try:
-            value = yamltext.load(text)
+            value = yamltext.load_once(text)
         except yaml.YAMLError as error:
             raise TopologyError(source, str(error)) from error
         _put(document, path, value, source)
-        try:
-            shape = msgspec.convert(document, Topology)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise TopologyError(source, str(error)) from error
+        shape = topology.read(document, source)
     return shape
 
 
@@ -44,12 +49,16 @@ def _put(document: Any, path: str, value: Any, source: str) -> None:
     here = document
     for number, step in enumerate(steps):
         last = number == len(steps) - 1
+        walked = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps[:number])[1:]
         if isinstance(here, list | tuple) and isinstance(step, int):
             if step >= len(here):
-                raise TopologyError(source, f"there is no {path.partition('=')[0]}: {len(here)} are there")
+                rule = f"there is no {walked}[{step}]: {len(here)} are there; set all of {walked}"
+                raise TopologyError(source, rule)
         elif not isinstance(here, dict) or isinstance(step, int):
             raise TopologyError(source, f"{step} is no field there")
         if last:
             here[step] = value
+            for name in _INSTEAD.get(str(step), ()) if value else ():
+                here.pop(name, None)
         else:
             here = here.get(step) if isinstance(here, dict) else here[step]

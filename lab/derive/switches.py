@@ -19,10 +19,21 @@ _MODES: Mapping[str, BondMode] = {
 }
 
 
+def _listed(whole: Field, *names: str) -> Field:
+    """The first of these fields that is there, else the first of them: NMState has several names for ports."""
+    return whole.get(next((name for name in names if whole.has(name)), names[0]))
+
+
 def ports(bridge: Field) -> list[Field]:
     """A bridge's ports."""
-    named = bridge.get("bridge")
-    return (named.get("port") if named.has("port") else named.get("slaves")).items()
+    return _listed(bridge.get("bridge"), "port", "ports", "slaves").items()
+
+
+def port_names(aggregation: Field) -> tuple[str, ...]:
+    """The cards of a Linux bond: `ports-config` names them with what is special about each."""
+    listed = _listed(aggregation, "port", "ports", "slaves").texts()
+    configured = (one.get("name").text() for one in aggregation.get("ports-config").items())
+    return listed or tuple(name for name in configured if name)
 
 
 def bonds(bridge: Field) -> Iterator[tuple[str, BondMode, tuple[str, ...]]]:
@@ -35,7 +46,7 @@ def bonds(bridge: Field) -> Iterator[tuple[str, BondMode, tuple[str, ...]]]:
         if mode not in _MODES:
             aggregation.get("mode").wrong(f"{mode!r} is not one of {', '.join(_MODES)}")
             continue
-        listed = aggregation.get("port") if aggregation.has("port") else aggregation.get("slaves")
+        listed = _listed(aggregation, "port", "ports", "slaves")
         names = tuple(name for one in listed.items() if (name := one.get("name").text()))
         if not names:
             listed.wrong("a bond of no cards: list them")

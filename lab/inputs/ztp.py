@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from lab import textfiles
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import TopologyError
@@ -36,7 +37,7 @@ def _documents(directory: Path, name: str) -> list[Any]:
     """The documents of a manifest, without empty ones; none where there is no file. Raises TopologyError."""
     path = directory / name
     try:
-        return [one for one in yamltext.load_all(path.read_bytes()) if one is not None]
+        return [one for one in yamltext.load_all(textfiles.read_stored(path)) if one is not None]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -58,6 +58,7 @@ from lab.topology.presets import (
     ha,
     sno,
 )
+from lab.topology.written import written
 
 __all__ = [
     "ARBITER_MIB",
@@ -99,4 +100,5 @@ __all__ = [
     "load_text",
     "read",
     "sno",
+    "written",
 ]

@@ -14,7 +14,8 @@ from lab.topology.nodes import NodeSpec
 @dataclass(frozen=True)
 class Link:
     """A card or a bond of a machine as it is attached: its name there, its cards, its MAC address, the network without
-    tags (None for a trunk alone) and those with tags, and its addresses with the network of each."""
+    tags (None for a trunk alone) and those with tags, its addresses with the network of each, and further MAC addresses
+    by which it asks for them."""
 
     name: str
     nics: tuple[Nic, ...]
@@ -23,6 +24,7 @@ class Link:
     network: Network | None
     trunk: tuple[Network, ...]
     addresses: tuple[tuple[str, Network], ...]
+    clones: tuple[str, ...] = ()
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import yaml
 
+from lab import textfiles
 from lab.errors import TopologyError
 from lab.release.cluster import yamltext
 from lab.topology.errors import Problem, line
@@ -20,6 +21,8 @@ from lab.topology.problems import Checked, collecting
 
 _WHERE = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
 _MISSING = object()
+_SHOWN = 60
+_TYPES = ((bool, "true or false"), (int, "a whole number"), (str, "text"))
 
 
 class _Reader:
@@ -63,9 +66,9 @@ class _Reader:
         except msgspec.ValidationError as error:
             at = _WHERE.fullmatch(str(error))
             message, inner = (at[1], at[2]) if at else (str(error), "")
-            if kind in (str, str | None) and isinstance(value, int | float):
-                message = f"{value!r} is a number to YAML; put it in quotes"
-            self.found.append((path + inner, message))
+            self.found.append(
+                (path + inner, _mistyped(_at(value, inner), get_args(kind)[0] if inner else kind) or message)
+            )
             return _MISSING
 
     def structs(self, value: Any, kind: type[Checked], path: str) -> Any:
@@ -79,6 +82,25 @@ class _Reader:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name and not name.startswith("[") else path + name
+
+
+def _at(value: Any, path: str) -> Any:
+    """What lies at `[2]` or so in a list."""
+    for index in re.findall(r"\[(\d+)\]", path):
+        value = value[int(index)]
+    return value
+
+
+def _mistyped(value: Any, kind: Any) -> str:
+    """What is wrong with a value where another type is wanted; empty where msgspec says it better."""
+    if get_origin(kind) is tuple and not isinstance(value, list | tuple):
+        return f"{value!r} is not a list"
+    kinds = {*get_args(kind), kind}
+    if str in kinds and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value!r} is a number to YAML; put it in quotes"
+    wanted = next((text for one, text in _TYPES if one in kinds), "")
+    shown = repr(value)
+    return f"{shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}...'} is not {wanted}" if wanted else ""
 
 
 def _named(value: Any) -> str:
@@ -98,7 +120,7 @@ def read(document: Any, source: str = "topology") -> Topology:
 def load_text(text: str | bytes, source: str = "topology") -> Topology:
     """The topology in a YAML text. Raises TopologyError with `source` and all fields that are wrong."""
     try:
-        document = yamltext.load(text)
+        document = yamltext.load_once(text)
     except yaml.YAMLError as error:
         raise TopologyError(source, str(error)) from error
     return read(document, source)
@@ -110,7 +132,7 @@ def load(name_or_path: str) -> Topology:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)
     try:
-        text = path.read_bytes()
+        text = textfiles.read(path)
     except OSError as error:
         near = difflib.get_close_matches(name_or_path, PRESETS, n=1)
         meant = f"; {near[0]} perhaps?" if near else ""

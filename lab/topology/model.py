@@ -17,6 +17,7 @@ from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, unique
 from lab.topology.words import Subnet
+from lab.topology.written import written
 
 MACHINE_NETWORK = "192.168.111.0/24"
 
@@ -88,7 +89,9 @@ class Topology(Checked, frozen=True, kw_only=True):
         if self.boot in FROM_NETWORK:
             yield from self._network_boots()
         yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
-        macs = ((f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields)
+        macs = [(f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields]
+        cloned = ((f"nodes[{i}].{path}", one) for i, node in enumerate(self.nodes) for path, one in attached(node))
+        macs += [(f"{path}.clones[{k}]", mac) for path, one in cloned for k, mac in enumerate(one.clones)]
         yield from unique(macs, "mac")
         yield from unique(self._addresses(), "address")
 
@@ -130,7 +133,8 @@ class Topology(Checked, frozen=True, kw_only=True):
         for i, node in enumerate(self.nodes):
             for path, one in attached(node):
                 place = f"nodes[{i}].{path}" if path else f"nodes[{i}]"
-                named = [("network", one.network)] if one.network else []
+                first = one.network or ("" if one.trunk else next(iter(networks)))
+                named = [("network", first)] if first else []
                 named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
                 good = True
                 for field, name in named:
@@ -139,7 +143,9 @@ class Topology(Checked, frozen=True, kw_only=True):
                         good = False
                         yield f"{place}.{field}", f"there is no network {name!r}; there are {', '.join(networks)}"
                     elif network.bmc:
-                        yield f"{place}.{field}", f"{name} is the network of the BMCs, which no machine is on"
+                        good = False
+                        where = f"{place}.{field}" if path else place
+                        yield where, f"{name} is the network of the BMCs, which no machine is on"
                     elif field != "network" and not network.vlan:
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
                 if good:
@@ -248,6 +254,7 @@ class Topology(Checked, frozen=True, kw_only=True):
                     network=networks[0] if plain else None,
                     trunk=networks[1:] if plain else networks,
                     addresses=tuple(held),
+                    clones=one.clones,
                 )
             )
         return tuple(links)
@@ -383,4 +390,4 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     def dump(self) -> str:
         """This topology as YAML that `load_text` reads back to an equal one."""
-        return msgspec.yaml.encode(self).decode()
+        return msgspec.yaml.encode(written(self)).decode()

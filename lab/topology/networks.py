@@ -72,8 +72,8 @@ class Network(Checked, frozen=True, kw_only=True):
         if not self.ipv4 and not self.ipv6:
             yield "ipv4", "a network needs ipv4 or ipv6"
         rows = (
-            ("", self.ipv4, ipaddress.IPv4Network, 28, self.address, self.gateway),
-            ("6", self.ipv6, ipaddress.IPv6Network, 124, self.address6, self.gateway6),
+            ("", self.ipv4, ipaddress.IPv4Network, 30, self.address, self.gateway),
+            ("6", self.ipv6, ipaddress.IPv6Network, 126, self.address6, self.gateway6),
         )
         for suffix, cidr, kind, longest, own, gateway in rows:
             path = "ipv6" if suffix else "ipv4"

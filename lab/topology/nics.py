@@ -20,16 +20,20 @@ LAST_BUS = 30
 
 class Attached(Checked, frozen=True, kw_only=True):
     """What is attached to networks: `network` by name, without tags (default: the topology's first, unless there is a
-    trunk), those of `trunk` with the tags of their `vlan`; `addresses` lie in any of them, fixed or reserved."""
+    trunk), those of `trunk` with the tags of their `vlan`; `addresses` lie in any of them, fixed or reserved. `clones`
+    are MAC addresses by which it asks for them too, since the host gives them to it."""
 
     network: str = ""
     trunk: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    clones: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         """See the class."""
         yield from words.addresses("addresses", self.addresses)
         yield from unique([(f"addresses[{i}]", text) for i, text in enumerate(self.addresses)], "address")
+        for index, text in enumerate(self.clones):
+            yield from words.mac(f"clones[{index}]", text)
         both = [("network", self.network), *((f"trunk[{i}]", name) for i, name in enumerate(self.trunk))]
         yield from unique(both, "network")
 
@@ -61,8 +65,8 @@ class Nic(Attached, frozen=True, kw_only=True):
 def _at(card: Nic, index: int) -> Nic:
     bus = card.pci or index + 1
     return Nic(
-        network=card.network, trunk=card.trunk, addresses=card.addresses, mac=card.mac, model=card.model,
-        pci=bus, name=card.name or f"enp{bus}s0",
+        network=card.network, trunk=card.trunk, addresses=card.addresses, clones=card.clones, mac=card.mac,
+        model=card.model, pci=bus, name=card.name or f"enp{bus}s0",
     )  # fmt: skip
 
 

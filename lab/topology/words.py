@@ -16,6 +16,7 @@ Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 LAB, NONE = "lab", "none"
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+_SHOWN = 80
 # As the kernel takes them (net/core/dev.c: dev_valid_name), without what other programs give a meaning to.
 _INTERFACE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,14}$")
 
@@ -23,13 +24,17 @@ _INTERFACE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,14}$")
 def label(path: str, text: str) -> Iterator[Problem]:
     """Whether it is a label of a DNS name."""
     if not _LABEL.fullmatch(text):
-        yield path, f"{text!r} is not a DNS label"
+        yield path, f"{_quoted(text)} is not a DNS label"
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def domain(path: str, text: str) -> Iterator[Problem]:
     """Whether it is a DNS name."""
     if len(text) > 253 or not all(_LABEL.fullmatch(part) for part in text.split(".")):
-        yield path, f"{text!r} is not a domain name"
+        yield path, f"{_quoted(text)} is not a domain name"
 
 
 def interface(path: str, text: str) -> Iterator[Problem]:
@@ -44,6 +49,8 @@ def mac(path: str, text: str) -> Iterator[Problem]:
         yield path, f"{text!r} is not six lower-case hex pairs joined by colons"
     elif int(text[:2], 16) & 1:
         yield path, f"{text!r} is a multicast address"
+    elif text == "00:00:00:00:00:00":
+        yield path, f"{text!r} is no network card's"
 
 
 # Checking a topology asks for the same few texts hundreds of times.

@@ -71,6 +71,33 @@ def load(text: str | bytes) -> Any:
     return documents[0] if documents else None
 
 
+def load_once(text: str | bytes) -> Any:
+    """The same of what people write, where a key that stands in a mapping twice is a mistake. Raises yaml.YAMLError."""
+    document = load(text)
+    for node in yaml.compose_all(text, Loader=_Loader):
+        _check_keys(node)
+    return document
+
+
+def _check_keys(root: yaml.Node | None) -> None:
+    nodes, seen = [root], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+        elif isinstance(node, yaml.MappingNode):
+            keys = set[tuple[str, str]]()
+            for key, value in node.value:
+                nodes += [key, value]
+                if isinstance(key, yaml.ScalarNode):
+                    if (key.tag, key.value) in keys:
+                        raise Refused(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+                    keys.add((key.tag, key.value))
+
+
 def _check(text: str) -> None:
     """Refuse cycles, depth and expansion, by the parser's events: composing a tree of them recurses."""
     anchors: dict[str, tuple[int, int]] = {}

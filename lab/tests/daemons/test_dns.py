@@ -55,6 +55,28 @@ nodes:
 """
 
 
+def test_a_trunk_with_two_networks_that_lease_has_a_reservation_in_each(tmp_path):
+    text = """
+name: vlans
+networks:
+  - {name: a, ipv4: 10.1.0.0/24, ipv6: "fd00:1::/64", dhcp: on, dhcpv6: on, vlan: 10}
+  - {name: b, ipv4: 10.2.0.0/24, dhcp: on, vlan: 20}
+nodes:
+  - name: n
+    role: master
+    nics:
+      - mac: "52:54:00:00:00:01"
+        trunk: [a, b]
+        addresses: [10.1.0.9, 10.2.0.9, "fd00:1::9"]
+        clones: ["52:54:00:00:00:09"]
+"""
+    # Of two IPv4 addresses in one line dnsmasq takes the last alone.
+    assert [line for line in config(topology.load_text(text), tmp_path) if line.startswith("dhcp-host=")] == [
+        "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.1.0.9,[fd00:1::9],n",
+        "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.2.0.9,n",
+    ]
+
+
 def test_each_network_is_told_its_own(tmp_path):
     lines = config(topology.load_text(TWO), tmp_path)
     assert [line for line in lines if line.startswith("interface=")] == [f"interface=lab{i}" for i in range(3)]

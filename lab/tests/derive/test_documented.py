@@ -223,7 +223,7 @@ CASES = {
         *hint("{wwn: '0x5000c500a0b1c2d3', model: SAMSUNG MZ7KM480HAHP}"), {"disks": [("sata", True)]},
     ),
     "hint-size-and-vendor": (
-        *hint("{minSizeGigabytes: 120, vendor: ata, rotational: true}"), {"disks": [("sata", True)]},
+        *hint("{minSizeGigabytes: 120, vendor: ATA, rotational: true}"), {"disks": [("sata", True)]},
     ),
 }  # fmt: skip
 
@@ -301,7 +301,7 @@ WRONG = {
     "the same virtual IP twice": (
         install(3, 0, VIPS.replace("122.11", "122.10")), agent(CARDS, CARDS, CARDS),
         ["install-config.yaml: platform.baremetal.ingressVIPs[0]: address 192.168.122.10 is used more than once, by "
-         "api_vip too"],
+         "apiVIPs[0] too"],
     ),
     "a gateway that is the host": (
         install(), agent(CARDS.replace("address: '192.168.122.1'", "address: '192.168.122.2'")),
@@ -323,7 +323,8 @@ WRONG = {
         ],
     ),
     "an address on a bond's port": (
-        install(), agent(host(ETHERNETS, TWO.replace("ipv4: {enabled: false}", MINE, 1) + bond("802.3ad"))),
+        install(),
+        agent(host(ETHERNETS, TWO.replace("ipv4: {enabled: false}", MINE, 1) + bond("802.3ad") + tail("eno1"))),
         ["agent-config.yaml: hosts[0].networkConfig.interfaces[0].ipv4: eno1 has addresses and is a port of bond0, "
          "which has to have them"],
     ),

@@ -109,6 +109,7 @@ interfaces:
     state: up
     bridge: {port: [{name: eno1}]}
     ipv4: {enabled: true, dhcp: false, address: [{ip: 10.20.30.N, prefix-length: 24}]}
+dns-resolver: {config: {server: [10.20.30.2]}}
 routes: {config: [{destination: 0.0.0.0/0, next-hop-address: 10.20.30.1, next-hop-interface: br-ex}]}
 """
 DHCP_VLAN = """
@@ -140,7 +141,11 @@ FIELD = {
     ),
     "bond-active-backup": (
         install(1),
-        hosts(1, BOND.replace("MODE", "active-backup").replace("IP4", "true"), cards=2),
+        hosts(
+            1,
+            BOND.replace("MODE", "active-backup").replace("IP4", "true") + ON_BOND.replace("DEVICE", "bond0"),
+            cards=2,
+        ),
     ),
     "two-cards": (install(3, platform=VIPS), hosts(3, TWO, cards=2)),
     "vlan-dhcp": (install(1), hosts(1, DHCP_VLAN)),
@@ -268,3 +273,15 @@ def test_on_platform_none_several_nodes_are_behind_one(masters, wanted):
     found = derive(install(masters, platform="{none: {}}"), hosts(masters, STATIC))
     assert found.load_balancer is wanted
     assert found.api_addresses == found.ingress_addresses == ((found.gateway,) if wanted else (found.nodes[0].ip,))
+
+
+def test_of_hosts_whose_role_is_left_open_the_rendezvous_host_is_a_master_and_masters_are_the_weakest():
+    files = hosts(5, STATIC) | {"rendezvousIP": "10.20.30.84"}
+    found = derive(install(3, 2, platform=VIPS), files)
+    assert [node.role for node in found.nodes] == ["master", "master", "worker", "worker", "master"]
+    by_role = {role: {n.memory_mib for n in found.nodes if n.role == role} for role in ("master", "worker")}
+    assert max(by_role["master"]) < min(by_role["worker"])
+    for host in files["hosts"][2:4]:
+        host["role"] = "worker"
+    said = derive(install(3, 2, platform=VIPS), files)
+    assert [n.memory_mib for n in said.nodes if n.role == "worker"] == [topology.WORKER_MIB] * 2

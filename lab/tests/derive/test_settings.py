@@ -22,8 +22,17 @@ def test_fields_are_changed_in_order():
     [
         ("nodes[0].memory_mib", "want FIELD=VALUE"),
         ("nodes[9].vcpu=1", "3 are there"),
-        ("nodes[0].vcpu=many", r"Expected `int`, got `str` - at `\$.nodes\[0\].vcpu`"),
-        ("nodes[0].colour=red", "unknown field `colour`"),
+        ("nodes[0].vcpu=many", r"nodes\[0\].vcpu: 'many' is not a whole number"),
+        ("nodes[0].tpm=5", r"nodes\[0\].tpm: 5 is not true or false"),
+        ("nodes[0].name=5", r"nodes\[0\].name: 5 is a number to YAML; put it in quotes"),
+        ("aliases=[10.0.0.1, {a: b}]", r"aliases\[1\]: \{'a': 'b'\} is not text"),
+        ("aliases=5", "aliases: 5 is not a list"),
+        ("nodes[0].colour=red", r"nodes\[0\].colour: there is no field 'colour'; there are name, role"),
+        (
+            "nodes[0].disks[0].size_gib=9",
+            r"there is no nodes\[0\].disks\[0\]: 0 are there; set all of nodes\[0\].disks",
+        ),
+        ("nodes[0].nics=[{mac: a, mac: b}]", 'key "mac" already set in map'),
         ("nodes.x=1", "x is no field there"),
         ("nodes[0].ip=1.2.3.4", "outside machine_network"),
         ("name=[", "line 2: did not find expected node content"),
@@ -34,3 +43,23 @@ def test_what_cannot_be_set_is_one_line(setting, rule):
         changed(topology.compact(), [setting])
     assert str(caught.value).startswith(f"--set {setting}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_what_follows_from_a_field_changes_with_it():
+    nic = '{mac: "52:54:00:00:00:01", addresses: [192.168.111.80]}'
+    disk = "[{size_gib: 30, root: true}]"
+    shape = changed(topology.sno(), [f"nodes[0].nics=[{nic}]", f"nodes[0].disks={disk}"])
+    found = changed(
+        shape,
+        [
+            "nodes[0].disks[0].size_gib=40",
+            'nodes[0].nics[0].mac="52:54:00:00:00:02"',
+            "nodes[0].nics[0].addresses=[192.168.111.81]",
+        ],
+    ).nodes[0]
+    assert (found.disk_gib, found.mac, found.ip) == (40, "52:54:00:00:00:02", "192.168.111.81")
+    networks = changed(
+        topology.sno(),
+        ["networks=[{name: a, ipv4: 192.168.111.0/24, dhcp: true}]", "networks[0].ipv4=192.168.110.0/23"],
+    )
+    assert (networks.machine_network, networks.addressing) == ("192.168.110.0/23", "dhcp")

@@ -1,5 +1,6 @@
 """cluster-manifests/ alone: which lab they lead to, and what the lab adds to them."""
 
+import ipaddress
 import json
 import stat
 import tomllib
@@ -17,10 +18,14 @@ ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA\n", "ssh-ed
 
 
 def nmstate(index, *addresses, mac=None, extra=None):
-    families = {}
+    families, routes, servers = {}, [], []
     for address in addresses:
         ip, _, length = address.partition("/")
         family = "ipv6" if ":" in ip else "ipv4"
+        hop = str(ipaddress.ip_interface(address).network[1])
+        everywhere = "::/0" if ":" in ip else "0.0.0.0/0"
+        routes.append({"destination": everywhere, "next-hop-address": hop, "next-hop-interface": "eno1"})
+        servers.append(hop)
         families[family] = {"enabled": True, "address": [{"ip": ip, "prefix-length": int(length)}]}
     mac = mac or f"52:54:00:11:22:{index:02x}"
     card = {"name": "eno1", "type": "ethernet", "state": "up", "mac-address": mac, **families}
@@ -30,7 +35,11 @@ def nmstate(index, *addresses, mac=None, extra=None):
         "metadata": {"name": f"z-{index}", "labels": {"infraenvs.agent-install.openshift.io": "z"}},
         "spec": {
             "interfaces": [{"name": "eno1", "macAddress": mac}],
-            "config": {"interfaces": [card, *(extra or [])]},
+            "config": {
+                "interfaces": [card, *(extra or [])],
+                "routes": {"config": routes},
+                "dns-resolver": {"config": {"server": servers}},
+            },
         },
     }
 
@@ -127,7 +136,7 @@ def test_what_cannot_be_is_said_by_manifest_and_field(tmp_path, change, said):
 
 
 def test_other_architectures_and_wrong_interfaces_are_told_at_once(tmp_path):
-    tunnel = {"name": "tun0", "type": "vxlan"}
+    tunnel = {"name": "tun0", "type": "ipvlan"}
     folder = write(
         tmp_path, spec=needs(1), environment={"cpuArchitecture": "aarch64"},
         hosts=[nmstate(0, "192.168.5.7/24", extra=[tunnel])],
@@ -208,3 +217,20 @@ def test_a_bad_pull_secret_is_refused_without_its_text(tmp_path):
     with pytest.raises(TopologyError, match=r"pull-secret.yaml: stringData") as error:
         ztp.adapt(folder, shape_of(folder), ACCESS, "r")
     assert "s3cret" not in str(error.value)
+
+
+def test_two_documents_of_one_host_are_told(tmp_path):
+    hosts = [nmstate(0, "192.168.9.2/24"), nmstate(1, "192.168.9.3/24", mac="52:54:00:11:22:00")]
+    spec = {"platformType": "None", "provisionRequirements": {"controlPlaneAgents": 2}}
+    with pytest.raises(
+        TopologyError, match=r"\[1\].spec.interfaces: a MAC address of \[0\] too; each host has one doc"
+    ):
+        shape_of(write(tmp_path, spec=spec, hosts=hosts))
+
+
+def test_a_name_that_is_none_is_told_where_it_stands(tmp_path):
+    folder = write(tmp_path, spec={"platformType": "None", "provisionRequirements": {"controlPlaneAgents": 1}})
+    path = folder / "cluster-manifests/cluster-deployment.yaml"
+    path.write_text(path.read_text().replace("clusterName: z", "clusterName: Z z"))
+    with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: spec.clusterName: 'Z z' is not a DNS label"):
+        shape_of(folder)
