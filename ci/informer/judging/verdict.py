@@ -105,7 +105,8 @@ def _told(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     why = f"{counts.failures} failed in a row; believed after {wanted} (Beta-binomial of {base})"
     if counts.runs >= wanted:
         return Decision.REJECTED, why, 0
-    return Decision.UNDECIDED, why, wanted - counts.runs
+    # From three runs on the table decides.
+    return Decision.UNDECIDED, why, min(wanted, GRACE_FROM) - counts.runs
 
 
 def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blocking: Sequence[str]) -> JobVerdict:
