@@ -31,7 +31,7 @@ VOID_UNKNOWN = "no symptom fits; read why it is void, then add one to ci/informe
 _LINE, _SEARCHED = 300, 4000
 _FIELDS = {"name", "where", "match", "label", "advice"}
 #: Seconds of the processor's time that looking for one symptom in one run may take.
-_LONGEST = 2.0
+LONGEST = 2.0
 #: Runs that are labelled in one go: others may write in between.
 _BATCH = 200
 
@@ -65,10 +65,10 @@ def _bounded(told: str) -> Iterator[None]:
         return
 
     def late(*_: Any) -> None:
-        raise InformerError(f"{told}: takes more than {_LONGEST:.0f} s for one run: make it simpler")
+        raise InformerError(f"{told}: takes more than {LONGEST:.0f} s for one run: make it simpler")
 
     before = signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
     try:
         yield
     finally:

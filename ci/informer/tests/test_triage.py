@@ -232,7 +232,7 @@ def test_expressions_that_are_too_large_are_told(tmp_path, match, told):
 
 
 def test_an_expression_that_takes_for_ever_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(triage, "_LONGEST", 0.1)
+    monkeypatch.setattr(triage, "LONGEST", 0.1)
     (tmp_path / "s.yaml").write_text(good("match: x", "match: '(a+)+$'"))
     with pytest.raises(InformerError, match=r"symptoms: a: match: .*: takes more than .* make it simpler"):
         diagnose(Outcome.FAILED, {"message": f"{'a' * 60}!"}, triage.read(tmp_path / "s.yaml"))

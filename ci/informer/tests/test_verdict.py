@@ -20,7 +20,7 @@ from ci.informer.history.store import History
 from ci.informer.judging import simulate
 from ci.informer.judging.review import job_state, record, regressed_tests, regressions
 from ci.informer.judging.simulate import World, nightly_runs, plant
-from ci.informer.judging.verdict import Decision, _told, command, judge
+from ci.informer.judging.verdict import Decision, by_counts, command, judge
 from ci.informer.tests.kit import FIRST, filled
 
 GOOD = ["PPPPP"] * 45
@@ -281,8 +281,8 @@ def test_three_runs_always_decide(history):
     """Without a history five failures in a row would be wanted, but three are an aggregated job."""
     filled(history, sno=["F"])
     verdict = judge(history, "p000", blocking=["sno*"])
-    assert (verdict.decision, _told(Counts(2, 2), Counts())[2]) == (Decision.UNDECIDED, 1)
-    assert _told(Counts(3, 3), Counts())[0] is Decision.REJECTED
+    assert (verdict.decision, by_counts(Counts(2, 2), Counts())[2]) == (Decision.UNDECIDED, 1)
+    assert by_counts(Counts(3, 3), Counts())[0] is Decision.REJECTED
 
 
 @pytest.mark.parametrize(
