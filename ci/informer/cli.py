@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 
 from ci.informer.commands import after, hosts, imported, judging, nightly, runs
-from ci.informer.commands.common import BAD_INPUT
+from ci.informer.commands.common import BAD_INPUT, shown
 from ci.informer.errors import InformerError
-from lab.errors import SubjectError
+from lab.errors import LabError
 
 _EPILOG = """\
 To begin with:
@@ -42,7 +44,7 @@ A job is SCENARIO@KIND-OF-MACHINES. The history is one file: --history, $NODE0_H
 ~/.local/state/node0.
 
 exit codes: 0 fine or accepted, 1 rejected or red, 2 bad input, 3 undecided (more runs would tell, or all were
-void), 130 Ctrl-C
+void), 130 Ctrl-C, 141 nobody reads what it prints
 """
 
 
@@ -77,11 +79,19 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit codes as in --help."""
     arguments = _parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a name is no reason to end.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except (InformerError, SubjectError, OSError, sqlite3.Error) as error:
-        print(f"node0-ci: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        # Who read it has seen enough (`node0-ci history | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (InformerError, LabError, OSError, sqlite3.Error) as error:
+        for line in str(error).splitlines():
+            print(f"node0-ci: {shown(line)}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         return 130

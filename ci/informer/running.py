@@ -74,6 +74,8 @@ class _Session:
     def __init__(self, history: History, name: str, engine: Engine, say: Say) -> None:
         self._history, self._name, self._engine, self._say = history, name, engine, say
         text, self._folder = work.plan(history, name)
+        if since := work.ended(history, name):
+            raise InformerError(f"{history.path}: plan: {name!r}: was run to its end, or given up, at {since}")
         try:
             self._plan = msgspec.json.decode(text, type=Plan)
         except msgspec.MsgspecError as error:
@@ -183,6 +185,11 @@ def carry_out(history: History, name: str, engine: Engine, say: Say) -> Iterator
             yield from _Session(history, name, engine, say).rows()
     except Timeout as error:
         raise InformerError(f"plan: {name!r}: another node0-ci runs it") from error
+
+
+def ran(history: History, name: str) -> list[Row]:
+    """All runs of a plan, in the order in which they began."""
+    return [row for row in history.runs() if row.key.startswith(f"run {name}/")]
 
 
 def run(history: History, plan: Plan, folder: Path, engine: Engine, *, say: Say) -> list[Row]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +30,10 @@ VOID_UNKNOWN = "no symptom fits; read why it is void, then add one to ci/informe
 #: Characters of a line that are shown, and that are searched.
 _LINE, _SEARCHED = 300, 4000
 _FIELDS = {"name", "where", "match", "label", "advice"}
+#: Seconds of the processor's time that looking for one symptom in one run may take.
+LONGEST = 2.0
+#: Runs that are labelled in one go: others may write in between.
+_BATCH = 200
 
 
 @dataclass(frozen=True)
@@ -39,12 +47,33 @@ class Symptom:
     advice: str
 
     def found(self, evidence: Mapping[str, str]) -> Hit | None:
-        """Where it shows first, if it does."""
-        for place in self.where:
-            for line in evidence.get(place, "").splitlines():
-                if match := self.match.search(line[:_SEARCHED]):
-                    return Hit(self, place, line.strip()[:_LINE], match.groupdict().get("component") or "")
+        """Where it shows first, if it does. Raises InformerError where its expression takes too long."""
+        with _bounded(f"symptoms: {self.name}: match: {self.match.pattern!r}"):
+            for place in self.where:
+                for line in evidence.get(place, "").splitlines():
+                    if match := self.match.search(line[:_SEARCHED]):
+                        return Hit(self, place, line.strip()[:_LINE], match.groupdict().get("component") or "")
         return None
+
+
+@contextmanager
+def _bounded(told: str) -> Iterator[None]:
+    """Python's expressions may take for ever (`(a+)+$`), and look for signals meanwhile; only a process's first thread
+    gets them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: Any) -> None:
+        raise InformerError(f"{told}: takes more than {LONGEST:.0f} s for one run: make it simpler")
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @dataclass(frozen=True)
@@ -70,7 +99,7 @@ def _symptom(entry: Any, where: str) -> Symptom:
         raise InformerError(f"{where}.label: {entry['label']!r}: must be one of {', '.join(LABELS)}")
     try:
         pattern = re.compile(entry["match"])
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise InformerError(f"{where}.match: {entry['match']!r}: {error}") from error
     return Symptom(entry["name"], tuple(places), pattern, Label(entry["label"]), entry["advice"])
 
@@ -135,18 +164,25 @@ def label(history: History, symptoms: Symptoms) -> int:
     rows = history.db.execute(
         f"SELECT id, outcome, reason FROM run WHERE outcome IN (?, ?) {which} ORDER BY id", red
     ).fetchall()
-    with history.writing() as db:
-        for row in rows:
-            texts = history.evidence(row["id"])
-            texts["message"] = f"{row['reason']}\n{texts.get('message', '')}"
-            diagnosis = diagnose(Outcome(row["outcome"]), texts, symptoms)
-            values = (diagnosis.label.value, diagnosis.advice, diagnosis.component, row["id"])
-            db.execute("UPDATE run SET label = ?, advice = ?, component = ? WHERE id = ?", values)
-            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in diagnosis.shown]
-            db.execute("DELETE FROM symptom WHERE run = ?", (row["id"],))
-            db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", shown)
-        db.execute("INSERT OR REPLACE INTO applied VALUES ('symptoms', ?)", (symptoms.digest,))
+    for begin in range(0, len(rows), _BATCH):
+        with history.writing() as db:
+            for row in rows[begin : begin + _BATCH]:
+                _label(history, db, row, symptoms)
+    if changed:
+        with history.writing() as db:
+            db.execute("INSERT OR REPLACE INTO applied VALUES ('symptoms', ?)", (symptoms.digest,))
     return len(rows)
+
+
+def _label(history: History, db: sqlite3.Connection, row: sqlite3.Row, symptoms: Symptoms) -> None:
+    texts = history.evidence(row["id"])
+    texts["message"] = f"{row['reason']}\n{texts.get('message', '')}"
+    diagnosis = diagnose(Outcome(row["outcome"]), texts, symptoms)
+    values = (diagnosis.label.value, diagnosis.advice, diagnosis.component, row["id"])
+    db.execute("UPDATE run SET label = ?, advice = ?, component = ? WHERE id = ?", values)
+    shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in diagnosis.shown]
+    db.execute("DELETE FROM symptom WHERE run = ?", (row["id"],))
+    db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", shown)
 
 
 def shown(history: History, run: int) -> list[tuple[str, str, str]]:

@@ -76,7 +76,7 @@ class Run:
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
         entries = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
 import sys
@@ -18,12 +19,14 @@ from lab.subject.stores import Store
 PATH = "usr/bin/openshift-install"
 _ELF = b"\x7fELF"
 _X86_64 = 62
+# What a script names in its first line. A file with Windows' line ends names one that ends in \\r.
+_SCRIPT = re.compile(rb"#![ \t]*([^ \t\n]+)")
 # gabi/elf.h: e_machine
 _MACHINES = {3: "386", 21: "ppc64", 22: "s390x", 40: "arm", 183: "arm64", 243: "riscv64"}
 
 
 def machine_of(head: bytes) -> str | None:
-    """What processor the first 20 bytes of a program are for, in Go's words; None when it is no ELF file."""
+    """What processor the first bytes of a program are for, in Go's words; None when it is no ELF file."""
     if head[:4] != _ELF or len(head) < 20:
         return None
     order = ">" if head[5] == 2 else "<"
@@ -33,7 +36,7 @@ def machine_of(head: bytes) -> str | None:
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(20)
+        return file.read(256)
 
 
 def checked(path: Path, source: str) -> Path:
@@ -42,9 +45,17 @@ def checked(path: Path, source: str) -> Path:
         raise SubjectError(source, f"{path}: no such installer")
     if not os.access(path, os.X_OK):
         raise SubjectError(source, f"{path} is not executable: chmod +x")
-    machine = machine_of(_head(path))
+    head = _head(path)
+    machine = machine_of(head)
     if machine not in (None, "amd64"):
         raise SubjectError(source, f"{path} is an installer for {machine}, this machine is amd64")
+    if machine is None:
+        script = _SCRIPT.match(head)
+        if script is None:
+            raise SubjectError(source, f"{path} is no program: it is no ELF file, and has no #! in its first line")
+        interpreter = os.fsdecode(script[1])
+        if not os.access(interpreter, os.X_OK):
+            raise SubjectError(source, f"{path} wants {interpreter!r} in its first line, which this machine has not")
     return path
 
 

@@ -8,11 +8,11 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, history_path, say
+from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, history_path, name, say
 from ci.informer.errors import InformerError
 from ci.informer.history import retention
 from ci.informer.history.store import History
-from lab.numbers import whole_type
+from lab.numbers import whole, whole_type
 
 
 def _prune(arguments: argparse.Namespace) -> int:
@@ -45,10 +45,14 @@ def _traces(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from ci.informer.pages import serving
 
-    host, colon, port = arguments.listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    host, _, given = arguments.listen.rpartition(":")
+    try:
+        port = whole(given, 0, 65535)
+    except ValueError:
+        host = ""
+    if not host:
         raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
-    serving.serve(history_path(arguments), host.strip("[]"), int(port), arguments.blocking, say=say)
+    serving.serve(history_path(arguments), host.strip("[]"), port, arguments.blocking, say=say)
     return ACCEPTED
 
 
@@ -56,13 +60,13 @@ def add(command: Adder) -> None:
     """Add them."""
     prune = command("prune", _prune, "remove old evidence of runs; the runs stay in the history")
     prune.add_argument("directory", type=Path, metavar="DIR", help="remove nothing outside of this directory")
-    for option, default, text in (
-        ("--green-days", retention.GREEN_DAYS, "keep evidence of green runs for N days"),
-        ("--red-days", retention.RED_DAYS, "keep evidence of red runs for N days"),
-        ("--gib", retention.GIB, "keep at most N GiB of evidence in all"),
+    for option, most, default, text in (
+        ("--green-days", 36525, retention.GREEN_DAYS, "keep evidence of green runs for N days"),
+        ("--red-days", 36525, retention.RED_DAYS, "keep evidence of red runs for N days"),
+        ("--gib", 1 << 20, retention.GIB, "keep at most N GiB of evidence in all"),
     ):
         prune.add_argument(
-            option, type=whole_type(0, 1 << 20), default=default, metavar="N", help=f"{text} (default: {default})"
+            option, type=whole_type(0, most), default=default, metavar="N", help=f"{text} (default: {default})"
         )
     traced = command("traces", _traces, "write or send runs as OpenTelemetry traces")
     traced.add_argument(
@@ -71,8 +75,8 @@ def add(command: Adder) -> None:
     traced.add_argument(
         "--endpoint", metavar="URL", help="send them to this address, for example http://localhost:4318/v1/traces"
     )
-    traced.add_argument("--job", help="only runs of this job")
-    traced.add_argument("--payload", help="only runs on this payload")
+    traced.add_argument("--job", type=name, help="only runs of this job")
+    traced.add_argument("--payload", type=name, help="only runs on this payload")
     traced.add_argument("--since", type=day, metavar="DATE", help="only runs since this day")
     serve = command("serve", _serve, "serve the pages over HTTP, always up to date, until Ctrl-C")
     serve.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
@@ -30,23 +31,31 @@ def history_path(arguments: argparse.Namespace) -> Path:
     return Path(chosen) if chosen else state_dir() / "history.db"
 
 
+def shown(line: str) -> str:
+    """A line for a terminal: what would command it (what is tested may print anything) is written out."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print them."""
     for line in lines:
-        print(line)
+        print(shown(line))
 
 
 def say(line: str) -> None:
     """Print a line at once: others wait for it."""
-    print(line, flush=True)
+    print(shown(line), flush=True)
 
 
 def day(value: str) -> date:
-    """An argument that is a day."""
+    """An argument that is a day of this century: verdicts count weeks back and forth from it."""
     try:
-        return date.fromisoformat(value)
+        chosen = date.fromisoformat(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a day like 2026-11-23, not {value!r}") from None
+    if not 2000 <= chosen.year < 2100:
+        raise argparse.ArgumentTypeError(f"must be a day of this century, not {value!r}")
+    return chosen
 
 
 def name(value: str) -> str:
@@ -54,6 +63,11 @@ def name(value: str) -> str:
     if not value.strip() or not value.isprintable():
         raise argparse.ArgumentTypeError(f"must be a name, not {value!r}")
     return value
+
+
+def number(value: str) -> int | None:
+    """The number of a run, if a text is one."""
+    return int(value) if re.fullmatch("[0-9]{1,18}", value) else None
 
 
 def labelled(history: History) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ci.informer import text
@@ -24,6 +25,10 @@ def _load(arguments: argparse.Namespace) -> int:
         raise InformerError(f"{path}: --job: missing; a JUnit file does not say which job it is of")
     else:
         runs = [junit.load(path, arguments.job, arguments.payload, arguments.began)]
+    # A day for clocks that differ. What is later would be the last run for as long as it lies ahead.
+    latest = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+    if ahead := [run for run in runs if run.began > latest]:
+        raise InformerError(f"{path}: began: {ahead[0].began} lies ahead: look at the clocks of both machines")
     with History(history_path(arguments)) as history:
         numbers = history.add(runs)
         labelled(history)
@@ -32,12 +37,13 @@ def _load(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
+    planted = min(World.planted, arguments.jobs) if arguments.planted is None else arguments.planted
     world = World(
         nights=arguments.nights,
         jobs=arguments.jobs,
         runs=arguments.runs,
         flakes=arguments.flakes / 100,
-        planted=arguments.planted,
+        planted=planted,
     )
     try:
         years = [simulate(arguments.seed + place, world) for place in range(arguments.years)]
@@ -82,7 +88,10 @@ def add(command: Adder) -> None:
         ("--jobs", whole_type(1, 1000), 20, "number of jobs"),
         ("--runs", whole_type(1, 1000), 10, "runs of each job a night"),
         ("--flakes", real_type(0, 50, "percent"), 2, "percent of the runs that fail at random"),
-        ("--planted", whole_type(0, 1000), 10, "regressions to be found: 3 to 30 more failures in 100 runs of one job"),
     ):
         simulated.add_argument(option, type=kind, default=default, metavar="N", help=f"{told} (default: {default})")
+    simulated.add_argument(
+        "--planted", type=whole_type(0, 1000), metavar="N",
+        help="regressions to be found, one a job: 3 to 30 more failures in 100 runs (default: 10, or one a job)",
+    )  # fmt: skip
     simulated.add_argument("--keep", type=Path, metavar="FILE", help="also save the first year's runs, as a history")

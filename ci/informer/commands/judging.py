@@ -20,7 +20,10 @@ from ci.informer.commands.common import (
     day,
     history_path,
     labelled,
+    name,
+    number,
     print_lines,
+    say,
 )
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
@@ -74,22 +77,24 @@ def _triage(arguments: argparse.Namespace) -> int:
     symptoms = triage.read(arguments.symptoms)
     with History(history_path(arguments)) as history:
         labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
-        print(f"{labelled} red runs labelled, {clustered} put into clusters")
+        say(f"{labelled} red runs labelled, {clustered} put into clusters")
         if arguments.note:
             written = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
             what, note = arguments.note
-            about = {"run": int(what)} if what.isdecimal() else {"cluster": what}
-            history.note(note, written, **about)
+            run = number(what)
+            history.note(note, written, run=run, cluster=what if run is None else None)
         since = arguments.since or datetime.now(UTC).date() - timedelta(days=clusters.DAYS)
         listed = clusters.listed(history, since)
         if not listed:
-            print(f"no run has failed since {since}; --since DAY shows older failures")
+            say(f"no run has failed since {since}; --since DAY shows older failures")
+        last = {row.cluster: row for row in history.runs(since=since)}
         for one in listed:
-            row = [row for row in history.runs(since=since) if row.cluster == one.id][-1]
-            print(f"{one.id}  {one.runs} runs of {one.jobs} jobs, {one.first_seen} to {one.last_seen}, {row.label}")
-            print(f"    {text.first_line(row.reason or one.text)}\n    {row.advice}")
+            row = last[one.id]
+            say(f"{one.id}  {one.runs} runs of {one.jobs} jobs, {one.first_seen} to {one.last_seen}, {row.label}")
+            say(f"    {text.first_line(row.reason or one.text)}")
+            say(f"    {row.advice}")
             for stamp, note in history.notes(cluster=one.id):
-                print(f"    {stamp} {note}")
+                say(f"    {stamp} {note}")
     return ACCEPTED
 
 
@@ -128,12 +133,14 @@ def add(command: Adder) -> None:
         "--day", type=day, metavar="DATE", help="as they were on this day (default: that of the last run)"
     )
     verdict = command("verdict", _verdict, "accept or reject a payload, with the figures that make it so")
-    verdict.add_argument("payload", metavar="PAYLOAD", help="the release to judge, by its name in the history")
+    verdict.add_argument(
+        "payload", type=name, metavar="PAYLOAD", help="the release to judge, by its name in the history"
+    )
     verdict.add_argument("--json", action="store_true", help="print JSON")
     verdict.add_argument("--junit", type=Path, metavar="FILE", help="also write the payload's runs to a JUnit file")
     history = command("history", _list, "list runs")
-    history.add_argument("--job", help="only runs of this job")
-    history.add_argument("--payload", help="only runs on this payload")
+    history.add_argument("--job", type=name, help="only runs of this job")
+    history.add_argument("--payload", type=name, help="only runs on this payload")
     history.add_argument("--since", type=day, metavar="DATE", help="only runs since this day")
     history.add_argument(
         "--last", type=whole_type(1, 10**6), default=50, metavar="N", help="only the last N runs (default: 50)"
@@ -146,11 +153,15 @@ def add(command: Adder) -> None:
         "--since", type=day, metavar="DATE", help="show failures since this day (default: two weeks ago)"
     )
     triaged.add_argument(
-        "--note", nargs=2, metavar=("RUN|CLUSTER", "TEXT"), help="add a note to a run or to a cluster of failures"
+        "--note",
+        nargs=2,
+        type=name,
+        metavar=("RUN|CLUSTER", "TEXT"),
+        help="add a note to a run or to a cluster of failures",
     )
     compare = command("compare", _compare, "say whether payload B is worse than payload A, job by job")
-    compare.add_argument("a", metavar="A", help="the payload before, by its name in the history")
-    compare.add_argument("b", metavar="B", help="the payload to judge by it")
+    compare.add_argument("a", type=name, metavar="A", help="the payload before, by its name in the history")
+    compare.add_argument("b", type=name, metavar="B", help="the payload to judge by it")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
     page.add_argument("directory", type=Path, metavar="DIR", help="where to; index.html is the first page")
     for sub in (verdict, page):

@@ -136,7 +136,10 @@ def _resume(arguments: argparse.Namespace) -> int:
             raise InformerError(f"{history.path}: plan: all have been run to their end")
         chosen = arguments.plan or plans[-1][0]
         with engine(arguments) as hosts:
-            rows = list(running.carry_out(history, chosen, hosts, say))
+            for _ in running.carry_out(history, chosen, hosts, say):
+                pass
+        # Those too that had ended before it was killed.
+        rows = running.ran(history, chosen)
     return _code(rows)
 
 
@@ -196,9 +199,11 @@ def add(command: Adder) -> None:
     add_options(run.add_argument)
     add_limits(run)
     resume = command("resume", _resume, "continue a plan whose node0-ci was killed or interrupted")
-    resume.add_argument("plan", nargs="?", metavar="PLAN", help="the plan's name (default: the last unfinished one)")
+    resume.add_argument(
+        "plan", nargs="?", type=name, metavar="PLAN", help="the plan's name (default: the last unfinished one)"
+    )
     resume.add_argument("--list", action="store_true", help="list the unfinished plans, and run nothing")
-    resume.add_argument("--forget", metavar="PLAN", help="give this plan up for good, and run nothing")
+    resume.add_argument("--forget", type=name, metavar="PLAN", help="give this plan up for good, and run nothing")
     bisect = command(
         "bisect", _bisect, "find the first bad one of several releases by running a scenario on some of them"
     )

@@ -34,8 +34,15 @@ SETTINGS = {
 
 
 def _quiet() -> None:
-    """Dask tells of each connection that comes and goes: what a person needs to know is said here."""
+    """Dask tells of each connection that comes and goes, and with a traceback of a scheduler that does not answer: what
+    a person needs to know is said here."""
     logging.getLogger("distributed").setLevel(logging.WARNING)
+    logging.getLogger("distributed.worker").addFilter(is_news)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether something that Dask says of a worker is not told here as well."""
+    return not record.getMessage().startswith("Failed to communicate with scheduler")
 
 
 async def _until_told() -> None:

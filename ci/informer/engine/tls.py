@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ci.informer.errors import InformerError
 from lab.daemons.pki import Authority
+from lab.numbers import whole
 
 if TYPE_CHECKING:
     from distributed.security import Security
@@ -45,7 +46,7 @@ def security(folder: Path) -> Security:
     except ssl.SSLError as error:
         raise InformerError(f"{ca}: no certificate: {error.reason}") from error
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password="")  # and nobody is asked for one
     except ssl.SSLError as error:
         raise InformerError(f"{certificate}, {key}: no certificate with its key: {error.reason}") from error
     sides = ("client", "scheduler", "worker")
@@ -60,8 +61,12 @@ def checked(address: str, keys: Path | None) -> tuple[str, Security | None]:
 
     Raises InformerError.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    host, _, port = address.rpartition(":")
+    try:
+        whole(port, 0, 65535)
+    except ValueError:
+        host = ""
+    if not host:
         raise InformerError(f"address: {address!r}: must be HOST:PORT")
     if keys is not None:
         return f"tls://{address}", security(keys)

@@ -12,9 +12,9 @@ from typing import Any, get_args
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import stages
-from ci.informer.history.model import Attempt, Run, Step, seconds_of
+from ci.informer.history.model import Attempt, Run, Step, began_of, seconds_of, text_of
 from lab.evidence import report
-from lab.redact import redact
+from lab.redact import redact, shortened
 from lab.topology import MachineKind
 
 #: Kinds of machines, as jobs have them (SCENARIO@KIND).
@@ -27,13 +27,14 @@ KINDS: Mapping[str, Sequence[str]] = {
     "console": ("console/*.txt", "kernel-trouble.txt"),
     "journal": ("nodes/*/journal.log", "installer/logs/**/*journal*"),
 }
+#: Phases within phases that are told apart.
+_DEEPEST = 8
 #: Bytes that are kept of a file (its end), and of a kind.
 FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
 #: The phase in which a lab waits for others to leave it room: no part of what a run takes.
 QUEUE = "wait for the machine"
 #: The installer's events, below a run's directory.
 EVENTS = Path("installer/logs/events.json")
-_BEGAN = re.compile(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
 #: A line of an error in pytest's reports.
 _ERROR = re.compile(r"E {2,}\S")
 #: What these files say of outcomes, as the history's.
@@ -51,10 +52,15 @@ def _tail(path: Path) -> str:
 
 
 def evidence(folder: Path) -> dict[str, str]:
-    """The ends of a run's texts by kind, without secrets, each file's behind a line with its name."""
+    """The ends of a run's texts by kind, without secrets, each file's behind a line with its name.
+
+    A link that leads out of the folder is none of them: what is loaded is shown, and may have come from elsewhere.
+    """
     by_kind: dict[str, str] = {}
+    root = folder.resolve()
     for kind, patterns in KINDS.items():
-        paths = dict.fromkeys(p for pattern in patterns for p in sorted(folder.glob(pattern)) if p.is_file())
+        found = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+        paths = dict.fromkeys(path for path in found if path.is_file() and root in path.resolve().parents)
         texts = [f"== {path.relative_to(folder)}\n{_tail(path)}" for path in paths if path.stat().st_size]
         if texts:
             by_kind[kind] = redact("\n".join(texts)[:KIND_BYTES])
@@ -64,12 +70,10 @@ def evidence(folder: Path) -> dict[str, str]:
 def _step(entry: Mapping[str, Any]) -> Step:
     # What was still running when the run ended has not passed.
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
-    stuck = f"{entry.get('name')!s} did not end" if outcome is Outcome.FAILED else ""
-    error = redact(str(entry.get("error") or stuck))
-    depth = int(seconds_of(entry.get("depth")))
-    return Step(
-        str(entry.get("name")), seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth, error
-    )
+    name = text_of(entry.get("name"))
+    error = redact(text_of(entry.get("error") or (f"{name} did not end" if outcome is Outcome.FAILED else "")))
+    depth = min(_DEEPEST, int(seconds_of(entry.get("depth"))))
+    return Step(name, seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth, error)
 
 
 def _told(message: str) -> str:
@@ -80,12 +84,8 @@ def _told(message: str) -> str:
 
 def _attempt(entry: Mapping[str, Any]) -> Attempt:
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
-    return Attempt(
-        str(entry.get("name")),
-        outcome,
-        seconds_of(entry.get("seconds")),
-        redact(_told(str(entry.get("message") or ""))),
-    )
+    message = shortened(_told(text_of(entry.get("message") or "")), KIND_BYTES)
+    return Attempt(text_of(entry.get("name")), outcome, seconds_of(entry.get("seconds")), message)
 
 
 def _kind_of_machines(folder: Path) -> MachineKind:
@@ -97,10 +97,14 @@ def _run(one: report.Run, payload: str) -> Run:
     steps = [_step(entry) for entry in one.phases]
     attempts = [_attempt(entry) for entry in one.tests]
     began = str(one.phases[0].get("began") or "") if one.phases else ""
-    if not began:
-        began = f"{datetime.fromtimestamp(one.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    if not _BEGAN.fullmatch(began):
-        raise InformerError(f"{one.folder / 'phases.json'}: began: {began!r}: must be like 2026-11-23T22:00:00Z")
+    try:
+        if not began:
+            began = f"{datetime.fromtimestamp(one.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        began_of(began)
+    except (ValueError, OverflowError) as error:
+        raise InformerError(f"{one.folder / 'phases.json'}: began: {error}") from error
+    if text_of(one.folder) != str(one.folder):
+        raise InformerError(f"{text_of(one.folder)}: the folder's name is no UTF-8")
     stages_of_it = stages.steps(one.folder / EVENTS, began)
     steps = sorted([*steps, *stages_of_it], key=lambda step: step.at) if stages_of_it else steps
     job = f"{one.name}@{_kind_of_machines(one.folder)}"
@@ -116,7 +120,7 @@ def _run(one: report.Run, payload: str) -> Run:
         payload=payload,
         key=f"lab {job} {began}",
         began=began,
-        seconds=sum(step.seconds for step in steps if not step.depth and step.name != QUEUE),
+        seconds=seconds_of(sum(step.seconds for step in steps if not step.depth and step.name != QUEUE)),
         attempts=attempts,
         steps=steps,
         evidence=texts,
@@ -135,6 +139,6 @@ def load(root: Path, payload: str) -> list[Run]:
     for one in reports:
         try:
             json.loads((one.folder / "phases.json").read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InformerError(f"{one.folder / 'phases.json'}: {error}") from error
     return [_run(one, payload) for one in reports]

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, ParseError
+from xml.parsers import expat
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite, xunit2
 
+from ci.informer import files
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history.model import Attempt, Run, seconds_of
-from lab.redact import redact
+from ci.informer.history.model import Attempt, Run, began_of, seconds_of
+from lab.redact import shortened
 
-#: How much of a message is kept, and how big a file may be: expat expands entities no further than a hundredfold.
+#: How much of a message is kept, and how big a file may be.
 MESSAGE = 4000
 BIGGEST = 64 << 20
+_PIECE = 64 << 10
 #: What a void test says before its reason.
 VOID = "void: "
 #: GoogleTest's words for a test that was not run.
 _NOT_RUN = ("notrun", "disabled")
+#: What XML cannot hold, not even escaped.
+_NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _message(result: Error | Failure | Skipped | xunit2.InterimResult) -> str:
     text = f"{result.message or ''}\n{result.text or ''}".strip()
-    return redact(text or str(result.type or ""))[:MESSAGE]
+    return shortened(text or str(result.type or ""), MESSAGE)
 
 
 def _attempts(element: Element) -> Iterator[Attempt]:
@@ -57,15 +65,41 @@ def _seconds_said(element: Element) -> float:
 
 def _seconds(element: Element) -> float:
     """How long a document, a suite or a test took: its own time, or where it says none that of all in it."""
-    return _seconds_said(element) or sum(_seconds(one) for one in element if one.tag in ("testsuite", "testcase"))
+    within = (_seconds(one) for one in element if one.tag in ("testsuite", "testcase"))
+    return _seconds_said(element) or seconds_of(sum(within))
+
+
+def _has_doctype(content: bytes) -> bool:
+    """Whether a document type comes before the first element."""
+    seen: list[str] = []
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = lambda *_: seen.append("doctype")
+    parser.StartElementHandler = lambda *_: seen.append("element")
+    # What is no XML is told by the parser that reads all of it.
+    with suppress(expat.ExpatError, LookupError):
+        for begin in range(0, len(content), _PIECE):
+            parser.Parse(content[begin : begin + _PIECE])
+            if seen:
+                break
+    return "doctype" in seen
+
+
+def _content(path: Path) -> bytes:
+    """What a file has, or a pipe. Raises InformerError where that is too much."""
+    with path.open("rb") as file:
+        content = file.read(BIGGEST + 1)
+    if len(content) > BIGGEST:
+        raise InformerError(f"{path}: bigger than {BIGGEST >> 20} MiB")
+    return content
 
 
 def _parsed(path: Path) -> tuple[bytes, Element]:
     """A file and its root, without namespaces. Raises InformerError."""
     try:
-        if path.stat().st_size > BIGGEST:
-            raise InformerError(f"{path}: bigger than {BIGGEST >> 20} MiB")
-        content = path.read_bytes()
+        content = _content(path)
+        if _has_doctype(content):
+            # No JUnit file has one, and what its entities stand for may be a hundred times the file.
+            raise InformerError(f"{path}: not a JUnit file: it has a document type (<!DOCTYPE ...>)")
         root = ElementTree.fromstring(content)
     except (OSError, ParseError, ValueError, LookupError) as error:
         raise InformerError(f"{path}: not a JUnit file: {error}") from error
@@ -76,23 +110,32 @@ def _parsed(path: Path) -> tuple[bytes, Element]:
     return content, root
 
 
-def _began(path: Path, root: Element, began: str | None) -> str:
-    """When it began: as the user says, else the first of its suites, else when the file was written."""
+def _said(root: Element, began: str | None) -> str:
+    """When it began, as the user says, else the first of its suites; empty where nobody does."""
     stamps = (one.get("timestamp") for one in root.iter() if one.tag != "testcase")
-    text = began or next((stamp for stamp in stamps if stamp), "")
+    return began or next((stamp for stamp in stamps if stamp), "")
+
+
+def _began(path: Path, said: str, *, where: str) -> str:
+    """When it began: as was said (`where`), else when the file was written."""
     try:
-        stamp = datetime.fromisoformat(text.strip()) if text else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        stamp = datetime.fromisoformat(said.strip()) if said else datetime.fromtimestamp(path.stat().st_mtime, UTC)
         utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        where = "--began" if began else "timestamp"
-        raise InformerError(f"{path}: {where}: {text!r} is no time in ISO 8601: say it by --began TIME") from error
-    return f"{utc:%Y-%m-%dT%H:%M:%SZ}"
+        raise InformerError(f"{path}: {where}: {said!r} is no time in ISO 8601: say it by --began TIME") from error
+    try:
+        # Go writes a time that nobody set as 0001-01-01T00:00:00Z.
+        return began_of(f"{utc.isoformat(timespec='seconds').removesuffix('+00:00')}Z")
+    except ValueError as error:
+        raise InformerError(f"{path}: {where}: {said!r} is no time of this century: say it by --began TIME") from error
 
 
 def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
     """A JUnit file as one run. A test that occurs more than once was attempted so often, as openshift-tests has it.
 
-    `began` is taken from the first suite's timestamp, else from the file's. Raises InformerError.
+    `began` is taken from the first suite's timestamp, else from the file's. The same file is another run where it is
+    said to be of another payload or time: two nights in which nothing failed may leave the same text. Raises
+    InformerError.
     """
     content, root = _parsed(path)
     try:
@@ -103,33 +146,35 @@ def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
     if not attempts:
         raise InformerError(f"{path}: testcase: there is none")
     text = "\n".join(one.message for one in attempts if one.outcome is Outcome.FAILED)
+    said = _said(root, began)
+    at = _began(path, said, where="--began" if began else "timestamp")
     return Run(
         job=job,
         payload=payload,
-        key=f"junit {job} {hashlib.sha256(content).hexdigest()}",
-        began=_began(path, root, began),
+        key=f"junit {job} {payload} {at if said else ''} {hashlib.sha256(content).hexdigest()}",
+        began=at,
         seconds=seconds,
         attempts=attempts,
         evidence={"message": text} if text else {},
-        folder=str(path.parent),
+        # No folder: what lies beside the file is somebody else's, and `prune` would remove it.
     )
 
 
 def save(path: Path, name: str, runs: Sequence[tuple[str, str, float, Sequence[Attempt]]]) -> None:
     """Write runs as a JUnit file, a suite each: its name, when it began, its seconds, its attempts. Void tests are
     errors, as JUnit knows nothing of them."""
-    document = JUnitXml(name)
+    document = JUnitXml(_xml(name))
     for job, began, _, attempts in runs:
-        suite = TestSuite(job)
+        suite = TestSuite(_xml(job))
         suite.timestamp = began
         for attempt in attempts:
-            case = TestCase(attempt.test, job, attempt.seconds)
+            case = TestCase(_xml(attempt.test), _xml(job), attempt.seconds)
             if attempt.outcome is Outcome.FAILED:
                 case.result = [_filled(Failure(), attempt.message)]
             elif attempt.outcome is Outcome.VOID:
                 case.result = [_filled(Error(), attempt.message if attempt.message.startswith(VOID) else VOID)]
             elif attempt.outcome is Outcome.SKIPPED:
-                case.result = [Skipped(attempt.message)]
+                case.result = [Skipped(_xml(attempt.message))]
             suite.add_testcase(case)
         # Not add_testsuite, which makes one of two runs of a job that began within a second.
         document.append(suite)
@@ -139,11 +184,18 @@ def save(path: Path, name: str, runs: Sequence[tuple[str, str, float, Sequence[A
         suite.time = seconds
     document.time = sum(seconds for _, _, seconds, _ in runs)
     path.parent.mkdir(parents=True, exist_ok=True)
-    document.write(str(path), pretty=True)
+    text = io.BytesIO()
+    document.write(text, pretty=True)
+    files.write(path, text.getvalue())
+
+
+def _xml(text: str) -> str:
+    """A text without what XML cannot hold."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _filled(result: Failure | Error, message: str) -> Failure | Error:
-    clean = "".join(c for c in message if c in "\t\n" or c >= " ")
+    clean = _xml(message)
     result.message = clean.splitlines()[0] if clean else ""
     result.text = clean.partition("\n")[2]
     return result

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from ci.informer.arithmetic.flakes import Outcome, of_attempts
+
+#: Seconds that nothing takes that a run is made of: what says more is no duration.
+LONGEST = 366 * 86400.0
+_BEGAN = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 class Label(StrEnum):
@@ -91,4 +97,21 @@ def seconds_of(value: object) -> float:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return 0.0
-    return seconds if math.isfinite(seconds) and seconds >= 0 else 0.0
+    return seconds if math.isfinite(seconds) and 0 <= seconds <= LONGEST else 0.0
+
+
+def text_of(value: object) -> str:
+    """A text as another program wrote it. JSON may have halves of characters, which no file or page can hold."""
+    return str(value).encode(errors="replace").decode()
+
+
+def began_of(text: str) -> str:
+    """When a run began, as `Run.began` is written. Raises ValueError for another form, and another century: all that
+    judges counts days back and forth from it."""
+    if not _BEGAN.fullmatch(text):
+        raise ValueError(f"{text!r}: must be like 2026-11-23T22:00:00Z")
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from error
+    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from ci.informer.errors import InformerError
+from ci.informer.errors import HistoryError, InformerError
 
 #: What brings a file from version n to n + 1 (`PRAGMA user_version`); never edited, only added to.
 MIGRATIONS = (
@@ -69,19 +69,26 @@ MIGRATIONS = (
     """,
 )
 VERSION = len(MIGRATIONS)
+#: Seconds that another process is waited for, which writes.
+WAIT = 60.0
+#: Some of what each history has.
+_FIRST_TABLES = {"payload", "job", "run", "attempt", "cluster", "applied"}
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a history, made or migrated where needed. Raises InformerError for what is none, or a newer one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
-        raise InformerError(f"{path}: {error}") from error
+        raise HistoryError(f"{path}: {error}") from error
     try:
         connection.row_factory = sqlite3.Row
         _migrate(connection, path)
         connection.execute("PRAGMA foreign_keys=ON")
+    except sqlite3.OperationalError as error:  # locked, not readable, full
+        connection.close()
+        raise HistoryError(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
         connection.close()
         raise InformerError(f"{path}: not a history of node0-ci: {error}") from error
@@ -110,7 +117,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if not version and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    tables = {one[0] for one in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    # Other programs number their files as well.
+    if version < 0 or (version and not tables >= _FIRST_TABLES) or (tables and not version):
         raise InformerError(f"{path}: not a history of node0-ci: it has other tables")
     if version > VERSION:
         raise InformerError(

@@ -70,7 +70,7 @@ def steps(file: Path, began: str) -> list[Step]:
         events = json.loads(file.read_text(errors="replace"))
         start = datetime.fromisoformat(began)
         reached = _reached(event for event in events if isinstance(event, dict))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return []
     cluster = reached.pop("")
     lines = [[*cluster, *stages] for stages in reached.values()] or [cluster]

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.errors import InformerError
-from ci.informer.history.model import Attempt, Label, Run, Step
+from ci.informer.errors import HistoryError, InformerError
+from ci.informer.history.model import Attempt, Label, Run, Step, began_of
 from ci.informer.history.schema import connect
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
@@ -48,7 +48,8 @@ class Row:
 
 
 class History:
-    """One SQLite file. Use it as a context manager; raises InformerError for a file that is none, or a newer one."""
+    """One SQLite file. Use it as a context manager; raises InformerError for a file that is none, or a newer one, and
+    HistoryError, as its block does, where it cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,6 +60,8 @@ class History:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.db.close()
+        if isinstance(error, sqlite3.Error):
+            raise HistoryError(f"{self.path}: {error}") from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -81,13 +84,17 @@ class History:
     def add(self, runs: Iterable[Run], *, host: str = "", revision: str = "") -> list[int]:
         """Write runs, and their ids; one that is there already (by its key) is replaced.
 
-        `host` ran them, of the repository's `revision`.
+        `host` ran them, of the repository's `revision`. Raises InformerError for a run that began at no time.
         """
         with self.writing():
             return [self._add(run, host, revision) for run in runs]
 
     def _add(self, run: Run, host: str, revision: str) -> int:
         db = self.db
+        try:
+            began_of(run.began)
+        except ValueError as error:
+            raise InformerError(f"{self.path}: run of {run.job}: began: {error}") from error
         values = (
             self._id("job", run.job), self._id("payload", run.payload), run.began, run.seconds, run.outcome.value,
             run.reason, run.folder, host, revision,

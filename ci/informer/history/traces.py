@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
+from ci.informer import files
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history.model import Step
@@ -116,9 +117,7 @@ def line(found: Sequence[ReadableSpan]) -> str:
 def written(history: History, rows: Iterable[Row], path: Path) -> int:
     """Write the traces of runs into a file, a line each; how many."""
     lines = [line(list(spans(row, history.steps(row.id)))) for row in rows]
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text("".join(f"{one}\n" for one in lines))
-    fresh.replace(path)
+    files.write(path, "".join(f"{one}\n" for one in lines))
     return len(lines)
 
 

@@ -32,6 +32,12 @@ def plan(history: History, name: str) -> tuple[bytes, Path]:
     return row["plan"].encode(), Path(row["artifacts"])
 
 
+def ended(history: History, name: str) -> str | None:
+    """When a plan was done, or given up; None as long as it is neither."""
+    row = history.db.execute("SELECT ended FROM plan WHERE id = ?", (name,)).fetchone()
+    return row["ended"] if row else None
+
+
 def open_plans(history: History) -> list[tuple[str, str, int, int]]:
     """Plans that are not done, the oldest first: name, when they were made, units in all, units done."""
     rows = history.db.execute(

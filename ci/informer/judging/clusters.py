@@ -63,19 +63,23 @@ class Cluster:
 
 
 class _Known:
-    """The clusters that a failure may belong to: those seen within two weeks before it."""
+    """The clusters that a failure may belong to: those seen within two weeks of it, before or after."""
 
     def __init__(self, history: History) -> None:
-        rows = history.db.execute("SELECT * FROM cluster ORDER BY first_seen, id")
+        rows = history.db.execute("SELECT * FROM cluster ORDER BY first_seen, id").fetchall()
         self.texts = {one["id"]: one["text"] for one in rows}
-        rows = history.db.execute("SELECT id, last_seen FROM cluster")
-        self.last = {one["id"]: date.fromisoformat(one["last_seen"]) for one in rows}
+        self.seen = {
+            one["id"]: (date.fromisoformat(one["first_seen"]), date.fromisoformat(one["last_seen"])) for one in rows
+        }
 
     def nearest(self, text: str, day: date) -> str | None:
         """The cluster of a text, if there is one."""
         if id_of(text) in self.texts:
             return id_of(text)
-        recent = {name: one for name, one in self.texts.items() if self.last[name] >= day - timedelta(days=DAYS)}
+        near, seen = timedelta(days=DAYS), self.seen
+        recent = {
+            name: text for name, text in self.texts.items() if seen[name][0] - near <= day <= seen[name][1] + near
+        }
         hit = process.extractOne(
             text, recent, scorer=Levenshtein.normalized_distance, processor=None, score_cutoff=DISTANCE
         )
@@ -84,22 +88,26 @@ class _Known:
 
 def assign(history: History) -> int:
     """Give red runs that have none their cluster, oldest first; how many."""
-    rows = history.db.execute(
-        "SELECT id, began, reason FROM run WHERE outcome IN (?, ?) AND cluster IS NULL ORDER BY began, id",
-        (Outcome.FAILED.value, Outcome.VOID.value),
-    ).fetchall()
-    clusters = _Known(history)
+    select = "SELECT id, began, reason FROM run WHERE outcome IN (?, ?) AND cluster IS NULL ORDER BY began, id"
+    red = (Outcome.FAILED.value, Outcome.VOID.value)
+    if history.db.execute(select, red).fetchone() is None:
+        return 0
+    # All of it within: another process may be about to begin the same cluster.
     with history.writing() as db:
+        rows = db.execute(select, red).fetchall()
+        clusters = _Known(history)
         for row in rows:
             text, day = normalised(row["reason"]) or "(no message)", date.fromisoformat(row["began"][:10])
-            name = clusters.nearest(text, day)
-            if name is None:
-                name = id_of(text)
-                db.execute("INSERT INTO cluster VALUES (?, ?, ?, ?)", (name, text, day.isoformat(), day.isoformat()))
-                clusters.texts[name], clusters.last[name] = text, day
-            elif day > clusters.last[name]:
-                db.execute("UPDATE cluster SET last_seen = ? WHERE id = ?", (day.isoformat(), name))
-                clusters.last[name] = day
+            name = clusters.nearest(text, day) or id_of(text)
+            first, last = clusters.seen.get(name, (day, day))
+            # Older runs may be loaded after newer ones.
+            clusters.texts.setdefault(name, text)
+            clusters.seen[name] = min(first, day), max(last, day)
+            db.execute(
+                """INSERT INTO cluster VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
+                SET first_seen = excluded.first_seen, last_seen = excluded.last_seen""",
+                (name, clusters.texts[name], *(one.isoformat() for one in clusters.seen[name])),
+            )
             db.execute("UPDATE run SET cluster = ? WHERE id = ?", (name, row["id"]))
     return len(rows)
 

@@ -89,7 +89,7 @@ def command(job: str) -> str:
     return f"node0-ci run {scenario} --machines {machines}" if ours else f"(run {job} again where it ran)"
 
 
-def _told(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
+def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     """What a job's runs on a payload say, why, and how many more would decide where these do not."""
     if not counts.runs:
         return Decision.UNDECIDED, "nothing but void runs", 1
@@ -105,7 +105,8 @@ def _told(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     why = f"{counts.failures} failed in a row; believed after {wanted} (Beta-binomial of {base})"
     if counts.runs >= wanted:
         return Decision.REJECTED, why, 0
-    return Decision.UNDECIDED, why, wanted - counts.runs
+    # From three runs on the table decides.
+    return Decision.UNDECIDED, why, min(wanted, GRACE_FROM) - counts.runs
 
 
 def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blocking: Sequence[str]) -> JobVerdict:
@@ -117,7 +118,7 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
     if any(fnmatch(job, pattern) for pattern in blocking):
         kind = Kind.BLOCKING
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
-    decision, why, more = _told(counts, base)
+    decision, why, more = by_counts(counts, base)
     watch = watched([row for row in rows if row.day <= day])
     finding = watch.finding
     if finding is not None:

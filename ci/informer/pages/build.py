@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from ci.informer import triage
+from ci.informer import files, triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import work
@@ -15,13 +15,15 @@ from ci.informer.history.store import History, Row
 from ci.informer.judging.review import record, regressions
 from ci.informer.judging.verdict import judge
 from ci.informer.pages import views
-from ci.informer.pages.frame import STYLE, page, write
+from ci.informer.pages.frame import STYLE, page
 from ci.informer.pages.views import Details
 
 #: Payloads with a verdict on the first page: the last ones.
 VERDICTS = 3
-#: What a page directory of ours has; another one is not written into.
+#: What a page directory of ours has, and how it begins, also where earlier versions wrote it; into another directory
+#: nothing is written.
 MARK = "style.css"
+_MARKS = (STYLE.partition("\n")[0], "\n:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328")
 
 
 def _details(history: History) -> Iterator[tuple[int, Details]]:
@@ -82,17 +84,17 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     """
     if root.exists() and not root.is_dir():
         raise InformerError(f"{root}: not a directory")
-    if root.is_dir() and any(root.iterdir()) and not (root / MARK).exists():
+    if root.is_dir() and any(root.iterdir()) and not _is_ours(root):
         raise InformerError(f"{root}: not empty, and not made by node0-ci page")
     for folder in (root, root / "jobs", root / "runs"):
         folder.mkdir(parents=True, exist_ok=True)
-    write(root / MARK, STYLE)
-    write(root / "index.html", index(history, blocking))
+    files.write(root / MARK, STYLE)
+    files.write(root / "index.html", index(history, blocking))
     rows = history.runs()
     by_job = {job: list(group) for job, group in groupby(sorted(rows, key=_by_job), key=lambda row: row.job)}
-    write(root / "grid.html", page("Grid", views.grid(by_job)))
+    files.write(root / "grid.html", page("Grid", views.grid(by_job)))
     for name, group in by_job.items():
-        write(
+        files.write(
             root / "jobs" / views.job_file(name),
             page(name, views.job(name, group, _regressions(history, name, group)), up="../"),
         )
@@ -110,6 +112,14 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     for old in {path.name for path in (root / "runs").iterdir()} - {f"{row.id}.html" for row in shown}:
         (root / "runs" / old).unlink()
     return count
+
+
+def _is_ours(root: Path) -> bool:
+    """Whether a directory has pages that were made here."""
+    try:
+        return (root / MARK).read_text(errors="replace").startswith(_MARKS)
+    except OSError:
+        return False
 
 
 def _regressions(history: History, job: str, rows: Sequence[Row]) -> list[views.Regression]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from pathlib import Path
 
 from ci.informer.arithmetic.flakes import Outcome
 
@@ -12,7 +11,7 @@ from ci.informer.arithmetic.flakes import Outcome
 LETTERS = {Outcome.PASSED: "P", Outcome.FLAKE: "f", Outcome.FAILED: "F", Outcome.VOID: "V", Outcome.SKIPPED: "s"}
 LEGEND = "P passed, f flake (passed when tried again), F failed, V void (the lab or host failed), s skipped"
 
-STYLE = """
+STYLE = """/* node0-ci page */
 :root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--soft:#57606a;--line:#d0d7de;--link:#0550ae;--good:#116329;
 --goodbg:#dafbe1;--bad:#a40e26;--badbg:#ffebe9;--flake:#6b4a00;--flakebg:#fff8c5;--void:#6639ba;--voidbg:#fbefff}
 @media(prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--soft:#a3adb8;--line:#30363d;--link:#79c0ff;
@@ -89,10 +88,3 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> 
 def pre(title: str, text: str) -> str:
     """A text that scrolls, which a keyboard can reach."""
     return f'<pre tabindex="0" role="region" aria-label="{escape(title)}">{escape(text)}</pre>'
-
-
-def write(path: Path, text: str) -> None:
-    """Write a page, whole or not at all."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text)
-    fresh.replace(path)

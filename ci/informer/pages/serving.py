@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -10,7 +11,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from ci.informer.errors import InformerError
+from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history.store import History
 from ci.informer.pages import build
 from ci.informer.pages.frame import STYLE, page
@@ -39,6 +40,8 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
             try:
                 async with few_at_a_time:
                     text, status = await asyncio.to_thread(made, choose(request)), 200
+            except HistoryError as error:
+                text, status = page("Not now", [f"<p>{escape(str(error))}</p>"], up="/", live=True), 503
             except InformerError as error:
                 text, status = page("Not found", [f"<p>{escape(str(error))}</p>"], up="/"), 404
             return web.Response(text=text, status=status, content_type="text/html", headers=_HEADERS)
@@ -76,6 +79,9 @@ def serve(path: Path, host: str, port: int, blocking: Sequence[str], *, say: Cal
     with History(path):
         pass  # what is no history is told before anything listens
 
-    url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-    # aiohttp calls `print` once it listens.
-    web.run_app(application(path, blocking), host=host, port=port, print=lambda _: say(url), handle_signals=True)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as listening:
+        port = listening.getsockname()[1]  # 0 asks for any that is free
+        url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        # aiohttp calls `print` once it answers.
+        web.run_app(application(path, blocking), sock=listening, print=lambda _: say(url), handle_signals=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from html import escape
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
 Regression = tuple[str, str, str, str, str, float]
 #: Columns of the grid, and runs that a job's page lists; these have pages of their own.
 COLUMNS, LISTED = 60, 400
+#: Bytes of a job's name, as its file is called, that file systems and what writes it have room for.
+_LONGEST_NAME = 200
 
 
 @dataclass
@@ -31,8 +34,11 @@ class Details:
 
 
 def job_file(job: str) -> str:
-    """The file of a job's page, as it is called."""
-    return "".join(c if c.isalnum() or c in "-_.@" else f"~{ord(c):x}" for c in job) + ".html"
+    """The file of a job's page, as it is called; one whose name would be too long for a file has a hash in it."""
+    name = "".join(c if c.isalnum() or c in "-_.@" else f"~{ord(c):x}" for c in job)
+    if len(name.encode()) > _LONGEST_NAME:
+        name = f"{name[:40]}~{sha256(job.encode()).hexdigest()}"
+    return f"{name}.html"
 
 
 def _job_link(job: str, up: str = "") -> str:
@@ -100,7 +106,7 @@ def grid(by_job: Mapping[str, Sequence[Row]]) -> Iterable[str]:
         yield f'<tr><th scope="row">{_job_link(job)}</th>'
         yield "".join(
             f'<td><a class="{row.outcome.value}" href="runs/{row.id}.html" '
-            f'aria-label="{row.outcome.value}, {row.began}">{LETTERS[row.outcome]}</a></td>'
+            f'aria-label="{row.outcome.value}, {escape(row.began)}">{LETTERS[row.outcome]}</a></td>'
             for row in reversed(rows[-COLUMNS:])
         )
         yield "</tr>"
@@ -180,7 +186,7 @@ def _waterfall(steps: Sequence[Step]) -> Iterable[str]:
 def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str]:
     """One run: phases, tests, what it shows, the failures that are like it, and the command that repeats it."""
     where = f", on {escape(row.host)}" if row.host else ""
-    took = f"began {row.began}, took {clock(row.seconds)}{where}"
+    took = f"began {escape(row.began)}, took {clock(row.seconds)}{where}"
     yield f'<p class="big">{word(row.outcome.value)}</p>'
     yield f"<p>{_job_link(row.job, '../')} on {escape(row.payload)}, {took}</p>"
     if row.label:

@@ -235,3 +235,22 @@ def test_a_plan_of_another_version_is_told(history, tmp_path, capsys):
 def test_keys_without_a_scheduler_are_told(tmp_path, capsys):
     assert main(["--history", str(tmp_path / "h.db"), "run", "sno", "--tls", str(tmp_path)]) == 2
     assert "--tls: has no use without --scheduler" in capsys.readouterr().err
+
+
+def test_what_failed_before_a_plan_went_on_is_red(history, script, capsys):
+    name = running.begin(history, script.plan("failed passed", rounds=2, more=0), script.folder / "artifacts")
+    with Engine(print, spool=script.folder / "spool") as engine:
+        rows = running.carry_out(history, name, engine, print)
+        assert next(rows).outcome.value == "failed"
+        rows.close()
+    assert main(["--history", str(history.path), "resume"]) == 1
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_a_plan_that_is_done_or_given_up_is_not_run(history, script, tmp_path, capsys, forget):
+    name = running.begin(history, script.plan("passed passed"), tmp_path / "artifacts")
+    words = ["--history", str(history.path), "resume"]
+    assert main([*words, "--forget", name] if forget else [*words, name]) == 0
+    assert main([*words, name]) == 2
+    assert f"plan: {name!r}: was run to its end, or given up, at 20" in capsys.readouterr().err
+    assert len(script.left) == (2 if forget else 1)

@@ -8,12 +8,14 @@ import pytest
 
 from ci.informer.arithmetic.durations import slower
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.cli import main
 from ci.informer.history import artifacts, stages
 from ci.informer.history.model import Run, Step
 from ci.informer.history.store import History
 from ci.informer.judging.slowness import judged
 from ci.informer.judging.verdict import Decision, judge
 from ci.informer.text import verdict_lines
+from lab.release.variants import SLOW_BOOTSTRAP_SECONDS, SLOWER_SECONDS, VARIANTS
 
 #: Seconds of one node's steps as a container, on a machine that has little else to do.
 USUAL = {
@@ -75,14 +77,15 @@ def test_too_few_runs_and_small_rises_say_nothing():
     assert judged(ours(chance, 9, stage_handing_over_to_the_hosts=12), before) is None  # 10 % of a run
 
 
-def test_chance_seldom_finds_one():
+@pytest.mark.parametrize(("now", "before"), [(5, 20), (3, 5), (3, 14)])
+def test_chance_seldom_finds_one(now, before):
     """Of a thousand releases that are as those before, on steps that vary by a half."""
     chance = random.Random(3)
 
     def runs(count):
         return [{name: value * chance.uniform(0.5, 1.5) for name, value in USUAL.items()} for _ in range(count)]
 
-    assert sum(judged(runs(5), runs(20)) is not None for _ in range(1000)) < 10
+    assert sum(judged(runs(now), runs(before)) is not None for _ in range(1000)) < 10
 
 
 def test_the_lab_s_own_phases_are_not_the_release_s():
@@ -186,3 +189,73 @@ def test_a_slower_release_is_rejected_and_the_component_named(tmp_path):
     assert verdict.decision is Decision.REJECTED
     *_, last = verdict_lines(verdict)
     assert last == "slow: rejected (1 of 1 blocking jobs: sno@container; component agent-installer-orchestrator)"
+
+
+#: What ends each stage of one node, in their order; the last one has no end.
+MILESTONES = (
+    ("stage discovery", "cluster_registration_succeeded", "Successfully registered cluster ostest"),
+    ("stage preparing", "cluster_prepare_installation_started", "Cluster starting to prepare for installation"),
+    (HANDING_OVER, "cluster_status_updated", "Updated status of the cluster to installing"),
+    *(
+        (f"stage {stage}", "host_install_progress_updated", f"Host: master-0, reached installation stage {stage}")
+        for stage in (
+            "Starting installation",
+            "Installing",
+            "Waiting for bootkube",
+            "Writing image to disk",
+            "Rebooting",
+        )
+    ),
+)
+
+
+def recorded(folder, seconds, began):
+    """Artefacts as a scenario and its lab leave them, of a run whose steps took that long."""
+    folder.mkdir(parents=True)
+    (folder / "machines").mkdir()
+    (folder / "installer/logs").mkdir(parents=True)
+    at, milestones = seconds["lab up"] + seconds["create image"], []
+    for stage, name, message in MILESTONES:
+        milestones.append((at, name, message))
+        at += seconds.get(stage, 0)
+    phases, begin = [], 0.0
+    for name, took in (
+        ("lab up", seconds["lab up"]),
+        ("create image", seconds["create image"]),
+        ("wait-for bootstrap-complete", at - seconds["lab up"] - seconds["create image"]),
+        ("wait-for install-complete", seconds["wait-for install-complete"]),
+    ):
+        phases.append({"name": name, "began": f"{began:%Y-%m-%dT%H:%M:%SZ}", "at": begin, "seconds": took})
+        phases[-1]["outcome"] = "passed"
+        begin += took
+    (folder / "phases.json").write_text(json.dumps(phases))
+    (folder / "tests.json").write_text('[{"name": "t", "outcome": "passed", "seconds": 1}]')
+    (folder / artifacts.EVENTS).write_text(json.dumps(events(began, *milestones)))
+
+
+@pytest.mark.parametrize(
+    ("variant", "seconds"), [("slower", SLOWER_SECONDS), ("slow-bootstrap", SLOW_BOOTSTRAP_SECONDS), (None, 0)]
+)
+def test_variants_that_are_slower_are_rejected_by_what_was_recorded(tmp_path, capsys, variant, seconds):
+    """From five green runs of history and three of the variant on, on hosts that are up to twice as busy."""
+    chance = random.Random(6)
+    words = ["--history", str(tmp_path / "history.db")]
+
+    def load(payload, day, *, late=0.0):
+        folder = tmp_path / payload / str(day)
+        taking = taken(chance, chance.uniform(1, 2), stage_handing_over_to_the_hosts=late)
+        recorded(folder / "sno-ipv4-static-uefi", taking, datetime(2026, 1, day, 12, tzinfo=UTC))
+        assert main([*words, "load", str(folder), "--payload", payload]) == 0
+
+    for day in range(1, 6):
+        load("as-it-is", day)
+    for day in range(6, 9):
+        load("another", day, late=seconds)
+    capsys.readouterr()
+    code = main([*words, "verdict", "another", "--blocking", "*"])
+    last = capsys.readouterr().out.splitlines()[-1]
+    if variant is None:
+        assert (code, last) == (0, "another: accepted (all 1 blocking jobs)")
+    else:
+        job, component = "sno-ipv4-static-uefi@container", VARIANTS[variant].component
+        assert (code, last) == (1, f"another: rejected (1 of 1 blocking jobs: {job}; component {component})")

@@ -1,5 +1,9 @@
 """Labels of red runs, and clusters of failures."""
 
+import threading
+import timeit
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -215,3 +219,57 @@ def test_ids_are_the_same_in_another_history(tmp_path):
             clusters.assign(history)
             names.append(history.runs()[0].cluster)
     assert names[0] == names[1] == clusters.id_of(normalised(LONG))
+
+
+@pytest.mark.parametrize(
+    ("match", "told"),
+    [("a{99999999999}", "the repetition number is too large"), ("(" * 3000 + ")" * 3000, "recursion")],
+)
+def test_expressions_that_are_too_large_are_told(tmp_path, match, told):
+    (tmp_path / "s.yaml").write_text(good("match: x", f"match: '{match}'"))
+    with pytest.raises(InformerError, match=told):
+        triage.read(tmp_path / "s.yaml")
+
+
+def test_an_expression_that_takes_for_ever_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(triage, "LONGEST", 0.1)
+    (tmp_path / "s.yaml").write_text(good("match: x", "match: '(a+)+$'"))
+    with pytest.raises(InformerError, match=r"symptoms: a: match: .*: takes more than .* make it simpler"):
+        diagnose(Outcome.FAILED, {"message": f"{'a' * 60}!"}, triage.read(tmp_path / "s.yaml"))
+
+
+@pytest.mark.parametrize(
+    "text", ["host failed ", "Host x timed out ", " a[1]: ", "waiting on ", "a", "Redfish InsertMedia "]
+)
+def test_no_line_takes_long_to_be_searched(text):
+    """`Host ... failed ... stage` took 0.8 s of a line that says nothing else; a run's texts have hundreds of them."""
+    line = (text * 4000)[:4000]
+    assert min(timeit.repeat(lambda: diagnose(Outcome.FAILED, {"message": line}, SYMPTOMS), number=1, repeat=3)) < 0.3
+
+
+def test_two_who_find_the_same_failure_begin_one_cluster(tmp_path):
+    """Two collectors write their red runs at the same time."""
+    paths = [tmp_path / "h.db"] * 4
+    for number, path in enumerate(paths):
+        with History(path) as history:
+            red(history, f"{LONG} and more" if number % 2 else LONG, f"k{number}")
+    ready = threading.Barrier(len(paths))
+
+    def assigned(path):
+        with History(path) as history:
+            ready.wait(30)
+            return clusters.assign(history)
+
+    with ThreadPoolExecutor(len(paths)) as threads:
+        assert sum(threads.map(assigned, paths)) == len(paths)
+
+
+def test_older_runs_may_come_after_newer_ones(history):
+    red(history, LONG, "new", 20)
+    clusters.assign(history)
+    red(history, LONG.replace("route", "routes"), "old", 10)
+    red(history, LONG.replace("route", "router"), "oldest", 1)
+    clusters.assign(history)
+    [one] = clusters.listed(history, history.runs()[1].day)
+    assert (one.runs, str(one.first_seen), str(one.last_seen)) == (2, "2026-11-10", "2026-11-20")
+    assert history.runs()[0].cluster != one.id, "two weeks count in both directions"

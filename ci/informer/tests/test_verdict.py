@@ -1,12 +1,17 @@
 """Verdicts of payloads, and the command."""
 
+import io
 import json
+import os
+import subprocess
+import sys
 from datetime import date, timedelta
 
 import pytest
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
+from ci.informer.arithmetic.proportions import Counts
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
@@ -15,7 +20,7 @@ from ci.informer.history.store import History
 from ci.informer.judging import simulate
 from ci.informer.judging.review import job_state, record, regressed_tests, regressions
 from ci.informer.judging.simulate import World, nightly_runs, plant
-from ci.informer.judging.verdict import Decision, command, judge
+from ci.informer.judging.verdict import Decision, by_counts, command, judge
 from ci.informer.tests.kit import FIRST, filled
 
 GOOD = ["PPPPP"] * 45
@@ -247,3 +252,96 @@ def test_nothing_to_tell_is_told(tmp_path, capsys, words, code, said):
     assert node0_ci(tmp_path, *words) == code
     told = capsys.readouterr()
     assert (told.err if code else told.out).splitlines()[-1].removeprefix("node0-ci: ") == said
+
+
+def test_a_regression_that_runs_do_not_show_any_more_goes(history):
+    """Runs that were loaded again passed, and older ones came: neither may leave a regression that nobody sees."""
+    filled(history, sno=[*["P" * 10] * 45, *["PPPPPPPPFF"] * 3, *["P" * 10] * 20])
+    record(history, history.runs())
+    assert len(regressions(history, "sno@vm")) == 1
+    filled(history, sno=["P" * 10] * 68)
+    record(history, history.runs())
+    assert regressions(history, "sno@vm") == []
+
+
+def test_the_last_regression_opens_again_whatever_was_found_first(history):
+    """Older runs may be loaded after newer ones: the regression that they show is an older one."""
+    nights = [*["P" * 10] * 20, "F" * 10, *["P" * 10] * 30, "F" * 10, *["P" * 10] * 6, "F" * 10]
+    filled(history, sno=nights)
+    rows = history.runs()
+    record(history, rows[300:])  # all that there was at first
+    record(history, rows)
+    (first, _, closed, *_), (second, _, still, *_) = regressions(history, "sno@vm")
+    assert (first, second) == ("2026-01-21", "2026-02-21")
+    assert closed
+    assert not still
+
+
+def test_three_runs_always_decide(history):
+    """Without a history five failures in a row would be wanted, but three are an aggregated job."""
+    filled(history, sno=["F"])
+    verdict = judge(history, "p000", blocking=["sno*"])
+    assert (verdict.decision, by_counts(Counts(2, 2), Counts())[2]) == (Decision.UNDECIDED, 1)
+    assert by_counts(Counts(3, 3), Counts())[0] is Decision.REJECTED
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["triage", "--note", "9" * 25, "x"], f"note: there is no {'9' * 25}"),
+        (["serve", "--listen", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
+        (["serve", "--listen", ":8080"], "must be HOST:PORT"),
+        (["scheduler", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
+    ],
+)
+def test_numbers_that_are_too_large_are_told(tmp_path, capsys, words, told):
+    assert node0_ci(tmp_path, *words) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["verdict", "\udcff"], "must be a name"),
+        (["history", "--job", "\udcff"], "must be a name"),
+        (["compare", "a", "\udcff"], "must be a name"),
+        (["triage", "--note", "1", "\udcff"], "must be a name"),
+        (["status", "--day", "9999-12-31"], "must be a day of this century"),
+        (["prune", ".", "--green-days", "1000000"], "must be a whole number from 0 to 36525"),
+    ],
+)
+def test_arguments_that_no_history_can_hold_are_told(tmp_path, capsys, words, told):
+    with pytest.raises(SystemExit, match="2"):
+        node0_ci(tmp_path, *words)
+    assert told in capsys.readouterr().err
+
+
+def test_a_terminal_that_cannot_show_a_name_shows_what_it_is(history, tmp_path, monkeypatch):
+    filled(history, snö=["P"])
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    monkeypatch.setattr(sys, "stdout", out)
+    assert node0_ci(tmp_path, "history") == 0
+    assert b"sn\\xf6@vm" in out.buffer.getvalue()
+
+
+def test_a_reader_that_has_gone_is_no_error(history, tmp_path):
+    filled(history, sno=["P"])
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(history.path), "history"]
+    done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_what_the_machine_is_told_wrongly_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("NODE0_BUDGET_MIB", "abc")
+    assert node0_ci(tmp_path, "worker", "127.0.0.1:1", "--name", "a") == 2
+    assert capsys.readouterr().err == (
+        "node0-ci: NODE0_BUDGET_MIB: must be a whole number from 1 to 16777216, not 'abc'\n"
+    )
+
+
+def test_fewer_jobs_have_fewer_regressions(tmp_path, capsys):
+    assert node0_ci(tmp_path, "simulate", "--jobs", "3", "--nights", "20") == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("3 jobs, ")

@@ -270,6 +270,28 @@ def test_an_installer_of_the_users(tmp_path):
     assert checked(path, "--installer") == path
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is no program"),
+        (b"hello\n", "is no program"),
+        (b"\x7fELF\x02", "is no program"),
+        (b"#!\nexit 0\n", "is no program"),
+        (b"#!/bin/sh\r\nexit 0\r\n", r"wants '/bin/sh\\r' in its first line"),
+        (b"#! /nosuch/python3 -I\n", "wants '/nosuch/python3' in its first line"),
+    ],
+)
+def test_an_installer_that_cannot_be_run_is_told(tmp_path, content, told):
+    """Before a release is copied, which takes minutes."""
+    path = tmp_path / "openshift-install"
+    path.write_bytes(content)
+    path.chmod(0o755)
+    with pytest.raises(SubjectError, match=told):
+        checked(path, "--installer")
+    path.write_bytes(b"#! /bin/sh\nexit 0\n")
+    assert checked(path, "--installer") == path
+
+
 @pytest.mark.parametrize("text", ["x", "quay.io", "quay.io/x@sha256:12", "quay.io/x y", "quay.io/x:tag:tag", ""])
 def test_a_name_that_is_none(text):
     with pytest.raises(SubjectError, match="is no image"):

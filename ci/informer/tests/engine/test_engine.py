@@ -255,6 +255,7 @@ def test_what_runs_outlives_the_scheduler(fleet):
     whole(fleet, 3)
     assert len(fleet.log("began")) == 3
     assert fleet.log("interrupted") == []
+    assert "Traceback" not in "".join((fleet.folder / f"{name}.log").read_text() for name in "abc")
 
 
 def test_what_runs_outlives_the_collector(fleet):

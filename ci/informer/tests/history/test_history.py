@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.errors import InformerError
+from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history import artifacts, junit, schema
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from ci.informer.history.store import History
@@ -250,3 +250,41 @@ def test_two_runs_of_a_second_stay_two_in_junit(tmp_path):
     runs = [("sno@vm", BEGAN, 5.0, [Attempt("t", outcome)]) for outcome in (Outcome.FAILED, Outcome.PASSED)]
     junit.save(tmp_path / "junit.xml", "n", runs)
     assert (tmp_path / "junit.xml").read_text().count("<testsuite ") == 2
+
+
+@pytest.mark.parametrize("version", [1, schema.VERSION, -1])
+def test_another_program_s_file_is_left_alone(tmp_path, version):
+    """Others number their files as well."""
+    path = tmp_path / "places.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE bookmarks (x)")
+        db.execute(f"PRAGMA user_version={version}")
+    before = path.read_bytes()
+    with pytest.raises(InformerError, match=r"places\.sqlite: not a history of node0-ci: it has other tables"):
+        History(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_damaged_is_named(tmp_path):
+    path = tmp_path / "history.db"
+    with History(path) as history:
+        history.add([a_run(key=str(number), attempts=[Attempt("t", Outcome.PASSED)]) for number in range(500)])
+        history.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[4096 * 10 :] = b"\xff" * (len(content) - 4096 * 10)
+    path.write_bytes(content)
+    with pytest.raises(HistoryError, match=r"history\.db: database disk image is malformed"), History(path) as history:
+        history.runs()
+
+
+def test_a_file_that_another_program_holds_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    with History(path) as first:
+        first.add([a_run()])
+        monkeypatch.setattr(schema, "WAIT", 0.1)
+        first.db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(HistoryError, match=r"history\.db: database is locked"), History(path) as second:
+            second.add([a_run(key="k2")])
+        first.db.execute("ROLLBACK")
+    with History(path) as history:
+        assert len(history.runs()) == 1

@@ -219,3 +219,15 @@ def test_traces_are_sent_to_an_endpoint(history, row, code, whole):
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_what_lies_beside_a_junit_file_stays(history, tmp_path):
+    """Its folder may be anybody's: downloads, for example."""
+    folder = tmp_path / "home/downloads"
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").write_text("x")
+    (folder / "e2e.xml").write_text('<testsuite timestamp="2026-01-01T00:00:00Z"><testcase name="t"/></testsuite>')
+    words = ["--history", str(history.path)]
+    assert main([*words, "load", str(folder / "e2e.xml"), "--payload", "p", "--job", "e2e"]) == 0
+    assert main([*words, "prune", str(tmp_path / "home")]) == 0
+    assert (folder / "thesis.txt").exists()

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -136,3 +138,41 @@ def test_pages_are_accessible_in_a_browser(pages, tmp_path):
                 assert passed > 10
                 told = [f"{path.name} {mode} {one['id']}: {one['nodes'][0]['html'][:200]}" for one in violations]
                 assert not told
+
+
+def test_somebody_s_site_is_left_alone(tmp_path):
+    """It has a style.css too."""
+    site = tmp_path / "site"
+    (site / "runs").mkdir(parents=True)
+    for name in ("style.css", "index.html", "runs/mine.html"):
+        (site / name).write_text("mine")
+    with History(tmp_path / "history.db") as history, pytest.raises(InformerError, match="not made by node0-ci page"):
+        build(history, site)
+    assert {path.read_text() for path in site.rglob("*.*")} == {"mine"}
+
+
+def test_pages_of_earlier_versions_are_written_over(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/style.css").write_text("\n:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--soft:#57606a")
+    with History(tmp_path / "history.db") as history:
+        for _ in range(2):
+            build(history, tmp_path / "out")
+
+
+def test_a_long_job_has_a_page(tmp_path):
+    names = ["j" * 300, "j" * 299 + "k", "\U00020000" * 70]
+    with History(tmp_path / "history.db") as history:
+        history.add([Run(name, "p", name, "2026-02-10T00:00:00Z", 5.0) for name in names])
+        build(history, tmp_path / "out")
+    assert len(list((tmp_path / "out/jobs").iterdir())) == len(names)
+
+
+def test_two_who_write_pages_at_once_do_not_meet(tmp_path):
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["PPPF"] * 5)
+    argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(tmp_path / "history.db"), "page"]
+    both = [subprocess.Popen([*argv, str(tmp_path / "out")], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [one.communicate(timeout=120)[1] for one in both] == ["", ""]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "grid.html", "index.html", "jobs", "runs", "style.css",
+    ]  # fmt: skip

@@ -153,3 +153,21 @@ def test_a_page_follows_what_happens_and_is_accessible(path, tmp_path):
             "the page to show that both runs are done",
             poll=0.5,
         )
+
+
+def test_a_history_that_cannot_be_read_now_is_said(path):
+    path.write_bytes(path.read_bytes()[:5000])
+    [(status, text, _)] = answers(path, ("GET", "/grid.html"))
+    assert status in (404, 503)
+    assert "malformed" in text
+
+
+def test_a_free_port_is_told(path):
+    told = []
+
+    def say(line):
+        told.append(line)
+        signal.raise_signal(signal.SIGTERM)
+
+    serve(path, "127.0.0.1", 0, (), say=say)
+    assert int(told[0].rpartition(":")[2].rstrip("/")) > 0

@@ -1,0 +1,200 @@
+"""What comes in is anybody's: times, durations, names, links and documents that no program of ours would write."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.cli import main
+from ci.informer.errors import InformerError
+from ci.informer.history import artifacts, junit, traces
+from ci.informer.history.model import Attempt, Run, seconds_of
+from ci.informer.history.store import History
+from ci.informer.pages.build import build
+
+BEGAN = "2026-11-20T00:00:00Z"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Artefacts of one run, and a way to say what is in them: fields of its phase, its tests."""
+    one = tmp_path / "artefacts/sno"
+    one.mkdir(parents=True)
+
+    def written(tests=(), **phase):
+        fields = {"name": "install", "began": BEGAN, "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+        (one / "phases.json").write_text(json.dumps([{**fields, **phase}]))
+        (one / "tests.json").write_text(json.dumps(list(tests)))
+        return one
+
+    written()
+    return written
+
+
+def loaded(tmp_path, text, **how):
+    (tmp_path / "junit.xml").write_text(text)
+    return junit.load(tmp_path / "junit.xml", "e2e", how.pop("payload", "p"), **how)
+
+
+@pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "0999-01-01T00:00:00", "1970-01-01", "9999-12-31T23:00:00Z"])
+def test_a_time_that_nobody_meant_is_told(tmp_path, stamp):
+    """Go writes 0001-01-01 where nobody set it; a history with it could not be judged any more."""
+    with pytest.raises(InformerError, match="is no time of this century: say it by --began TIME"):
+        loaded(tmp_path, f'<testsuite timestamp="{stamp}"><testcase name="t"/></testsuite>')
+
+
+@pytest.mark.parametrize("began", ["2026-19-39T00:00:00Z", "2026-02-30T00:00:00Z", "2026-01-01T29:79:69Z", "x"])
+def test_no_run_begins_at_no_time(tmp_path, folder, began):
+    folder(began=began)
+    with pytest.raises(InformerError, match=r"phases\.json: began: "):
+        artifacts.load(tmp_path / "artefacts", "p")
+    with History(tmp_path / "h.db") as history, pytest.raises(InformerError, match=r"h\.db: run of sno: began: "):
+        history.add([Run("sno", "p", "k", began, 1.0)])
+
+
+def test_what_lies_ahead_is_told(tmp_path, capsys):
+    """It would be the last run, and all others be older than a week, until then."""
+    (tmp_path / "e2e.xml").write_text("<testsuite><testcase name='t'/></testsuite>")
+    words = ["--history", str(tmp_path / "h.db"), "load", str(tmp_path / "e2e.xml"), "--payload", "p", "--job", "e2e"]
+    now = datetime.now(UTC)
+    assert main([*words, "--began", (now + timedelta(hours=12)).isoformat()]) == 0
+    assert main([*words, "--began", (now + timedelta(days=2)).isoformat()]) == 2
+    assert "lies ahead: look at the clocks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["1e308", "1e12", "inf", "-5", "nan"])
+def test_what_takes_longer_than_anything_takes_no_time(tmp_path, seconds):
+    cases = f'<testcase name="a" time="{seconds}"/><testcase name="b" time="{seconds}"/>'
+    run = loaded(tmp_path, f"<testsuite>{cases}</testsuite>")
+    assert run.seconds == 0
+    assert seconds_of(seconds) == 0
+    with History(tmp_path / "h.db") as history:
+        history.add([run])
+        assert build(history, tmp_path / "pages") == 4
+        assert traces.written(history, history.runs(), tmp_path / "traces.jsonl") == 1
+
+
+@pytest.mark.parametrize("depth", [1e9, 1e300, "x", -1])
+def test_phases_are_so_deep_and_no_deeper(tmp_path, folder, depth):
+    """A page has three spaces a level."""
+    folder(depth=depth)
+    [run] = artifacts.load(tmp_path / "artefacts", "p")
+    assert 0 <= run.steps[0].depth <= 8
+
+
+def test_characters_that_are_none_are_replaced(tmp_path, folder):
+    """JSON may have half of a character; XML can hold neither that nor what commands terminals."""
+    odd = "\ud800\x1b[2J\x0c\ufffe"
+    tests = [
+        {"name": odd, "outcome": "failed", "message": odd, "seconds": 1},
+        {"name": f"{odd}2", "outcome": "skipped", "message": odd},
+    ]
+    folder(tests, name=odd, outcome="failed", error=odd)
+    with History(tmp_path / "h.db") as history:
+        [number] = history.add(artifacts.load(tmp_path / "artefacts", "p"))
+        build(history, tmp_path / "pages")
+        suites = [("sno\x1b", BEGAN, 1.0, history.attempts(number))]
+    junit.save(tmp_path / "out.xml", f"n {odd}", suites)
+    assert len(junit.load(tmp_path / "out.xml", "sno", "p").attempts) == 2
+
+
+def test_terminals_are_not_commanded(tmp_path, folder, capsys):
+    folder([{"name": "t", "outcome": "failed", "message": "\x1b]0;owned\x07 boom", "seconds": 1}])
+    words = ["--history", str(tmp_path / "h.db")]
+    assert main([*words, "load", str(tmp_path / "artefacts"), "--payload", "p"]) == 0
+    assert main([*words, "triage", "--since", "2026-11-01"]) == 0
+    assert main([*words, "verdict", "p"]) == 3
+    out = capsys.readouterr().out
+    assert "\\x1b]0;owned\\x07 boom" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("name", ["phases.json", "tests.json", "installer/logs/events.json"])
+def test_documents_that_nest_too_deeply_are_told_or_passed_over(tmp_path, folder, name):
+    path = folder() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[" * 100_000)
+    if name == "phases.json":
+        with pytest.raises(InformerError, match=r"phases\.json: maximum recursion depth"):
+            artifacts.load(tmp_path / "artefacts", "p")
+    else:
+        assert len(artifacts.load(tmp_path / "artefacts", "p")) == 1
+
+
+def test_a_folder_whose_name_is_no_text_is_told(tmp_path, folder):
+    folder().rename(os.fsdecode(os.fsencode(tmp_path / "artefacts") + b"/s\xff"))
+    with pytest.raises(InformerError, match="the folder's name is no UTF-8"):
+        artifacts.load(tmp_path / "artefacts", "p")
+
+
+def test_what_a_link_leads_to_is_no_evidence(tmp_path, folder):
+    """Evidence is shown on pages, and what was loaded may have come from elsewhere."""
+    (tmp_path / "secret").write_text("of the host\n")
+    console = folder([{"name": "t", "outcome": "failed", "message": "x"}]) / "console"
+    console.mkdir()
+    (console / "a.txt").symlink_to(tmp_path / "secret")
+    (console / "b.txt").write_text("of the machine\n")
+    (console / "c.txt").symlink_to("b.txt")
+    [run] = artifacts.load(tmp_path / "artefacts", "p")
+    assert "of the machine" in run.evidence["console"]
+    assert "of the host" not in run.evidence["console"]
+
+
+def test_entities_are_not_expanded(tmp_path):
+    text = f'<!DOCTYPE l [<!ENTITY a "{"x" * 1000}">]><testsuite><testcase name="&a;&a;"/></testsuite>'
+    with pytest.raises(InformerError, match="it has a document type") as caught:
+        loaded(tmp_path, f'<?xml version="1.0"?>{text}')
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_without_an_end_is_read_up_to_its_most(monkeypatch):
+    monkeypatch.setattr(junit, "BIGGEST", 1 << 20)
+    with pytest.raises(InformerError, match="bigger than 1 MiB"):
+        junit.load(Path("/dev/zero"), "e2e", "p")
+
+
+def test_a_pipe_is_a_file():
+    """`node0-ci load <(zcat e2e.xml.gz)`."""
+    reading, writing = os.pipe()
+    os.write(writing, b"<testsuite><testcase name='t'/></testsuite>")
+    os.close(writing)
+    try:
+        assert len(junit.load(Path(f"/dev/fd/{reading}"), "e2e", "p").attempts) == 1
+    finally:
+        os.close(reading)
+
+
+def test_nights_that_left_the_same_text_are_two(tmp_path):
+    text = '<testsuite><testcase name="t"/></testsuite>'
+    nights = [loaded(tmp_path, text, began=f"2026-11-0{day}T00:00:00Z") for day in (1, 2)]
+    nights.append(loaded(tmp_path, text, began="2026-11-02T00:00:00Z", payload="other"))
+    with History(tmp_path / "h.db") as history:
+        history.add([*nights, *nights])
+        assert [(row.payload, row.began[:10]) for row in history.runs()] == [
+            ("p", "2026-11-01"),
+            ("p", "2026-11-02"),
+            ("other", "2026-11-02"),
+        ]
+
+
+def test_a_huge_message_costs_no_more_than_is_kept(tmp_path):
+    """Taking the secrets out of 20 MiB took half a minute."""
+    failure = f'<failure message="m">{"x y " * (5 << 20)}</failure>'
+    run = loaded(tmp_path, f'<testsuite><testcase name="t">{failure}</testcase></testsuite>')
+    assert len(run.reason) <= junit.MESSAGE
+
+
+@pytest.mark.parametrize("command", ["verdict", "traces"])
+def test_what_is_written_into_a_link_leaves_the_link(tmp_path, command):
+    """/dev/stdout is one."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "target")
+    with History(tmp_path / "h.db") as history:
+        history.add([Run("e2e", "p", "k", BEGAN, 1.0, attempts=[Attempt("t", Outcome.PASSED)])])
+    words = {"verdict": ["verdict", "p", "--junit", str(link)], "traces": ["traces", "--file", str(link)]}[command]
+    assert main(["--history", str(tmp_path / "h.db"), *words]) in (0, 3)
+    assert link.is_symlink()
+    assert (tmp_path / "target").stat().st_size
