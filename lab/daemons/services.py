@@ -15,13 +15,24 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import balancer, disks, dns, iscsi
+from lab.daemons import balancer, disks, dns, iscsi, tang
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE
 from lab.inputs.configs import BmcAccess
-from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, ISCSI_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
+from lab.layout import (
+    BMC_PORT,
+    HTTP_PORT,
+    HTTPS_PORT,
+    ISCSI_PORT,
+    POOL,
+    PROXY_PORT,
+    REGISTRY_PORT,
+    TANG_PORT,
+    Layout,
+    bracketed,
+)
 from lab.machines import failing
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
@@ -99,6 +110,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _registry(layout, credentials, storage),
         *([_proxy(layout)] if topology.proxy else []),
         *([_load_balancer(layout)] if topology.load_balancer else []),
+        *([_tang(layout)] if topology.tang else []),
         *_iscsi(layout),
         _bmc(layout, credentials),
         _http(layout),
@@ -263,6 +275,12 @@ def _load_balancer(layout: Layout) -> Service:
     config.write_text(balancer.haproxy_config(layout.topology))
     argv = ("haproxy", "-db", "-f", str(config))
     return Service("load-balancer", argv, Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT))
+
+
+def _tang(layout: Layout) -> Service:
+    """The server that hosts ask for a part of their volumes' keys."""
+    tang.make_keys(layout.tang)
+    return Service("tang", tang.command(layout), Ready("tcp", layout.topology.gateway, TANG_PORT))
 
 
 def _iscsi(layout: Layout) -> tuple[Service, ...]:

@@ -68,6 +68,7 @@ def build(
         memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else WORKER_MIB if role == "worker" else MASTER_MIB)
         common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
         common |= {"vcpu": vcpu} if vcpu else {}
+        common |= {"tpm": True} if cluster.tpm else {}
         common |= _disks(host)
         common |= (
             _one_card(host, plan, pool, fresh, rendezvous_ip=rendezvous_ip)
@@ -84,6 +85,7 @@ def build(
         "nodes": nodes,
         "proxy": cluster.proxy,
         "load_balancer": cluster.load_balancer,
+        "tang": cluster.tang,
     }
     fields |= {"boot": "minimal-iso"} if cluster.minimal else {}
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):

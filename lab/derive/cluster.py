@@ -52,6 +52,9 @@ class Cluster:
     hosts: tuple[tuple[Host, Role], ...]
     proxy: bool = False
     load_balancer: bool = False
+    # With roots on LUKS volumes, whose keys are in TPMs or with a Tang server of the user's.
+    tpm: bool = False
+    tang: bool = False
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
