@@ -73,7 +73,7 @@ class _Configs:
         configs = Field(list(manifests.nmstate), NMSTATE, "", problems).items()
         self.agent = self._agent(Field(agent, AGENT, "", problems), environment, configs)
         self.install = self._install(installed, deployed, environment)
-        self.keys = _keys(installed.get("spec", "diskEncryption"))
+        self.tpm, self.tang = _keys(installed.get("spec", "diskEncryption"))
         problems.raise_if_any()
 
     def _agent(self, agent: Field, environment: Field, configs: Sequence[Field]) -> dict[str, Any]:
@@ -171,10 +171,11 @@ def _below(path: str, field: str) -> bool:
     return not field or path == field or path.startswith((f"{field}.", f"{field}["))
 
 
-def _keys(wanted: Field) -> dict[str, bool]:
-    """What opens encrypted disks: the machines' TPMs, or a Tang server."""
+def _keys(wanted: Field) -> tuple[bool, bool]:
+    """What opens encrypted disks: whether the machines' TPMs, whether a Tang server."""
     on, mode = wanted.get("enableOn").text(), wanted.get("mode").text()
-    return {} if on in ("", "none") else {"tpm": mode == "tpmv2", "tang": mode == "tang"}
+    encrypted = on not in ("", "none")
+    return encrypted and mode == "tpmv2", encrypted and mode == "tang"
 
 
 def _baremetal(spec: Field) -> dict[str, Any]:
@@ -229,7 +230,7 @@ def derive_from_manifests(
     """
     configs = _Configs(manifests, agent)
     try:
-        cluster = replace(read(configs.install, configs.agent), **configs.keys)
+        cluster = replace(read(configs.install, configs.agent), tpm=configs.tpm, tang=configs.tang)
         return build(cluster, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
     except ConfigsError as error:
         raise ConfigsError([configs.in_manifests(*problem) for problem in error.problems]) from error
