@@ -8,7 +8,6 @@ with Lab(topology, artifacts=Path("artifacts"), release=release) as lab:
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import os
 import re
@@ -27,7 +26,7 @@ from drivers import redfish, ssh
 from lab.bmcs.profile import profile
 from lab.cleanup import Step, afterwards, finish
 from lab.connection import Connection
-from lab.daemons import services, tang
+from lab.daemons import services
 from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
 from lab.evidence.phases import Phases
@@ -306,7 +305,7 @@ class Lab(AbstractContextManager["Lab"]):
             bmcs=tuple(
                 services.bmc_access(self.layout, self.credentials, node.spec, node.uuid) for node in self.nodes.values()
             ),
-            tang_servers=json.dumps([tang.server(self.layout)]) if self.topology.tang else "",
+            tang_servers=services.tang_servers(self.layout),
         )
 
     @property

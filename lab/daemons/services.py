@@ -15,11 +15,11 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import balancer, disks, dns, iscsi, tang
-from lab.daemons.pki import Authority, make_ssh_key
+from lab.daemons import balancer, disks, dns, iscsi
+from lab.daemons.pki import Authority, make_ssh_key, make_tang_keys, tang_thumbprint
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
-from lab.host.preflight import IPXE
+from lab.host.preflight import IPXE, TANGD
 from lab.inputs.configs import BmcAccess
 from lab.layout import (
     BMC_PORT,
@@ -68,6 +68,13 @@ def pull_secret(layout: Layout, credentials: Credentials) -> str:
     """The lab registry's credentials as dockerconfigjson text."""
     pair = f"{credentials.registry_user}:{credentials.registry_password}".encode()
     return json.dumps({"auths": {layout.registry: {"auth": base64.b64encode(pair).decode()}}})
+
+
+def tang_servers(layout: Layout) -> str:
+    """The lab's Tang server as `diskEncryption` names servers (JSON text); empty for a lab without one."""
+    if not layout.topology.tang:
+        return ""
+    return json.dumps([{"url": layout.tang_url, "thumbprint": tang_thumbprint(layout.tang)}])
 
 
 def bmc_access(layout: Layout, credentials: Credentials, node: NodeSpec, uuid: str) -> BmcAccess:
@@ -278,9 +285,11 @@ def _load_balancer(layout: Layout) -> Service:
 
 
 def _tang(layout: Layout) -> Service:
-    """The server that hosts ask for a part of their volumes' keys."""
-    tang.make_keys(layout.tang)
-    return Service("tang", tang.command(layout), Ready("tcp", layout.topology.gateway, TANG_PORT))
+    """tangd, which systemd's socket activation starts for each request."""
+    make_tang_keys(layout.tang)
+    place = f"{bracketed(layout.topology.gateway)}:{TANG_PORT}"
+    argv = ("systemd-socket-activate", f"--listen={place}", "--accept", "--inetd", TANGD, str(layout.tang))
+    return Service("tang", argv, Ready("tcp", layout.topology.gateway, TANG_PORT))
 
 
 def _iscsi(layout: Layout) -> tuple[Service, ...]:

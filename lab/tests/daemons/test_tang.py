@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from lab import topology
-from lab.daemons import services, tang
+from lab.daemons import services
+from lab.host.preflight import TANGD
 from lab.layout import Layout
 
 SHAPE = msgspec.structs.replace(topology.sno(), tang=True)
@@ -37,11 +38,12 @@ def test_each_labs_keys_are_its_own_and_private(tmp_path: Path) -> None:
         assert "tang" in {one.name for one in plan.services}
         assert {stat.S_IMODE(path.stat().st_mode) for path in layout.tang.iterdir()} == {0o600}
         assert stat.S_IMODE(layout.tang.stat().st_mode) == 0o700
-        servers.append(tang.server(layout))
+        servers += json.loads(services.tang_servers(layout))
     assert servers[0]["url"] == "http://192.168.111.1:7500"
     assert servers[0]["thumbprint"] != servers[1]["thumbprint"]
-    plain = services.prepare(Layout(tmp_path / "none", topology.sno()), "none", None, None).plan
-    assert "tang" not in {one.name for one in plain.services}
+    none = Layout(tmp_path / "none", topology.sno())
+    assert "tang" not in {one.name for one in services.prepare(none, "none", None, None).plan.services}
+    assert services.tang_servers(none) == ""
 
 
 def inside(place: str, thumbprint: str, *command: str) -> None:
@@ -57,13 +59,15 @@ def inside(place: str, thumbprint: str, *command: str) -> None:
             server.terminate()
 
 
-@pytest.mark.skipif(shutil.which(tang.TANGD) is None, reason="tang-common is not installed")
+@pytest.mark.skipif(shutil.which(TANGD) is None, reason="tang-common is not installed")
 def test_who_knows_its_thumbprint_believes_what_it_says(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "lab", SHAPE)
-    services.prepare(layout, "sno-1", None, None)
-    thumbprint = tang.server(layout)["thumbprint"]
+    plan = services.prepare(layout, "sno-1", None, None).plan
+    [command] = [one.argv for one in plan.services if one.name == "tang"]
+    [server] = json.loads(services.tang_servers(layout))
+    thumbprint = server["thumbprint"]
     script = 'ip link set lo up && ip address add 192.168.111.1/24 dev lo && exec "$@"'
-    words = json.dumps([str(tmp_path), thumbprint, *tang.command(layout)])
+    words = json.dumps([str(tmp_path), thumbprint, *command])
     code = f"from lab.tests.daemons.test_tang import inside; inside(*{words})"
     done = subprocess.run(
         ["unshare", "-n", "sh", "-c", script, "sh", sys.executable, "-c", code],
