@@ -38,7 +38,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 # Emulated, on a busy host: the root is read, kept in memory, and written through the cipher.
 SECONDS = 1500
 SAYS = (
-    "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)"
+    "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\n"
+    "ExecStart=/bin/sh -c 'echo \"root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)"
     " failed: $(systemctl --failed --no-legend --plain).\" > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"
 )
 SAID = "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ."
