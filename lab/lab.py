@@ -305,6 +305,7 @@ class Lab(AbstractContextManager["Lab"]):
             bmcs=tuple(
                 services.bmc_access(self.layout, self.credentials, node.spec, node.uuid) for node in self.nodes.values()
             ),
+            tang_servers=services.tang_servers(self.layout),
         )
 
     @property

@@ -16,6 +16,7 @@ REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
 PROXY_PORT = 3128
+TANG_PORT = 7500
 HTTPS_PORT = 8443
 # IANA's of iSCSI targets, which firmware asks without being told a port.
 ISCSI_PORT = 3260
@@ -100,6 +101,16 @@ class Layout:
     def boot_url(self) -> str:
         """What machines boot by HTTP lies below: an agent-config's bootArtifactsBaseURL, without a slash at its end."""
         return boot_url(self.topology)
+
+    @property
+    def tang(self) -> Path:
+        """The keys of the lab's Tang server."""
+        return self.root / "tang"
+
+    @property
+    def tang_url(self) -> str:
+        """The Tang server of a lab that has one."""
+        return f"http://{bracketed(self.topology.gateway)}:{TANG_PORT}"
 
     @property
     def tftp(self) -> Path:

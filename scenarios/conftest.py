@@ -276,7 +276,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             for name, text in further_files(scenario_id).items():
                 (deployment.directory / name).parent.mkdir(parents=True, exist_ok=True)
                 (deployment.directory / name).write_text(text)
-            if (edit := edit_cluster_install(scenario_id)) is not None:
+            if (edit := edit_cluster_install(scenario_id, lab.access)) is not None:
                 deployment.edit_cluster_install(edit)
             yield deployment
             done = True

@@ -8,6 +8,7 @@ import pytest
 
 from ci import combinations
 from ci.tests import pytest_kit
+from lab.inputs.configs import Access
 from lab.topology import Topology
 from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
@@ -15,6 +16,7 @@ from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, Row, load, params, ro
 from scenarios.catalogue.variants import FEATURES
 
 ROOT = Path(__file__).parents[2]
+ACCESS = Access("{}", "", "", (), tang_servers='[{"url": "http://192.168.111.1:7500", "thumbprint": "t"}]')
 GOOD = """
 rows:
 - {name: a-b, topology: sno-ipv4-static-uefi, runs: gate}
@@ -52,7 +54,7 @@ def test_each_row_is_a_topology_with_what_its_words_say() -> None:
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature_changes_what_it_is_for(name: str) -> None:
     for stack in GRAMMAR["stack"]:
-        plain = f"compact-{stack}-static-uefi"
+        plain = f"compact-{stack}-{FEATURES[name].addressing[0]}-uefi"
         changed = id_of(plain, variants=(name,))
         files = further_files(changed)
         config: dict[str, object] = {"rendezvousIP": "x", "hosts": [{"role": "master"}]}
@@ -60,7 +62,7 @@ def test_a_feature_changes_what_it_is_for(name: str) -> None:
         FEATURES[name].agent_config(config, topology_of(plain))
         FEATURES[name].install_config(install, topology_of(plain))
         manifest: dict[str, dict[str, object]] = {"spec": {}}
-        FEATURES[name].cluster_install(manifest, topology_of(plain))
+        FEATURES[name].cluster_install(manifest, ACCESS)
         same = topology_of(changed) == topology_of(plain)
         assert not same or files or install or config == {"hosts": [{}]}, changed
         edited = manifest["spec"] or install or config == {"hosts": [{}]}

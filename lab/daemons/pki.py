@@ -1,9 +1,12 @@
-"""The lab's certificate authority, its server certificates, and the SSH key for its nodes."""
+"""The lab's certificate authority, its server certificates, the SSH key for its nodes, and its Tang server's keys."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import ipaddress
+import json
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +17,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lab.release.cluster.private import write_private
 
+# P-521's coordinates in bytes (RFC 7518 §6.2.1.2).
+_COORDINATE = 66
+# What a Tang server says of itself is signed with one key; the other gives clients their part of a volume's key.
+_SIGNS, _EXCHANGES = "ES512", "ECMR"
+_USES = {_SIGNS: ["sign", "verify"], _EXCHANGES: ["deriveKey"]}
 _PRIVATE = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
@@ -100,3 +108,33 @@ def make_ssh_key(path: Path) -> str:
     line = public.decode() + " lab"
     path.with_suffix(".pub").write_text(line + "\n")
     return line
+
+
+def make_tang_keys(folder: Path) -> None:
+    """Make the directory of a Tang server with a fresh pair of keys, each (0600) in a file that is named by its
+    thumbprint."""
+    folder.mkdir(mode=0o700)
+    for algorithm, uses in _USES.items():
+        private = ec.generate_private_key(ec.SECP521R1()).private_numbers()
+        public = {"x": _number(private.public_numbers.x), "y": _number(private.public_numbers.y)}
+        named = {"crv": "P-521", "kty": "EC", **public}
+        # RFC 7638 §3: of what makes the key this one, in the order of the names.
+        text = json.dumps(named, sort_keys=True, separators=(",", ":"))
+        thumbprint = _encoded(hashlib.sha256(text.encode()).digest())
+        key = {"alg": algorithm, "key_ops": uses, **named, "d": _number(private.private_value)}
+        write_private(folder / f"{thumbprint}.jwk", json.dumps(key))
+
+
+def tang_thumbprint(folder: Path) -> str:
+    """By what clients know the server: the thumbprint of the key that it signs with."""
+    [signs] = (path for path in folder.iterdir() if json.loads(path.read_bytes())["alg"] == _SIGNS)
+    return signs.stem
+
+
+def _number(value: int) -> str:
+    return _encoded(value.to_bytes(_COORDINATE, "big"))
+
+
+def _encoded(data: bytes) -> str:
+    """As JWK has it (RFC 7515, appendix C)."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()

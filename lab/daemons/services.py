@@ -16,12 +16,23 @@ import yaml
 
 from lab.bmcs.profile import profile
 from lab.daemons import balancer, disks, dns, iscsi
-from lab.daemons.pki import Authority, make_ssh_key
+from lab.daemons.pki import Authority, make_ssh_key, make_tang_keys, tang_thumbprint
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
-from lab.host.preflight import IPXE
+from lab.host.preflight import IPXE, TANGD
 from lab.inputs.configs import BmcAccess
-from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, ISCSI_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
+from lab.layout import (
+    BMC_PORT,
+    HTTP_PORT,
+    HTTPS_PORT,
+    ISCSI_PORT,
+    POOL,
+    PROXY_PORT,
+    REGISTRY_PORT,
+    TANG_PORT,
+    Layout,
+    bracketed,
+)
 from lab.machines import failing
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
@@ -57,6 +68,13 @@ def pull_secret(layout: Layout, credentials: Credentials) -> str:
     """The lab registry's credentials as dockerconfigjson text."""
     pair = f"{credentials.registry_user}:{credentials.registry_password}".encode()
     return json.dumps({"auths": {layout.registry: {"auth": base64.b64encode(pair).decode()}}})
+
+
+def tang_servers(layout: Layout) -> str:
+    """The lab's Tang server as `diskEncryption` names servers (JSON text); empty for a lab without one."""
+    if not layout.topology.tang:
+        return ""
+    return json.dumps([{"url": layout.tang_url, "thumbprint": tang_thumbprint(layout.tang)}])
 
 
 def bmc_access(layout: Layout, credentials: Credentials, node: NodeSpec, uuid: str) -> BmcAccess:
@@ -99,6 +117,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _registry(layout, credentials, storage),
         *([_proxy(layout)] if topology.proxy else []),
         *([_load_balancer(layout)] if topology.load_balancer else []),
+        *([_tang(layout)] if topology.tang else []),
         *_iscsi(layout),
         _bmc(layout, credentials),
         _http(layout),
@@ -263,6 +282,14 @@ def _load_balancer(layout: Layout) -> Service:
     config.write_text(balancer.haproxy_config(layout.topology))
     argv = ("haproxy", "-db", "-f", str(config))
     return Service("load-balancer", argv, Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT))
+
+
+def _tang(layout: Layout) -> Service:
+    """tangd, which systemd's socket activation starts for each request."""
+    make_tang_keys(layout.tang)
+    place = f"{bracketed(layout.topology.gateway)}:{TANG_PORT}"
+    argv = ("systemd-socket-activate", f"--listen={place}", "--accept", "--inetd", TANGD, str(layout.tang))
+    return Service("tang", argv, Ready("tcp", layout.topology.gateway, TANG_PORT))
 
 
 def _iscsi(layout: Layout) -> tuple[Service, ...]:

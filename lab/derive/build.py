@@ -69,6 +69,7 @@ def build(
         memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else _memory(host, role))
         common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
         common |= {"vcpu": vcpu} if vcpu else {}
+        common |= {"tpm": True} if cluster.tpm else {}
         common |= _disks(host)
         common |= (
             _one_card(host, plan, pool, fresh, rendezvous_ip=rendezvous_ip)
@@ -85,6 +86,7 @@ def build(
         "nodes": nodes,
         "proxy": cluster.proxy,
         "load_balancer": cluster.load_balancer,
+        "tang": cluster.tang,
     }
     fields |= {"boot": "minimal-iso"} if cluster.minimal else {}
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):

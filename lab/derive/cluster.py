@@ -54,6 +54,9 @@ class Cluster:
     load_balancer: bool = False
     #: What pods and services have, as far as the files say.
     inner: tuple[Subnet, ...] = ()
+    # With roots on LUKS volumes, whose keys are in TPMs or with a Tang server of the user's.
+    tpm: bool = False
+    tang: bool = False
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:

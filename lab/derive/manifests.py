@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.derive.build import build
@@ -73,6 +73,7 @@ class _Configs:
         configs = Field(list(manifests.nmstate), NMSTATE, "", problems).items()
         self.agent = self._agent(Field(agent, AGENT, "", problems), environment, configs)
         self.install = self._install(installed, deployed, environment)
+        self.tpm, self.tang = _keys(installed.get("spec", "diskEncryption"))
         problems.raise_if_any()
 
     def _agent(self, agent: Field, environment: Field, configs: Sequence[Field]) -> dict[str, Any]:
@@ -175,6 +176,13 @@ def _below(path: str, field: str) -> bool:
     return not field or path == field or path.startswith((f"{field}.", f"{field}["))
 
 
+def _keys(wanted: Field) -> tuple[bool, bool]:
+    """What opens encrypted disks: whether the machines' TPMs, whether a Tang server."""
+    on, mode = wanted.get("enableOn").text(), wanted.get("mode").text()
+    encrypted = on not in ("", "none")
+    return encrypted and mode == "tpmv2", encrypted and mode == "tang"
+
+
 def _baremetal(spec: Field) -> dict[str, Any]:
     names = ("apiVIP", "apiVIPs", "ingressVIP", "ingressVIPs", "loadBalancer")
     return {name: value for name in names if (value := spec.get(name).value) is not None}
@@ -227,7 +235,8 @@ def derive_from_manifests(
     """
     configs = _Configs(manifests, agent)
     try:
-        return build(read(configs.install, configs.agent), firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+        cluster = replace(read(configs.install, configs.agent), tpm=configs.tpm, tang=configs.tang)
+        return build(cluster, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
     except ConfigsError as error:
         raise ConfigsError([configs.in_manifests(*problem) for problem in error.problems]) from error
     except TopologyError as error:

@@ -39,6 +39,8 @@ DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 IPXE = (Path("/usr/lib/ipxe/undionly.kpxe"), Path("/usr/lib/ipxe/ipxe.efi"))
 TPM_PROGRAMS = {"swtpm": "swtpm", "swtpm_setup": "swtpm-tools"}
 ISCSI_PROGRAMS = {"tgtd": "tgt", "tgtadm": "tgt"}
+TANGD = "/usr/libexec/tangd"
+TANG_PROGRAMS = {TANGD: "tang-common", "systemd-socket-activate": "systemd"}
 BALANCER_PROGRAMS = {"haproxy": "haproxy"}
 PROXY_PROGRAMS = {"tinyproxy": "tinyproxy-bin"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -111,6 +113,10 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         for program, package in PROXY_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
                 reasons.append(f"{program} is not installed, a proxy needs it: apt-get install {package}")
+    if topology.tang:
+        for program, package in TANG_PROGRAMS.items():
+            if shutil.which(program, path=_PATH) is None:
+                reasons.append(f"{program} is not installed, a Tang server needs it: apt-get install {package}")
     if topology.load_balancer:
         for program, package in BALANCER_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:

@@ -48,14 +48,15 @@ class BmcAccess:
 @dataclass(frozen=True)
 class Access:
     """What a cluster needs to reach the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH public
-    key, the release's repositories by their own names, each with the one on the lab's registry (`mirrors`), and the
-    machines' BMCs."""
+    key, the release's repositories by their own names, each with the one on the lab's registry (`mirrors`), the
+    machines' BMCs, and the lab's Tang server where it has one, as `diskEncryption` names servers (JSON text)."""
 
     pull_secret: str = field(repr=False)
     trust_bundle: str
     ssh_key: str
     mirrors: tuple[tuple[str, str], ...]
     bmcs: tuple[BmcAccess, ...] = ()
+    tang_servers: str = ""
 
     @property
     def digest_sources(self) -> list[dict[str, Any]]:

@@ -76,8 +76,8 @@ def read(directory: Path) -> tuple[Manifests, dict[str, Any]]:
 
 
 def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) -> None:
-    """Add the lab's registry, credentials, CA, SSH key, clock and proxy to the manifests of `directory`, and name the
-    release that is installed. Raises TopologyError."""
+    """Add the lab's registry, credentials, CA, SSH key, clock, proxy and Tang server to the manifests of `directory`,
+    and name the release that is installed. Raises TopologyError."""
     environment = _manifest(directory, INFRA_ENV).get("spec") or {}
     installed = _manifest(directory, CLUSTER_INSTALL).get("spec") or {}
     # What the installer takes where the first is empty is the user's too, and would be hidden by the lab's.
@@ -120,6 +120,9 @@ def _secret(manifest: dict[str, Any], access: Access) -> dict[str, Any]:
 
 def _cluster_install(manifest: dict[str, Any], topology: Topology, access: Access) -> dict[str, Any]:
     spec = through_proxy(manifest.get("spec") or {}, topology)
+    encryption = spec.get("diskEncryption")
+    if topology.tang and isinstance(encryption, dict):
+        spec = {**spec, "diskEncryption": {**encryption, "tangServers": access.tang_servers}}
     return _put(
         {**manifest, "spec": spec}, sshPublicKey=_joined(spec.get("sshPublicKey"), access.ssh_key),
     )  # fmt: skip

@@ -35,8 +35,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of cards without tags, whatever the machines themselves are configured with later.
 
-    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone. `bmc` is whose BMCs the machines have
-    (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone; with `tang`, the lab has a Tang server.
+    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
@@ -59,6 +59,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     proxy: bool = False
     load_balancer: bool = False
+    tang: bool = False
     bmc: Bmc = "lab"
     ipmi: bool = False
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from lab import topology as shapes
+from lab.inputs.configs import Access
 from lab.topology import Addressing, BootWay, Firmware, Stack, Topology
 from scenarios.catalogue.variants import USED_DISKS, VARIANTS, Variant, each, variant_of
 
@@ -124,14 +125,13 @@ def edit_configs(scenario_id: str, install: dict[str, Any], agent: dict[str, Any
         variant.agent_config(agent, topology)
 
 
-def edit_cluster_install(scenario_id: str) -> Callable[[dict[str, Any]], None] | None:
+def edit_cluster_install(scenario_id: str, access: Access) -> Callable[[dict[str, Any]], None] | None:
     """How the id's variants change the decoded agent-cluster-install.yaml; None where they leave it alone."""
-    topology = topology_of(scenario_id)
     edits = [variant.cluster_install for variant in _variants(words_of(scenario_id)) if variant.edits_manifests]
 
     def change(manifest: dict[str, Any]) -> None:
         for edit in edits:
-            edit(manifest, topology)
+            edit(manifest, access)
 
     return change if edits else None
 

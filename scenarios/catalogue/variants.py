@@ -14,6 +14,7 @@ import yaml
 
 from lab.bmcs.profile import working
 from lab.faults import DiskErrors, DiskSlow
+from lab.inputs.configs import Access
 from lab.topology import WORKER_MIB, Addressing, Bmc, Bond, Disk, Network, Nic, NodeSpec, Topology
 from scenarios.catalogue.faulty import ROWS, Row
 
@@ -38,7 +39,7 @@ def _same(topology: Topology) -> Topology:
     return topology
 
 
-def _unchanged(_config: dict[str, Any], _topology: Topology) -> None:
+def _unchanged(_config: dict[str, Any], _lab: Topology | Access) -> None:
     return
 
 
@@ -56,7 +57,7 @@ class Variant:
     install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     # What neither config has a word for: a user has `create cluster-manifests` make the file, and edits it.
-    cluster_install: Callable[[dict[str, Any], Topology], None] = _unchanged
+    cluster_install: Callable[[dict[str, Any], Access], None] = _unchanged
     files: Callable[[Topology], dict[str, str]] = _none
     several: bool = False
 
@@ -263,9 +264,19 @@ def _signed_with_tpm(topology: Topology) -> Topology:
     return each(topology, lambda _, node: msgspec.structs.replace(node, firmware="uefi", secure_boot=True, tpm=True))
 
 
-def _encrypted(manifest: dict[str, Any], _topology: Topology) -> None:
+def _encrypted(manifest: dict[str, Any], _access: Access) -> None:
     """The roots of all hosts are encrypted, with keys in their TPMs."""
     manifest["spec"]["diskEncryption"] = {"enableOn": "all", "mode": "tpmv2"}
+
+
+def _with_tang(topology: Topology) -> Topology:
+    """The lab has a Tang server."""
+    return msgspec.structs.replace(topology, tang=True)
+
+
+def _encrypted_by_tang(manifest: dict[str, Any], access: Access) -> None:
+    """The roots of all hosts are encrypted, with keys that the lab's Tang server has a part of."""
+    manifest["spec"]["diskEncryption"] = {"enableOn": "all", "mode": "tang", "tangServers": access.tang_servers}
 
 
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
@@ -320,6 +331,8 @@ FEATURES: dict[str, Variant] = {
     "kernel_arguments": Variant(files=_kernel_arguments),
     "fips": Variant(install_config=_fips),
     "tpm_encryption": Variant(machines=_signed_with_tpm, cluster_install=_encrypted),
+    # The initramfs asks DHCP: what a static host has of a network is in its root.
+    "tang_encryption": Variant(machines=_with_tang, addressing=("dhcp",), cluster_install=_encrypted_by_tang),
     **{bmc: Variant(machines=_behind(bmc)) for bmc in BMCS},
 }
 # Those through which none can be installed.

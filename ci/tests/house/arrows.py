@@ -270,8 +270,8 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers", "drivers.redfish"},
     "scenarios.testing.cluster": {"lab.deploy", "lab.lab", "lab.subject", "lab.topology"},  # what a test is given
     "scenarios.catalogue": {
-        "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.faults", "lab.host", "lab.topology",
-        "scenarios.testing.cluster",
+        "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.faults", "lab.host", "lab.inputs",
+        "lab.topology", "scenarios.testing.cluster",
     },
     "scenarios.testing": {
         "drivers", "lab", "lab.deploy", "lab.evidence", "lab.host", "lab.inputs", "lab.lab", "lab.subject",

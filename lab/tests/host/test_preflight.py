@@ -44,6 +44,13 @@ def test_a_proxy_needs_its_program(tmp_path, monkeypatch):
     assert not any("tinyproxy" in line for line in preflight.problems(topology.sno(), tmp_path, "x"))
 
 
+def test_a_tang_server_needs_its_programs(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name.endswith("tangd") else "/bin/x")
+    bound = msgspec.structs.replace(topology.sno(), tang=True)
+    assert any("apt-get install tang-common" in line for line in preflight.problems(bound, tmp_path, "x"))
+    assert not any("tang" in line for line in preflight.problems(topology.sno(), tmp_path, "x"))
+
+
 def test_preflight_names_every_problem(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "libvirtd" else "/bin/x")

@@ -4,6 +4,7 @@ import ipaddress
 import json
 import stat
 import tomllib
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -188,6 +189,29 @@ def test_the_lab_adds_what_a_disconnected_cluster_needs(tmp_path):
     assert registries.count("[[registry]]") == 2
     assert (folder / "mirror/ca-bundle.crt").read_text() == "LAB CA\n"
     assert not (folder / "agent-config.yaml").exists()
+
+
+@pytest.mark.parametrize("on", ["all", "masters", "none"])
+def test_encrypted_disks_get_tpms_or_the_labs_own_tang_server(tmp_path, on):
+    spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]})
+    theirs = {"tpmv2": {}, "tang": {"tangServers": '[{"url": "http://tang.example", "thumbprint": "x"}]'}}
+    for mode, servers in theirs.items():
+        spec["diskEncryption"] = {"enableOn": on, "mode": mode, **servers}
+        folder = write(tmp_path / mode, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
+        shape = shape_of(folder)
+        assert [node.tpm for node in shape.nodes] == [mode == "tpmv2" and on != "none"]
+        assert shape.tang is (mode == "tang" and on != "none")
+        ztp.adapt(folder, shape, replace(ACCESS, tang_servers="[ours]"), "r")
+        adapted = yaml.safe_load((folder / "cluster-manifests/agent-cluster-install.yaml").read_text())
+        ours = {"tangServers": "[ours]"} if shape.tang else {}
+        assert adapted["spec"]["diskEncryption"] == {**spec["diskEncryption"], **ours}
+
+
+def test_a_disk_encryption_that_is_none_is_told_by_its_field(tmp_path):
+    spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]}, diskEncryption=["all"])
+    folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
+    with pytest.raises(TopologyError, match=r"agent-cluster-install.yaml: spec.diskEncryption: must be a mapping"):
+        shape_of(folder)
 
 
 def test_what_the_installer_falls_back_to_is_not_hidden(tmp_path):

@@ -1,10 +1,12 @@
-"""A root on a LUKS volume: Ignition makes it at the first boot, the machine's TPM opens it later, no other's does."""
+"""A root on a LUKS volume: Ignition makes it at the first boot; later the machine's TPM opens it, and no other's does,
+or the lab's Tang server, without which nothing does."""
 
 import json
 import shutil
 import subprocess
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,62 +23,107 @@ nodes:
      mac: "52:54:00:6e:64:00", ip: 192.168.111.80}
   - {<<: *node, name: master-1, mac: "52:54:00:6e:64:01", ip: 192.168.111.81}
 """)
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.long,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-    pytest.mark.skipif(shutil.which("swtpm") is None, reason="swtpm is not installed"),
-]
+BOUND = topology.load_text("""
+name: tang
+addressing: dhcp
+tang: true
+nodes:
+  - {name: master-0, role: master, memory_mib: 2560, disk_gib: 8, mac: "52:54:00:6e:64:00", ip: 192.168.111.80}
+""")
+# As the service has them: where a host asks for its address, and what its MachineConfig for Tang adds.
+ASKING = ("ip=52-54-00-6e-64-00:dhcp", "rd.neednet=1")
+# Of what only one of the two needs, its own shape's problems tell.
+PROBLEMS = {shape.name: preflight.problems(shape, Path("/"), "") for shape in (SHAPE, BOUND)}
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 # Emulated, on a busy host: the root is read, kept in memory, and written through the cipher.
 SECONDS = 1500
-# As assisted-service has it (installer/rendezvous/prepare/diskencryption.py), and what the booted system says.
-VOLUME = {
-    "luks": [
-        {
-            "name": "root",
-            "device": "/dev/disk/by-partlabel/root",
-            "clevis": {"tpm2": True},
-            "options": ["--cipher", "aes-cbc-essiv:sha256"],
-            "wipeVolume": True,
-        }
-    ],
-    "filesystems": [{"device": "/dev/mapper/root", "format": "xfs", "wipeFilesystem": True, "label": "root"}],
-}
 SAYS = (
-    "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)"
+    "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\n"
+    "ExecStart=/bin/sh -c 'echo \"root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)"
     " failed: $(systemctl --failed --no-legend --plain).\" > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"
 )
+SAID = "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ."
+UNOPENED = "neither TPM nor Tang opens the LUKS volume"
+
+
+def needs(shape: topology.Topology) -> pytest.MarkDecorator:
+    reason = f"this machine cannot run a lab: {'; '.join(PROBLEMS[shape.name])}"
+    return pytest.mark.skipif(bool(PROBLEMS[shape.name]), reason=reason)
+
+
+def config_with(clevis: dict[str, Any]) -> dict[str, Any]:
+    """The volume as assisted-service has it (installer/rendezvous/prepare/diskencryption.py), opened by these keys, and
+    a service by which the booted system says where its root is."""
+    config: dict[str, Any] = json.loads(json.dumps(live.CONFIG))
+    config["ignition"]["version"] = "3.2.0"
+    volume = {
+        "name": "root",
+        "device": "/dev/disk/by-partlabel/root",
+        "clevis": clevis,
+        "options": ["--cipher", "aes-cbc-essiv:sha256"],
+        "wipeVolume": True,
+    }
+    filesystem = {"device": "/dev/mapper/root", "format": "xfs", "wipeFilesystem": True, "label": "root"}
+    config["storage"] |= {"luks": [volume], "filesystems": [filesystem]}
+    config["systemd"]["units"].append({"name": "says.service", "enabled": True, "contents": SAYS})
+    return config
+
+
+def copy(disk: Path, to: Path) -> None:
+    """Copy a disk's image, by reference where that can be."""
+    subprocess.run(["cp", "--reflink=auto", "--sparse=always", disk, to], check=True, timeout=300)
+
+
+def boot_twice(machine: Any) -> None:
+    """By Ignition, which makes the volume, then as at any later time; nobody may be needed for it."""
+    for ignition_ran in (True, False):
+        machine.console.mark()
+        before = len(machine.console.text())
+        machine.power.on()
+        machine.console.wait_for("failed: .*|BOOT STOPPED end of report", SECONDS)
+        text = machine.console.text()[before:]
+        assert SAID in text
+        assert ("Ignition (files)" in text) is ignition_ran
+        machine.power.off()
+
+
+def stops_unopened(machine: Any) -> None:
+    """The machine boots, and nothing opens its volume."""
+    machine.console.mark()
+    before = len(machine.console.text())
+    machine.power.on()
+    machine.console.wait_for("BOOT STOPPED end of report", SECONDS)
+    assert UNOPENED in machine.console.text()[before:]
 
 
 @pytest.fixture
-def luks_os(monkeypatch):
-    """The machine OS is one that knows LUKS volumes."""
-    monkeypatch.setattr(live, "machine_os", partial(Path, live.machine_os("91node0-luks")))
+def machine_os(monkeypatch, request):
+    """The machine OS is one that has this file."""
+    monkeypatch.setattr(live, "machine_os", partial(Path, live.machine_os(request.param)))
 
 
-def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path, folder, luks_os):
-    config = json.loads(json.dumps(live.CONFIG))
-    config["ignition"]["version"] = "3.2.0"
-    config["storage"] |= VOLUME
-    config["systemd"]["units"].append({"name": "says.service", "enabled": True, "contents": SAYS})
-    disk = live.installed(folder, config)
+@needs(SHAPE)
+@pytest.mark.skipif(shutil.which("swtpm") is None, reason="swtpm is not installed")
+@pytest.mark.parametrize("machine_os", ["91node0-luks"], indirect=True)
+def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path, folder, machine_os):
+    disk = live.installed(folder, config_with({"tpm2": True}))
     with Lab(SHAPE, artifacts=tmp_path) as lab:
         mine, other = lab.nodes["master-0"], lab.nodes["master-1"]
-        copy = ["cp", "--reflink=auto", "--sparse=always"]
-        subprocess.run([*copy, disk, lab.layout.disk(mine.spec)], check=True, timeout=300)
-        for ignition_ran in (True, False):
-            mine.console.mark()
-            before = len(mine.console.text())
-            mine.power.on()
-            mine.console.wait_for("failed: .", SECONDS)
-            text = mine.console.text()[before:]
-            assert ("the root is on /dev/mapper/root from now on" in text) is ignition_ran
-            assert "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ." in text
-            mine.power.off()
+        copy(disk, lab.layout.disk(mine.spec))
+        boot_twice(mine)
         found = subprocess.run(["grep", "-aqF", live.PROOF, lab.layout.disk(mine.spec)], timeout=300, check=False)
         assert found.returncode == 1, "what Ignition wrote can be read without the key"
-        subprocess.run([*copy, lab.layout.disk(mine.spec), lab.layout.disk(other.spec)], check=True, timeout=300)
-        other.power.on()
-        other.console.wait_for("BOOT STOPPED end of report", SECONDS)
-        assert "neither TPM nor Tang opens the LUKS volume" in other.console.text()
+        copy(lab.layout.disk(mine.spec), lab.layout.disk(other.spec))
+        stops_unopened(other)
+
+
+@needs(BOUND)
+@pytest.mark.parametrize("machine_os", ["node0-network-down"], indirect=True)
+def test_live_the_tang_server_opens_the_root_and_nobody_when_it_is_gone(tmp_path, folder, machine_os):
+    with Lab(BOUND, artifacts=tmp_path) as lab:
+        machine = lab.nodes["master-0"]
+        servers = json.loads(lab.access.tang_servers)
+        copy(live.installed(folder, config_with({"tang": servers}), kargs=ASKING), lab.layout.disk(machine.spec))
+        boot_twice(machine)
+        lab.services.stop("tang")
+        stops_unopened(machine)

@@ -95,3 +95,16 @@ def test_any_other_root_stays_where_it_is(disk: Path, filesystems: list[dict[str
     assert done.returncode == 0, done.stderr
     assert "etc/shadow" not in done.stdout
     assert text == INSTALLED
+
+
+def test_what_the_first_boot_made_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
+    """Programs are stand-ins that note their words."""
+    (tmp_path / "bin").mkdir()
+    for program in ("mkdir", "udevadm", "mount", "umount", "rm", "sync"):
+        (tmp_path / "bin" / program).write_text(f'#!/bin/sh\necho {program} "$@" >> {tmp_path}/log\n')
+        (tmp_path / "bin" / program).chmod(0o755)
+    script = DRACUT.parent / "root/usr/libexec/node0/firstboot-complete"
+    subprocess.run(["/bin/bash", script], check=True, timeout=60, env={"PATH": f"{tmp_path}/bin"})
+    log = (tmp_path / "log").read_text().splitlines()
+    [stamp] = (line for line in log if "/run/node0/boot/ignition.firstboot" in line)
+    assert log.index("sync -f /") < log.index(stamp) < log.index("sync -f /run/node0/boot")

@@ -29,6 +29,7 @@ install() {
         inst_simple "$moddir/$name" "/usr/libexec/node0/$name"
         inst_simple "$moddir/$name.service" "$units/$name.service"
     done
+    inst_simple "$moddir/node0-network-down" /usr/libexec/node0/node0-network-down
     inst_simple "$moddir/node0-emergency" /usr/libexec/node0/node0-emergency
     inst_simple "$moddir/emergency.service" "$units/emergency.service"
     mkdir -p "$initdir/$units/ignition-complete.target.requires"
