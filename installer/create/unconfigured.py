@@ -7,6 +7,7 @@ starts its agent only then: what it needs to trust the rendezvous service is on 
 
 from __future__ import annotations
 
+import logging
 from importlib import resources
 from pathlib import Path
 
@@ -29,13 +30,16 @@ from installer.manifests.goyaml import dump
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
 
+log = logging.getLogger(__name__)
+
 FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
 # Which units a loaded config image starts.
 UNIT_LIST = "/etc/assisted/config-image-units"
+_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # as it is called where it stands alone
 _NEEDED = (
-    (paths.INFRA_ENV, "InfraEnv Config File", f"configuration file not found: {paths.INFRA_ENV}"),
-    (paths.PULL_SECRET, "Agent PullSecret", f"missing configuration or manifest file: {paths.PULL_SECRET}"),
+    (paths.INFRA_ENV, _ASSETS[paths.INFRA_ENV], f"configuration file not found: {paths.INFRA_ENV}"),
+    (paths.PULL_SECRET, _ASSETS[paths.PULL_SECRET], f"missing configuration or manifest file: {paths.PULL_SECRET}"),
 )
 _USED = (*(name for name, _, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
 _NOWHERE = "192.0.2.1"
@@ -59,19 +63,19 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
 
 def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
     try:
-        secret = read.read_pull_secret(files)
         infra_env = read.read_infra_env(files)
+        secret = read.read_pull_secret(files)
         if paths.IMAGE_SET in files:
             read.read_image_set(files, expected_release())
-        nmstate = read.read_nmstate(files)
-        read.check_labels(infra_env, nmstate)
+        nmstate = read.read_nmstate(files)  # whatever their labels: no service selects them here
         manifests = ClusterManifests(
             ClusterInstall(), ClusterDeployment(), ImageSet(), infra_env, secret, nmstate, files
         )
         sources, bundle = mirror.read_mirror(files)
         return manifests, ztp.install_config(manifests, sources, bundle)
     except ConfigError as error:
-        raise AssetError(f'failed to fetch {TARGET}: failed to load asset "Agent Manifests"', error) from error
+        asset = _ASSETS.get(str(error.file), "Agent Manifests")
+        raise AssetError(f'failed to fetch {TARGET}: failed to load asset "{asset}"', error) from error
 
 
 def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[str, bytes]]]:
@@ -79,7 +83,9 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     files, consumed = _files(directory, state)
     with blamed(state.path, kept=not consumed):
         manifests, install = _read(files)
-    hosts = host_files(ztp.with_networks((), manifests), TARGET)
+    for name in consumed.get(MANIFESTS, {}):
+        log.info("Consuming %s from target directory", _ASSETS[name])
+    hosts = host_files(ztp.with_networks((), manifests), TARGET, awaited=0)
     release = resolve_release(install, IMAGE_VARIABLES.values(), TARGET)
     if paths.IMAGE_SET not in files:
         files[paths.IMAGE_SET] = dump(cluster_image_set(release.image, release.version)).encode()
@@ -106,18 +112,21 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     )
     kept = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(keep)]
     names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
-    files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV])
+    files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV], manifests.infra_env.spec.cpu_architecture)
     kept += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
     kept.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
     static = bool(manifests.nmstate)
-    users = [User("core", tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()))]
+    keys = tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip())
+    users = [User("core", keys)] if keys else []
     return render([*kept, *_own_files()], _units(static), users), consumed
 
 
-def _completed(infra_env: bytes) -> bytes:
-    """An InfraEnv with the empty fields that a Go program writes."""
+def _completed(infra_env: bytes, architecture: str) -> bytes:
+    """An InfraEnv with the empty fields that a Go program writes, its architecture by uname's name."""
     data = load(infra_env)
     spec = {"ipxeScriptType": "", "nmStateConfigLabelSelector": {}, **data.get("spec", {})}
+    if architecture:
+        spec["cpuArchitecture"] = architecture
     return dump({"status": INFRA_ENV_STATUS, **data, "spec": spec}).encode()
 
 

@@ -51,9 +51,10 @@ CONSOLE_UNITS = ("agent-interactive-console.service", "agent-interactive-console
 
 @dataclass(frozen=True)
 class HostFiles:
-    """One host of agent-config: what is written for it under /etc/assisted.
+    """One host of the inputs: what is written for it under /etc/assisted.
 
     `network` is the content of its network directory (reference §4.2), empty for DHCP; `root_device_hints` is YAML.
+    `awaited`: whether the cluster is not installed without it; one that only an NMStateConfig names may stay away.
     """
 
     hostname: str = ""
@@ -61,6 +62,7 @@ class HostFiles:
     macs: tuple[str, ...] = ()
     root_device_hints: str = ""
     network: Mapping[str, str] = field(default_factory=dict)
+    awaited: bool = True
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _environment(inputs: LiveInputs) -> list[File]:
 def host_config_files(inputs: LiveInputs) -> list[File]:
     """What the live system of whichever host it is finds its own network, hostname, role and disk in."""
     files = []
-    for index, host in enumerate(inputs.hosts):
+    for index, host in enumerate(host for host in inputs.hosts if host.awaited):
         base = f"/etc/assisted/hostconfig/{host.hostname or f'host-{index}'}"
         macs = [mac.lower() for mac in host.macs]
         files.append(File.text(f"{base}/mac_addresses", "".join(f"{mac}\n" for mac in macs)))

@@ -48,14 +48,15 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
     chosen = config.capabilities
     if chosen is None:
         return
-    base, extra = chosen.baseline_capability_set, chosen.additional_enabled_capabilities
+    base, extra = chosen.baseline_capability_set, chosen.additional_enabled_capabilities or ()
     if base not in CAPABILITY_SETS:
         yield unsupported("capabilities.baselineCapabilitySet", base, CAPABILITY_SETS)
     for index, item in enumerate(extra):
         if item not in CAPABILITIES:
             yield unsupported(f"capabilities.additionalEnabledCapabilities[{index}]", item, CAPABILITIES)
     on, name = capability_set(base or "vCurrent") | set(extra), config.platform.name
-    path, shown = "additionalEnabledCapabilities", list(extra) or None
+    path = "additionalEnabledCapabilities"
+    shown = None if chosen.additional_enabled_capabilities is None else list(extra)  # [] is shown as it was given
     if "marketplace" in on and "OperatorLifecycleManager" not in on:
         yield invalid(path, shown, "the marketplace capability requires the OperatorLifecycleManager capability")
     if name == "baremetal" and base == "None" and "baremetal" not in on:

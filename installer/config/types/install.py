@@ -195,7 +195,7 @@ class Capabilities:
     """capabilities."""
 
     baseline_capability_set: str = ""
-    additional_enabled_capabilities: tuple[str, ...] = ()
+    additional_enabled_capabilities: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -251,6 +251,43 @@ def test_unconfigured_ignition(directory, capsys):
     assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[name])["spec"]
 
 
+def test_unconfigured_ignition_takes_networks_whatever_their_labels(directory, capsys):
+    """As openshift-install does; without a key there is no user, and the architecture gets uname's name."""
+    assert create("cluster-manifests", directory) == 0
+    other = directory.parent / "other"
+    shutil.copytree(directory / "mirror", other / "mirror")
+    manifests = other / "cluster-manifests"
+    manifests.mkdir()
+    for name in ("infraenv", "pull-secret", "nmstateconfig"):
+        shutil.copy(directory / f"cluster-manifests/{name}.yaml", manifests)
+    infra_env = yaml.safe_load((manifests / "infraenv.yaml").read_text())
+    infra_env["spec"] |= {"nmStateConfigLabelSelector": {"matchLabels": {"other": "x"}}, "cpuArchitecture": "amd64"}
+    del infra_env["spec"]["sshAuthorizedKey"]
+    (manifests / "infraenv.yaml").write_text(yaml.safe_dump(infra_env))
+    capsys.readouterr()
+    assert create("unconfigured-ignition", other) == 0
+    told = capsys.readouterr().err
+    for asset in ("InfraEnv Config File", "Agent PullSecret", "NMState Config"):
+        assert f"Consuming {asset} from target directory" in told
+    config = json.loads((other / "unconfigured-agent.ign").read_text())
+    files = {f["path"]: base64.b64decode(f["contents"]["source"].partition(",")[2]) for f in config["storage"]["files"]}
+    assert yaml.safe_load(files["/etc/assisted/manifests/infraenv.yaml"])["spec"]["cpuArchitecture"] == "x86_64"
+    assert "/etc/assisted/network/host0/mac_interface.ini" in files
+    assert config["passwd"] == {"users": []}
+
+
+def test_hosts_that_only_an_nmstateconfig_names_are_not_awaited(directory):
+    """The service would wait for each that has a host config, and there may be more networks than hosts."""
+    assert create("cluster-manifests", directory) == 0
+    other = directory.parent / "other"
+    for folder in ("cluster-manifests", "mirror"):
+        shutil.copytree(directory / folder, other / folder)
+    assert create("config-image", other) == 0
+    given = brought(other / "agentconfig.noarch.iso")
+    assert any(name.startswith("/etc/assisted/network/host0/") for name in given)
+    assert not [name for name in given if name.startswith("/etc/assisted/hostconfig/")]
+
+
 def test_unconfigured_ignition_wants_manifests(directory, capsys):
     assert create("unconfigured-ignition", directory) == 1
     err = capsys.readouterr().err
