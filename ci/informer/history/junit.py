@@ -15,9 +15,9 @@ from xml.parsers import expat
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite, xunit2
 
-from ci.informer import files
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history import files
 from ci.informer.history.model import Attempt, Run, began_of, seconds_of
 from lab.redact import shortened
 

@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from ci.informer import files
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history import files
 from ci.informer.history.model import Step
 from ci.informer.history.store import History, Row
 

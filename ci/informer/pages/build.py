@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from ci.informer import files, triage
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history import work
+from ci.informer.history import files, work
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import History, Row
 from ci.informer.judging.review import record, regressions

@@ -320,6 +320,8 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer.pages": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
-    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios.catalogue"},
+    "ci.informer.tests": {
+        "ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "lab.release", "scenarios.catalogue",
+    },
     "ci.tests": {"ci.*", "scenarios.*", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
