@@ -21,7 +21,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "manifests-hosts": (
         r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address found$",
         r"(only node0 refuses|refused at: network documents, node0: hosts' rules): hosts\[\]\.interfaces: Required",
-        r"refused at: network documents, node0: hosts' rules: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: address",
+        r"refused at: network documents, node0: hosts' rules: \S+\.macAddress: Invalid value: address",
     ),
     "manifests-overrides": (r"only node0 refuses: .*invalid agent-install\.openshift\.io/install-conf",),
     # openshift-install refuses
