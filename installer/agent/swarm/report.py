@@ -83,7 +83,7 @@ def report(
     return outcome
 
 
-def told(outcome: dict[str, Any]) -> str:
+def summary(outcome: dict[str, Any]) -> str:
     """A run's outcome (``report``) in lines for a person."""
     lines = [
         f"{outcome['registered']} of {outcome['hosts']} hosts registered in {outcome['infra_envs']} infra-envs",

@@ -189,7 +189,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def _full(self: logstore.Upload, data: bytes) -> None:
-    with logstore.kept_or_told(), Path("/dev/full").open("wb", buffering=0) as file:
+    with logstore.as_no_space(), Path("/dev/full").open("wb", buffering=0) as file:
         file.write(data)
 
 
