@@ -178,7 +178,11 @@ def _steps(work: Path, base: Path, server: Registry, release: str) -> None:
         taken.append(steps_of(work / "cluster", env))
     shutil.rmtree(work / "cluster")
     size = f"base of {base.stat().st_size / 1e6:.0f} MB"
-    show(f"create image, its steps: {size}; a first run, and medians of {ROUNDS} later ones", taken[0], taken[1:])
+    show(
+        f"create image, its steps: {size}; a first run, medians of {ROUNDS} later ones (own processor time)",
+        taken[0],
+        taken[1:],
+    )
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ci.bench.measure import table
@@ -28,12 +29,21 @@ STEPS: Mapping[str, str] = {
 }
 BEGIN, IMPORTS, END = "start Python, read the command line, begin copy and keys", "import the rest", "end the process"
 
+
+@dataclass(frozen=True)
+class Step:
+    """What one took, and the processor time that the process itself used meanwhile: both in seconds."""
+
+    seconds: float
+    work: float = 0.0
+
+
 # In the order in which the command itself imports: what it begins before its imports stays so.
 _TRACED = """
 import contextlib, json, sys, time
 marks = {}
 def mark(name):
-    marks[name] = time.monotonic()
+    marks[name] = time.monotonic(), time.process_time()
 from installer import cli
 from installer.create import prefetch as first
 steps, (begin, imports) = json.loads(sys.argv[2]), json.loads(sys.argv[3])
@@ -60,25 +70,34 @@ sys.exit(code)
 """
 
 
-def steps_of(directory: Path, env: Mapping[str, str]) -> dict[str, float]:
-    """Seconds of each step of one run in an asset directory. Raises SystemExit when it fails."""
+def steps_of(directory: Path, env: Mapping[str, str]) -> dict[str, Step]:
+    """The steps of one run in an asset directory. Raises SystemExit when it fails.
+
+    What the process does between its last mark and its end is not in its processor time.
+    """
     command = [sys.executable, "-c", _TRACED, str(directory), json.dumps(dict(STEPS)), json.dumps([BEGIN, IMPORTS])]
     at = time.monotonic()
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
     end = time.monotonic()
     if done.returncode:
         raise SystemExit(f"create image failed: {done.stderr[-500:]}")
-    seconds: dict[str, float] = {}
+    taken: dict[str, Step] = {}
+    worked = 0.0
     # The clock is one for all processes of a machine (clock_gettime(2), CLOCK_MONOTONIC).
-    for name, mark in {**json.loads(done.stdout.splitlines()[-1]), END: end}.items():
-        seconds[name] = mark - at
-        at = mark
-    return seconds
+    for name, (mark, work) in json.loads(done.stdout.splitlines()[-1]).items():
+        taken[name] = Step(mark - at, work - worked)
+        at, worked = mark, work
+    return {**taken, END: Step(end - at)}
 
 
-def show(title: str, first: Mapping[str, float], later: Sequence[Mapping[str, float]]) -> None:
+def show(title: str, first: Mapping[str, Step], later: Sequence[Mapping[str, Step]]) -> None:
     """Print the steps of a first run, and medians of those whose release is known."""
-    medians = {name: statistics.median(one[name] for one in later) for name in first}
-    whole = statistics.median(sum(one.values()) for one in later)
-    rows = [(name, f"{first[name]:6.3f} s  {medians[name]:6.3f} s") for name in first]
-    table(title, [*rows, ("all", f"{sum(first.values()):6.3f} s  {whole:6.3f} s")])
+
+    def line(one: Sequence[Step], others: Sequence[Sequence[Step]]) -> str:
+        """Sums of steps: of the first run, and the medians of the others'."""
+        columns = [[sum(step.seconds for step in run), sum(step.work for step in run)] for run in (one, *others)]
+        medians = [statistics.median(column) for column in zip(*columns[1:], strict=True)]
+        return "  ".join(f"{seconds:7.3f} s ({work:5.3f})" for seconds, work in (columns[0], medians))
+
+    rows = [(name, line([step], [[run[name]] for run in later])) for name, step in first.items()]
+    table(title, [*rows, ("all", line([*first.values()], [[*run.values()] for run in later]))])
