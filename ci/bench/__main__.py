@@ -165,11 +165,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     width = max(map(len, BENCHMARKS))
-    told = "\n".join(f"  {name:<{width}}  {one.text}" for name, one in BENCHMARKS.items())
+    rows = "\n".join(f"  {name:<{width}}  {one.text}" for name, one in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="ci/bench/run",
         description="Print node0's measurements.",
-        epilog=f"benchmarks:\n{told}",
+        epilog=f"benchmarks:\n{rows}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

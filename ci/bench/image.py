@@ -1,4 +1,4 @@
-"""`create image` against `cp` of the same base ISO: time, memory; validation of many hosts; start of the command.
+"""`create image` against `cp` of the same base ISO: time, memory, steps; judging many hosts; start of the command.
 
 Both write into the same folder, after a sync and with no old output there, and who is first changes with each round.
 `cp` waits for no disk and neither does `create image`: what is durable when, the kernel decides; with `os.sync` behind
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.bench.image_steps import show, steps_of
 from ci.bench.measure import seconds_of, table
 from installer.testing.create.inputs_kit import AGENT, SNO, many_hosts, text
 from installer.testing.create.iso_kit import build
@@ -111,12 +112,16 @@ def _pair(work: Path, base: Path, server: Registry, env: dict[str, str], *, cp_f
     return Taken(*taken["create"][:2], *taken["cp"][:2], *taken["create"][2:])
 
 
-def _pairs(work: Path, base: Path, server: Registry, release: str) -> list[Taken]:
-    env = {
+def _environment(work: Path, base: Path, release: str) -> dict[str, str]:
+    return {
         "XDG_CACHE_HOME": str(work / "cache"),
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": release,
         "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE": str(base),
     }
+
+
+def _pairs(work: Path, base: Path, server: Registry, release: str) -> list[Taken]:
+    env = _environment(work, base, release)
     _pair(work, base, server, env, cp_first=False)  # so that the base is in memory, for both, and the payload known
     return [_pair(work, base, server, env, cp_first=bool(i % 2)) for i in range(ROUNDS)]
 
@@ -160,6 +165,23 @@ def _fixed(work: Path, server: Registry, release: str) -> None:
             ("its CPU time, on all cores", f"{statistics.median(t.cpu for t in taken):.2f} s"),
             ("of it the signers' RSA keys and kubeadmin's bcrypt", f"{with_keys - without:.2f} s"),
         ],
+    )
+
+
+def _steps(work: Path, base: Path, server: Registry, release: str) -> None:
+    """The steps: of a first run, which copies the base and asks the registry, and of later ones."""
+    env = {**_environment(work, base, release), "XDG_CACHE_HOME": str(work / "empty-cache")}
+    taken = []
+    for _ in range(1 + ROUNDS):
+        write_inputs(work / "cluster", server)
+        os.sync()
+        taken.append(steps_of(work / "cluster", env))
+    shutil.rmtree(work / "cluster")
+    size = f"base of {base.stat().st_size / 1e6:.0f} MB"
+    show(
+        f"create image, its steps: {size}; a first run, medians of {ROUNDS} later ones (own processor time)",
+        taken[0],
+        taken[1:],
     )
 
 
@@ -211,6 +233,7 @@ def run() -> None:
         _fixed(work, server, release)
         big = build(work / "big", "2023-07.x86_64", BIG)
         shutil.rmtree(work / "big/root")
+        _steps(work, big, server, release)
         _compare("a big base", work, big, server, release=release, limit=", target under 1.15")
         with contextlib.suppress(LabError):
             lab = latest_release().machine_os_iso

@@ -50,8 +50,8 @@ void), 130 Ctrl-C, 141 nobody reads what it prints
 
 def _add_history(parser: argparse.ArgumentParser, default: str | None) -> None:
     """--history is understood before and behind the command; only the first parser has a default."""
-    told = "the history (default: $NODE0_HISTORY, else history.db in the labs' state directory)"
-    parser.add_argument("--history", metavar="FILE", default=default, help=told)
+    history_help = "the history (default: $NODE0_HISTORY, else history.db in the labs' state directory)"
+    parser.add_argument("--history", metavar="FILE", default=default, help=history_help)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_history(parser, None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, function: Callable[[argparse.Namespace], int], told: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=told, description=told, allow_abbrev=False)
+    def command(name: str, function: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         _add_history(sub, argparse.SUPPRESS)
         sub.set_defaults(run=function)
         return sub

@@ -84,16 +84,16 @@ def _owners(system: Any) -> Iterator[Any]:
         return
 
 
-def inserted_url(found: list[Drive]) -> str | None:
+def inserted_url(cd_drives: list[Drive]) -> str | None:
     """The URL of the first image that one of them holds."""
-    return next((url for drive in found if (url := drive.holds())), None)
+    return next((url for drive in cd_drives if (url := drive.holds())), None)
 
 
-def insert(found: list[Drive], url: str) -> None:
+def insert(cd_drives: list[Drive], url: str) -> None:
     """Empty them, and put an image into the first that takes it. Raises SushyError, with all refusals."""
     refusals = []
-    eject(found)
-    for drive in found:
+    eject(cd_drives)
+    for drive in cd_drives:
         try:
             _insert(drive, url)
         except sushy.exceptions.AccessError:
@@ -131,9 +131,9 @@ def _until(drive: Drive, url: str | None) -> str | None:
     return seen
 
 
-def eject(found: list[Drive]) -> None:
+def eject(cd_drives: list[Drive]) -> None:
     """Empty them all, and see that they are. Raises SushyError."""
-    for drive in found:
+    for drive in cd_drives:
         if drive.holds() is None:
             continue
         drive.eject()

@@ -38,7 +38,7 @@ def parse_install_config(text: str) -> InstallConfig:
     raise_if_any(f"{INSTALL_CONFIG_MARKER}: failed to upconvert install config", errors, INSTALL_CONFIG_FILE)
     written, config = config, defaults.apply(config)
     errors = rules.run(config)
-    notes.log_all(written, config)
+    notes.log_notes(written, config)
     log.info(
         "Configuration has %d master replicas, %d arbiter replicas, and %d worker replicas",
         config.masters,

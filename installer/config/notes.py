@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 _DOCKER = "172.17.0.0/16"
 
 
-def log_all(given: InstallConfig, complete: InstallConfig) -> None:
-    """Log them: `given` is the config as it was written, `complete` with its defaults."""
-    for note in (*overlaps(complete), *ignored(given, complete), *architectures(complete), *partitioning(complete)):
+def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
+    """Log them: `written` is the config as it was written, `complete` with its defaults."""
+    for note in (*overlaps(complete), *ignored(written, complete), *architectures(complete), *partitioning(complete)):
         log.warning(note)
-    for note in silently_ignored(given):
+    for note in silently_ignored(written):
         log.debug(note)
     if complete.image_content_sources:
         log.warning("imageContentSources is deprecated, please use ImageDigestSources")

@@ -29,10 +29,10 @@ def notes(settings: Settings) -> dict[str, Any]:
     return {key: isos[key] for key in ("version", "architecture", "images", "isos") if key in isos}
 
 
-def check(release: str, found: str, architecture: str) -> None:
-    """Does a release for ``found`` (GOARCH, multi, or empty: not known) run there? Raises BadRequest."""
-    if found not in ("", "multi", GOARCH.get(architecture, architecture)):
-        raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {found} only")
+def check(release: str, built_for: str, architecture: str) -> None:
+    """Does a release for ``built_for`` (GOARCH, multi, or empty: not known) run there? Raises BadRequest."""
+    if built_for not in ("", "multi", GOARCH.get(architecture, architecture)):
+        raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {built_for} only")
 
 
 def check_offered(settings: Settings, architecture: str) -> None:

@@ -50,7 +50,7 @@ CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
     "image_status_updated": (None, "Host {host}: New image status {image}. result: {result}. {detail}"),
     "disk_speed_slower_than_supported": (
         Severity.WARNING,
-        "Host {host}: disk {disk} is slower than supported: {found} ms, threshold {needed} ms",
+        "Host {host}: disk {disk} is slower than supported: {measured} ms, threshold {needed} ms",
     ),
     "quick_disk_format_performed": (Severity.INFO, "Host {host}: Performing quick format of disk {disk}"),
     "host_stage_timed_out": (Severity.WARNING, "Host {host}: stage {stage} timed out after {seconds} s"),

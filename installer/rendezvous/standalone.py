@@ -190,7 +190,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
 
 def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
-    from installer.rendezvous import __main__ as service
+    from installer.rendezvous import __main__ as program
     from installer.rendezvous.api import signing
     from installer.rendezvous.api.context import Service
     from installer.rendezvous.discovery import images as discovery
@@ -205,18 +205,18 @@ def run(directory: Path, listen: str) -> int:
         config = payload.adopted(config, payloads)
     token = read_text(directory / "auth/agent-token").strip()
 
-    def attach(made: Service) -> None:
+    def attach(service: Service) -> None:
         def adopt(release: payload.Payload) -> None:
-            made.adopt(payload.adopted(made.settings, release))
+            service.adopt(payload.adopted(service.settings, release))
 
         def rootfs_url(infra_env: InfraEnv) -> str:
             path = f"/images/{infra_env.id}/rootfs.img"
             return (
-                made.settings.base_url.rstrip("/")
+                service.settings.base_url.rstrip("/")
                 + signing.signed(infra_env.image_key.encode(), path, {}, ROOTFS_LIFETIME)[0]
             )
 
-        made.images = discovery.DiscoveryImages(lambda: made.settings, token, rootfs_url, adopt)
+        service.images = discovery.DiscoveryImages(lambda: service.settings, token, rootfs_url, adopt)
 
     log.info("service at %s, CA %s, tokens in %s", config.base_url, directory / "tls/ca.crt", directory / "auth")
-    return service.serve(config, hwreqs.load(config), attach)
+    return program.serve(config, hwreqs.load(config), attach)

@@ -56,9 +56,9 @@ class Programs:
 
 def programs_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     """Programs that the agent finds before the machine's."""
-    made = Programs(folder)
+    programs = Programs(folder)
     monkeypatch.setattr(hostsys, "PATH", f"{folder}:{hostsys.PATH}")
-    return made
+    return programs
 
 
 def hasten(monkeypatch: pytest.MonkeyPatch, **divisors: float) -> None:

@@ -140,9 +140,9 @@ def server(
                 return
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response_only(status)
-            told = self.date_time_string() if dated is None else dated()
-            if told:
-                self.send_header("Date", told)
+            date = self.date_time_string() if dated is None else dated()
+            if date:
+                self.send_header("Date", date)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

@@ -171,8 +171,8 @@ class Bootstrap:
 
     def _unregistered(self, what: str, count: int) -> None:
         """The service has not one of these, but so many. Raises ClientError."""
-        told = self.service.events("") if not count else ()
-        self.unregistered = decide.unregistered(self.inputs.rendezvous_ip, what, count, told)
+        events = self.service.events("") if not count else ()
+        self.unregistered = decide.unregistered(self.inputs.rendezvous_ip, what, count, events)
         self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {'; '.join(self.unregistered)}")
 
     def _judge(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...]) -> None:

@@ -52,6 +52,7 @@ def with_router_ca(text: str, router: str) -> str:
             current = base64.b64decode(encoded, validate=True).decode()
             cluster["certificate-authority-data"] = base64.b64encode(merge(router, current).encode()).decode()
     except (YamlError, TypeError, KeyError, AttributeError, UnicodeDecodeError, binascii.Error) as error:
+        # A file of the user's, which may have any shape.
         raise StateError(f"the kubeconfig cannot be read: {type(error).__name__}: {error}") from error
     return dump(document)
 

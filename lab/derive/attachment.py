@@ -74,7 +74,7 @@ class _Document:
         #: OVS bridges, which often have the name of their own interface.
         self.switches: dict[str, Field] = {}
         #: The name in `cards` of a card that the document calls otherwise.
-        self.known: dict[str, str] = {}
+        self._card_names: dict[str, str] = {}
         self.bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = {}
         self.places: list[tuple[str, Field]] = []
         interfaces = document.get("interfaces").items()
@@ -86,7 +86,7 @@ class _Document:
             if name and name not in listed:
                 self.cards.setdefault(name, Card(name))
         self.bonds = {
-            name: (mode, tuple(self.known.get(port, port) for port in ports))
+            name: (mode, tuple(self._card_names.get(port, port) for port in ports))
             for name, (mode, ports) in self.bonds.items()
         }
 
@@ -130,7 +130,7 @@ class _Document:
         place = interface.get("mac-address")
         mac = place.mac()
         card = self.by_mac.get(mac, name)
-        self.known[name] = card
+        self._card_names[name] = card
         if card not in self.cards:
             self.cards[card] = Card(card, mac, place)
 
@@ -165,7 +165,7 @@ class _Document:
             switch, tag = switches.holding(name, self.switches)
             below, outer = self._below(switch, seen | {name}) if switch is not None else ("", 0)
             return below, tag or outer
-        return self.known.get(name, name), 0
+        return self._card_names.get(name, name), 0
 
     def _below(self, bridge: Field, seen: frozenset[str]) -> tuple[str, int]:
         """The card or bond by which a bridge reaches others."""

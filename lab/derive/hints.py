@@ -114,7 +114,7 @@ def _of_vendor(text: str) -> tuple[Bus, ...]:
     return tuple(bus for name, bus in _VENDORS.items() if text in name)
 
 
-def _by_name(device: Field, found: dict[str, object]) -> tuple[tuple[Bus, ...], int]:
+def _by_name(device: Field, traits: dict[str, object]) -> tuple[tuple[Bus, ...], int]:
     """What a device's name says of the disk: buses that it may have (none: any), how many of its kind come before."""
     name = device.text()
     if not name:
@@ -130,25 +130,25 @@ def _by_name(device: Field, found: dict[str, object]) -> tuple[tuple[Bus, ...], 
             device.wrong(f"{name}: no disk of a lab is called so; use /dev/vd, /dev/sd or /dev/nvme")
             return (), 0
         return (_SD if match["kind"] == "sd" else ("virtio",)), before
-    if (match := _BY_ID.fullmatch(name)) and (buses := _by_id(match["kind"], match["value"], found)):
+    if (match := _BY_ID.fullmatch(name)) and (buses := _by_id(match["kind"], match["value"], traits)):
         return buses, 0
     device.wrong(f"{name}: labs cannot put a disk there; use a kernel's name, serialNumber or wwn")
     return (), 0
 
 
-def _by_id(kind: str, value: str, found: dict[str, object]) -> tuple[Bus, ...]:
+def _by_id(kind: str, value: str, traits: dict[str, object]) -> tuple[Bus, ...]:
     """The buses of a disk that udev names so, whose WWN, model or serial number it adds; none where labs have none."""
     naa = _NAA.fullmatch(value) if kind == "scsi" else None
     if kind == "wwn" or naa:
         wwn = naa[1] if naa else value.removeprefix("0x")
         if not _WWN.fullmatch(wwn):
             return ()
-        found["wwn"] = f"0x{wwn}"
+        traits["wwn"] = f"0x{wwn}"
         return _SD
     model, _, serial = ("", "", value) if kind == "virtio" else value.rpartition("_")
     if not _SERIAL.fullmatch(serial):
         return ()
-    found["serial"] = serial
+    traits["serial"] = serial
     if kind == "ata" and model:
-        found["model"] = model[: _MODEL["sata"]]
+        traits["model"] = model[: _MODEL["sata"]]
     return (_SERIAL_BUS[kind],)

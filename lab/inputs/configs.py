@@ -117,13 +117,13 @@ def merged_secret(text: str, access: Access) -> str:
     return json.dumps({**secret, "auths": auths})
 
 
-def through_proxy(given: dict[str, Any], topology: Topology) -> dict[str, Any]:
+def through_proxy(document: dict[str, Any], topology: Topology) -> dict[str, Any]:
     """A config or a spec with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
-    proxy = given.get("proxy")
+    proxy = document.get("proxy")
     if not topology.proxy or not isinstance(proxy, dict):
-        return given
+        return document
     ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if proxy.get(key)}
-    return {**given, "proxy": {**proxy, **ours}}
+    return {**document, "proxy": {**proxy, **ours}}
 
 
 def _load_balancer(topology: Topology) -> dict[str, Any]:

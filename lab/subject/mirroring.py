@@ -141,26 +141,26 @@ class Cache:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def mirror(self, name: str, source: Source, told: str) -> Subject:
-        """Copy the release image `name` (by digest) and all images that it names. Raises SubjectError from `told`."""
+    def mirror(self, name: str, source: Source, label: str) -> Subject:
+        """Copy the release image `name` (by digest) and all images that it names. Raises SubjectError from `label`."""
         digest = name.rpartition("@")[2]
         with FileLock(self.root / "lock"):
             if (subject := self.load(digest)) is not None:
                 return subject
             self.copy([("release", name)], source)
-            payload = read_payload(self._images, digest, told)
-            check(payload, told)
+            payload = read_payload(self._images, digest, label)
+            check(payload, label)
             # One that cannot run here is told before gigabytes are copied.
             installer = payload.components["installer"]
             self.copy([("installer", installer)], source)
-            self.installer(installer.rpartition("@")[2], f"{told}: image installer")
+            self.installer(installer.rpartition("@")[2], f"{label}: image installer")
             self.copy(list(payload.components.items()), source)
-            self._save(name, payload, told)
+            self._save(name, payload, label)
         subject = self.load(digest)
         assert subject is not None, "it has just been written"
         return subject
 
-    def _save(self, name: str, payload: Payload, told: str) -> None:
+    def _save(self, name: str, payload: Payload, label: str) -> None:
         sources = dict.fromkeys(one.partition("@")[0] for one in (name, *payload.components.values()))
         installer = payload.components["installer"].rpartition("@")[2]
         record = _Record(
@@ -168,7 +168,7 @@ class Cache:
             pullspec=name,
             components=dict(payload.components),
             mirrors=tuple((source, repository_of(source)) for source in sources),
-            installer=_text(self.installer(installer, f"{told}: image installer")),
+            installer=_text(self.installer(installer, f"{label}: image installer")),
             hardware=self._limits(payload),
         )
         path = self._record(name.rpartition("@")[2])
@@ -177,9 +177,9 @@ class Cache:
         fresh.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
         fresh.replace(path)
 
-    def installer(self, digest: str, told: str) -> Path | None:
+    def installer(self, digest: str, label: str) -> Path | None:
         """The openshift-install of an image that has been copied; None where it does not run by itself."""
-        return from_image(self._images, digest, self.root / "installers" / digest.partition(":")[2], told)
+        return from_image(self._images, digest, self.root / "installers" / digest.partition(":")[2], label)
 
     def _limits(self, payload: Payload) -> str:
         """The service's own default_hw_requirements.json, empty where its image has none."""

@@ -140,7 +140,7 @@ def marks(log: str) -> list[tuple[str, float]]:
 
 
 def segments(
-    phases: Iterable[Mapping[str, object]], told: Sequence[tuple[str, float]], origin: float, wall_origin: float
+    phases: Iterable[Mapping[str, object]], marks: Sequence[tuple[str, float]], origin: float, wall_origin: float
 ) -> list[tuple[str, float, float]]:
     """(name, begin, end) by the monotonic clock: the lab's phases up to power-on, then what `wait-for` told, each mark
     with what led to it.
@@ -154,7 +154,7 @@ def segments(
             begin = origin + float(str(entry["at"]))
             parts.append((name, begin, begin + seconds))
             last = begin + seconds
-    for name, at in told:
+    for name, at in marks:
         end = max(last, origin + at - wall_origin)
         parts.append((f"until {name}", last, end))
         last = end

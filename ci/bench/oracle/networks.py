@@ -105,7 +105,7 @@ def theirs(program: Path, text: str) -> dict[str, str] | None:
         return None
     # NetworkManager reads a MAC address with dashes as the one with colons, which node0 writes.
     files = dict(yaml.safe_load(done.stdout)["NetworkManager"])
-    return {name: _MAC.sub(lambda found: found[0].replace("-", ":"), text) for name, text in files.items()}
+    return {name: _MAC.sub(lambda match: match[0].replace("-", ":"), text) for name, text in files.items()}
 
 
 def judged(program: Path, text: str) -> Verdict:

@@ -112,6 +112,22 @@ def read_logs(directory: Path, url: str, stop: threading.Event, counts: list[str
     counts.append(f"all.tar of {LOGS_MIB} MiB read {read} times meanwhile" if cluster else "no logs: in no cluster")
 
 
+def starved(pid: int, stop: threading.Event, waits: list[float]) -> None:
+    """How long the thread of the service's loop was ready and had no core, in seconds: of each second, or longer if it
+    had none for longer. Where that is much, others on the machine were measured, not the service.
+    """
+
+    def so_far() -> float:
+        # Counted when it gets a core again (Documentation/scheduler/sched-stats.rst).
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+    last = so_far()
+    while not stop.wait(1.0):
+        now = so_far()
+        waits.append(now - last)
+        last = now
+
+
 def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
     """The swarm's own report for one shape, against a service of its own whose logs are read meanwhile."""
     cores = sorted(os.sched_getaffinity(0))
@@ -123,17 +139,22 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
         argv += ["--seconds", str(LONGEST), "--service-pid", str(pid), "--json"]
         swarm = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         os.sched_setaffinity(swarm.pid, set(cores[:-1]) or set(cores))
-        stop, counts = threading.Event(), list[str]()
-        reader = threading.Thread(target=read_logs, args=(Path(work), url, stop, counts))
-        reader.start()
+        stop, counts, waits = threading.Event(), list[str](), list[float]()
+        observers = [
+            threading.Thread(target=read_logs, args=(Path(work), url, stop, counts)),
+            threading.Thread(target=starved, args=(pid, stop, waits)),
+        ]
+        for one in observers:
+            one.start()
         try:
             answer, _ = swarm.communicate(timeout=LONGEST + 120)
         finally:
             stop.set()
-            reader.join()
+            for one in observers:
+                one.join()
         turns = lag(url, Path(work) / "tls/ca.crt")
     try:
-        report: dict[str, Any] = {**json.loads(answer), "lag": turns, "logs": counts[0]}
+        report: dict[str, Any] = {**json.loads(answer), "lag": turns, "logs": counts[0], "waits": waits}
     except ValueError:
         raise SystemExit(f"the swarm ended with {swarm.returncode} and no report") from None
     return report
@@ -146,7 +167,8 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             f"{step['hosts']} hosts",
             f"p99 {step['p99_ms']:7.1f} ms, while {step['arriving_seconds']:.0f} s of arriving "
-            f"{step['p99_arriving_ms']:7.1f} ms; {step['requests_per_second']:.0f} requests/s"
+            f"{step['p99_arriving_ms']:7.1f} ms; {step['requests_per_second']:.0f} requests/s, "
+            f"swarm up to {step['swarm_late_ms']:.0f} ms late"
             + (f"; {step['failures']} failed" if step["failures"] else ""),
         )
         for step in report["steps"]
@@ -160,6 +182,10 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             "service's loop",
             f"a turn's lag: p99 {report['lag']['lag p99']:.1f} ms, max {report['lag']['lag longest']:.1f} ms; its own "
             f"processor p99 {report['lag']['cpu p99']:.1f} ms, max {report['lag']['cpu longest']:.1f} ms",
+        ),
+        (
+            "service without a core",
+            f"{sum(report['waits']):.1f} s in all, {max(report['waits'], default=0):.1f} s at once or in one second",
         ),
         ("logs", report["logs"]),
         ("service's memory", f"{used['memory_mib']} MiB, {used['memory_kib_per_host']} KiB a host"),

@@ -34,19 +34,19 @@ def of_attempts(attempts: Sequence[Outcome]) -> Outcome:
     Sippy counts so (getSuccessRate takes successes and flakes together), and so does the aggregator, where a pass in
     one run outweighs that run's failures (getNumberOfPasses).
     """
-    told = [one for one in attempts if one not in (Outcome.VOID, Outcome.SKIPPED)]
-    if not told:
+    judged = [one for one in attempts if one not in (Outcome.VOID, Outcome.SKIPPED)]
+    if not judged:
         return Outcome.VOID if Outcome.VOID in attempts else Outcome.SKIPPED
-    good = any(one.good for one in told)
-    if good and (Outcome.FAILED in told or Outcome.FLAKE in told):
+    good = any(one.good for one in judged)
+    if good and (Outcome.FAILED in judged or Outcome.FLAKE in judged):
         return Outcome.FLAKE
     return Outcome.PASSED if good else Outcome.FAILED
 
 
 def counted(outcomes: Sequence[Outcome]) -> Counts:
     """Runs and failures; what is void or skipped is neither."""
-    told = [one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)]
-    return Counts(len(told), sum(1 for one in told if one is Outcome.FAILED))
+    judged = [one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)]
+    return Counts(len(judged), sum(1 for one in judged if one is Outcome.FAILED))
 
 
 def all_fail(attempts: int, history: Counts) -> float:

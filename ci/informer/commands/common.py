@@ -21,7 +21,7 @@ ACCEPTED, REJECTED, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
 class Adder(Protocol):
     """Adds a command: its name, what it does, and what --help says of it."""
 
-    def __call__(self, name: str, function: Callable[[argparse.Namespace], int], told: str) -> argparse.ArgumentParser:
+    def __call__(self, name: str, function: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         """The command's parser, for its options."""
 
 

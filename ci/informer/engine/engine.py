@@ -113,7 +113,7 @@ class Engine:
     # -- hosts -------------------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        deadline, told = time.monotonic() + self._patience, False
+        deadline, reported = time.monotonic() + self._patience, False
         while True:
             try:
                 self._client = Client(
@@ -127,9 +127,9 @@ class Engine:
                     raise InformerError(
                         f"scheduler: {self._address}: does not answer after {self._patience:.0f} s: {error}"
                     ) from error
-                if not told:
+                if not reported:
                     self._say(f"the scheduler at {self._address} does not answer; trying again")
-                told = True
+                reported = True
                 time.sleep(LOOK)
 
     def _call(self, address: str, function: Callable[..., object], *args: object) -> object:

@@ -109,9 +109,9 @@ def _hexadecimal(value: Any) -> Any:
     return [_hexadecimal(one) for one in value] if isinstance(value, list) else value
 
 
-def line(found: Sequence[ReadableSpan]) -> str:
+def line(spans: Sequence[ReadableSpan]) -> str:
     """Spans as a line of OTLP in JSON."""
-    return json.dumps(_hexadecimal(MessageToDict(encode_spans(found), use_integers_for_enums=True)))
+    return json.dumps(_hexadecimal(MessageToDict(encode_spans(spans), use_integers_for_enums=True)))
 
 
 def written(history: History, rows: Iterable[Row], path: Path) -> int:

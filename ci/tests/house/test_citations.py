@@ -167,6 +167,8 @@ def test_what_counts_as_a_path():
 
 def modules_named(path: str, source: str) -> set[str]:
     """Modules that a Python file's comments and docstrings name."""
+    if ".py" not in source:
+        return set()
     return {name for block in python_blocks(path, source) for name in _MODULE.findall(block.text)}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -16,13 +15,15 @@ from typing import Any
 
 from installer import logs
 from installer.agent.swarm.host import API, INGRESS, RESERVED
-from installer.agent.swarm.report import cpu_of, report, told
+from installer.agent.swarm.report import cpu_of, report, summary
 from installer.agent.swarm.run import Plan, Swarm
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
 from installer.numbers import real_type, whole_type
+
+log = logging.getLogger(__name__)
 
 MOST_HOSTS, LONGEST = 5000, 24 * 3600.0
 SPAN, RAMP = real_type(0.1, LONGEST, "seconds"), real_type(0, LONGEST, "seconds")
@@ -182,17 +183,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = checked_arguments(argv)
     logs.to_journal("%(message)s", logging.ERROR)
+    logs.set_up("error", None)
     logging.getLogger("agent").setLevel(logging.CRITICAL)
     try:
         before = cpu_of(args.service_pid) if args.service_pid else None
         swarm = Swarm(_plan(args))
         took = swarm.run()
         after = cpu_of(args.service_pid) if args.service_pid else None
-    except (OSError, ClientError) as error:
-        print(f"swarm: {error}", file=sys.stderr)
+    except OSError as error:
+        log.critical("%s", f"{error.filename}: {error.strerror}" if error.filename else error)
+        return 1
+    except ClientError as error:
+        log.critical("%s", error)
         return 1
     outcome = report(swarm, took, before, after)
-    print(json.dumps(outcome) if args.json else told(outcome))
+    print(json.dumps(outcome) if args.json else summary(outcome))
     good = outcome["registered"] == args.hosts and not outcome["errors"] and not outcome["refused"]
     # Without a limit there is one step, cut off by the time: what counts is what came of it in the end.
     return 0 if good and (args.p99 is None or all(step["good"] for step in outcome["steps"])) else 1

@@ -38,6 +38,7 @@ def _step(step: Step, limit: float | None) -> dict[str, Any]:
         "p99_arriving_ms": _ms(step.p99_arriving),
         "p99_ms": _ms(step.p99),
         "failures": step.failures,
+        "swarm_late_ms": _ms(step.late),
         "good": step.good(limit),
     }
 
@@ -83,7 +84,7 @@ def report(
     return outcome
 
 
-def told(outcome: dict[str, Any]) -> str:
+def summary(outcome: dict[str, Any]) -> str:
     """A run's outcome (``report``) in lines for a person."""
     lines = [
         f"{outcome['registered']} of {outcome['hosts']} hosts registered in {outcome['infra_envs']} infra-envs",
@@ -95,7 +96,8 @@ def told(outcome: dict[str, Any]) -> str:
         lines.append(f"{kind:<20} {row['count']:>7}" + "".join(f"{row[f'p{p}']:>9}" for p in PERCENTILES))
     lines += [
         f"{row['hosts']} hosts: arriving {row['arriving_seconds']} s, p99 {row['p99_arriving_ms']} ms; "
-        f"then {row['holding_seconds']} s, p99 {row['p99_ms']} ms; {row['requests_per_second']} requests a second"
+        f"then {row['holding_seconds']} s, p99 {row['p99_ms']} ms; {row['requests_per_second']} requests a second; "
+        f"the swarm itself up to {row['swarm_late_ms']} ms late"
         + (f"; {row['failures']} failed" if row["failures"] else "")
         for row in outcome["steps"]
     ]

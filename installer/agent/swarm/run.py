@@ -31,6 +31,8 @@ ARRIVAL_GRACE = 60.0
 # A thread that has its answer waits for at most this long (s) per other thread that is computing: part of what is
 # measured, and Python's own 5 ms would be most of it.
 SWITCH = 0.0005
+# How often it looks whether a step is over (s).
+LOOK = 0.2
 
 
 class Stopped(BaseException):
@@ -132,7 +134,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Step:
-    """Hosts started so far, and of this step alone: seconds by phase, latencies at p99 (s), requests, failures."""
+    """Hosts started so far, and of this step alone: seconds by phase, latencies at p99 (s), requests, failures.
+
+    ``late``: how much later than it wanted the swarm itself was awake, at most (s). It is in what its agents saw too.
+    """
 
     hosts: int
     registered: int
@@ -142,6 +147,7 @@ class Step:
     p99_arriving: float
     p99: float
     failures: int
+    late: float
 
     def good(self, limit: float | None) -> bool:
         """Did everybody register, and was every request answered in time?"""
@@ -162,6 +168,7 @@ class Swarm:
         self.steps: list[Step] = []
         # Seconds of processor that the swarm itself used: near one a second, it is the limit, not the service.
         self.cpu = 0.0
+        self._late = 0.0
         self.stop = threading.Event()
         # One for all: a context of TLS for each would hold each CA as many times.
         self._endpoint = endpoint(plan.url, ca_file=plan.ca)
@@ -202,13 +209,16 @@ class Swarm:
         while time.monotonic() < end:
             if done():
                 return True
-            if self.stop.wait(0.2) or not any(thread.is_alive() for thread in self._threads):
+            begin = time.monotonic()
+            is_over = self.stop.wait(LOOK)
+            self._late = max(self._late, time.monotonic() - begin - LOOK)
+            if is_over or not any(thread.is_alive() for thread in self._threads):
                 return False
         return False
 
     def _step(self, count: int, end: float, done: Callable[[], bool]) -> Step:
         first, failed = len(self._threads), self.tally.counts()[2]
-        began = time.monotonic()
+        began, self._late = time.monotonic(), 0.0
         new = [
             threading.Thread(target=self._one, args=(first + n, n / self.plan.rate), daemon=True) for n in range(count)
         ]
@@ -227,7 +237,7 @@ class Swarm:
         registered, _, failures = self.tally.counts()
         return Step(
             hosts, registered, arrived - began, over - arrived, len(before) + len(after), rank(before, 99),
-            rank(after, 99), failures - failed,
+            rank(after, 99), failures - failed, self._late,
         )  # fmt: skip
 
     def run(self, done: Callable[[], bool] = lambda: False) -> float:

@@ -299,9 +299,9 @@ def _with_those_of_configs(files: InputFiles, target: str) -> InputFiles:
     configs = _from_configs(kept, target, for_image=False)
     install = with_rendezvous_in_no_proxy(configs.install, configs.rendezvous_ip)
     source = cluster.Inputs(install, configs.ntp_sources, configs.hosts, expected_release(), version("node0"))
-    made = {f"{names.DIRECTORY}/{name}": data for name, data in cluster.cluster_manifests(source).items()}
+    generated = {f"{names.DIRECTORY}/{name}": data for name, data in cluster.cluster_manifests(source).items()}
     on_disk = {**files.on_disk, MIRROR: {**mirror.mirror_files(install), **mirrors}}
-    return replace(files, on_disk=on_disk, manifests={**made, **files.manifests})
+    return replace(files, on_disk=on_disk, manifests={**generated, **files.manifests})
 
 
 def _fencing(files: InputFiles) -> Fencing | None:

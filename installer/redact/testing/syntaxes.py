@@ -21,10 +21,10 @@ def _document(field: str, value: str) -> dict[str, object]:
 
 
 def _yaml(value: Callable[[str, str], str]) -> Callable[[str, str], str]:
-    def made(field: str, text: str) -> str:
+    def written(field: str, text: str) -> str:
         return f"hosts:\n- name: master-0\n  bmc:\n    username: root\n{value(field, text)}\n    address: redfish://192.0.2.1\n"
 
-    return made
+    return written
 
 
 def _environment_name(field: str) -> str:

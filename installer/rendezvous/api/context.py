@@ -176,7 +176,7 @@ class Service:
         self.engine.keep_time()
         for cluster in self.engine.store.clusters():
             if not self.engine.is_calm(cluster.id):
-                clusters.reconcile_in_time(self.engine, cluster.id)
+                clusters.reconcile_soon(self.engine, cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
         for number, unbound in enumerate(self.engine.store.unbound_hosts()):

@@ -77,7 +77,7 @@ class Picture:
         self._service = service
         self._lock = asyncio.Lock()
         self._key: object = None
-        self._made: dict[str, bytes] = {}
+        self._messages: dict[str, bytes] = {}
         self._hosts: dict[str, tuple[tuple[object, ...], bytes]] = {}
 
     async def look(self) -> dict[str, bytes]:
@@ -92,9 +92,9 @@ class Picture:
                 [id(h) for h in store.unbound_hosts()],
             )
             if key != self._key:
-                self._made = await self._make(clusters, store.hosts())
+                self._messages = await self._make(clusters, store.hosts())
                 self._key = key
-            return self._made
+            return self._messages
 
     async def _make(self, clusters: list[Cluster], hosts: list[Host]) -> dict[str, bytes]:
         by_id = {cluster.id: cluster for cluster in clusters}
@@ -108,7 +108,7 @@ class Picture:
                 await asyncio.sleep(0)
             name = f"cluster/{item.id}"
             message = _message("cluster", pageview.cluster_view(self._service.engine, item))
-            before = self._made.get(name)
+            before = self._messages.get(name)
             parts[name] = before if before == message else message
         self._hosts = {name: row for name, row in self._hosts.items() if name in parts}
         return parts
@@ -182,13 +182,13 @@ async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) 
         parts = [*_changes(await viewers.picture.look(), seen), *(_event(*row) for row in rows)]
 
 
-def _changes(made: dict[str, bytes], seen: dict[str, bytes]) -> list[bytes]:
+def _changes(messages: dict[str, bytes], seen: dict[str, bytes]) -> list[bytes]:
     """Messages that a viewer has not seen, which are then noted as seen."""
-    parts = [message for name, message in made.items() if seen.get(name) is not message]
-    for name in seen.keys() - made.keys():
+    parts = [message for name, message in messages.items() if seen.get(name) is not message]
+    for name in seen.keys() - messages.keys():
         del seen[name]
         parts.append(_message("gone", {"id": name.rpartition("/")[2]}))
-    seen.update(made)
+    seen.update(messages)
     return parts
 
 

@@ -55,18 +55,18 @@ def _nic(nic: inv.Interface) -> dict[str, Any]:
     }
 
 
-def _hardware(found: inv.Inventory, host: Host) -> dict[str, Any]:
-    vendor, chosen = found.system_vendor, disks.installation(host, found)
+def _hardware(inventory: inv.Inventory, host: Host) -> dict[str, Any]:
+    vendor, chosen = inventory.system_vendor, disks.installation(host, inventory)
     return {
         "vendor": _text(" ".join(filter(None, (vendor.manufacturer, vendor.product_name)))),
         "serial": _text(vendor.serial_number),
-        "cpus": found.cpu.count,
-        "architecture": _text(found.cpu.architecture),
-        "cpu_model": _text(found.cpu.model_name),
-        "ram_mib": found.memory.physical_bytes // MIB,
-        "boot": _text(found.boot.current_boot_mode),
-        "disks": [_disk(disk, disk == chosen) for disk in found.disks],
-        "nics": [_nic(nic) for nic in found.interfaces],
+        "cpus": inventory.cpu.count,
+        "architecture": _text(inventory.cpu.architecture),
+        "cpu_model": _text(inventory.cpu.model_name),
+        "ram_mib": inventory.memory.physical_bytes // MIB,
+        "boot": _text(inventory.boot.current_boot_mode),
+        "disks": [_disk(disk, disk == chosen) for disk in inventory.disks],
+        "nics": [_nic(nic) for nic in inventory.interfaces],
     }
 
 

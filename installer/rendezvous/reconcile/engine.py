@@ -369,14 +369,14 @@ class Engine:
             if host.status is before:
                 return
 
-    def heard(self, host: Host) -> None:
-        """Reconcile what a host has told: at once, but for big clusters when there is time (pace.py)."""
+    def reconcile_host_soon(self, host: Host) -> None:
+        """Reconcile after what a host has reported: at once, but for big clusters when there is time (pace.py)."""
         if host.cluster_id is None:
             self.reconcile_host(host)
         else:
-            self.reconcile_in_time(host.cluster_id)
+            self.reconcile_soon(host.cluster_id)
 
-    def reconcile_in_time(self, cluster_id: str) -> None:
+    def reconcile_soon(self, cluster_id: str) -> None:
         """Reconcile the cluster now or, if it is big and much is going on, later."""
         if self.pace.may(cluster_id, len(self.store.hosts(cluster_id=cluster_id))):
             self.reconcile(cluster_id)

@@ -223,7 +223,7 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
-def _ids(text: str | None, known: Set[str], never: Set[str], what: str) -> ValidationIds:
+def _ids(text: str | None, existing: Set[str], not_ignorable: Set[str], what: str) -> ValidationIds:
     if not text:
         return ValidationIds()
     try:
@@ -233,9 +233,9 @@ def _ids(text: str | None, known: Set[str], never: Set[str], what: str) -> Valid
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
         raise BadRequest(f"{what} must be a JSON list of names")
     for name in ids:
-        if name != "all" and name not in known:
+        if name != "all" and name not in existing:
             raise BadRequest(f"{what}: there is no validation {name!r}")
-        if name in never:
+        if name in not_ignorable:
             raise BadRequest(f"{what}: validation {name} cannot be ignored")
     return ValidationIds.of(ids)
 
@@ -381,7 +381,7 @@ def set_ui_settings(engine: Engine, cluster_id: str, text: str) -> None:
         engine.store.put_cluster(replace(engine.store.cluster(cluster_id), ui_settings=text))
 
 
-def reconcile_in_time(engine: Engine, cluster_id: str) -> None:
+def reconcile_soon(engine: Engine, cluster_id: str) -> None:
     """The monitor's look at a cluster: time alone may change a state."""
     with engine.store.change():
-        engine.reconcile_in_time(cluster_id)
+        engine.reconcile_soon(cluster_id)

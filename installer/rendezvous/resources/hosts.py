@@ -82,7 +82,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
                     refusal = Forbidden(f"host is in status {host.status} and must not register again")
         name = "host_registration_failed" if refusal else "host_registration_succeeded"
         store.add_event(events.make(name, host=host, reason=refusal or ""))
-        engine.heard(store.host(infra_env_id, host_id))
+        engine.reconcile_host_soon(store.host(infra_env_id, host_id))
         if existing is not None and existing.cluster_id and existing.cluster_id != host.cluster_id:
             engine.reconcile(existing.cluster_id)
     if refusal is not None:
@@ -113,7 +113,7 @@ def next_steps(
     if _matters(engine, before, host):
         with store.change():
             store.put_host(host)
-            engine.heard(host)
+            engine.reconcile_host_soon(host)
         host = store.host(infra_env_id, host_id)
     else:
         # Most polls tell only that the host is still there: nothing to write, nothing to judge.
@@ -145,13 +145,13 @@ def _matters(engine: Engine, before: Host, after: Host) -> bool:
     return before.clock_gap != after.clock_gap
 
 
-def _gap(known: float | None, found: float, limit: float) -> float:
+def _gap(kept: float | None, measured: float, limit: float) -> float:
     """The host's clock ahead of the service's, s: what is known already, unless it differs by more than polls do.
 
     So what is kept is what was judged, and a fleet is not judged anew with every poll.
     """
-    usual = limit / 40 if abs(found) > limit / 4 else limit / 8
-    return known if known is not None and abs(found - known) <= usual else found
+    usual = limit / 40 if abs(measured) > limit / 4 else limit / 8
+    return kept if kept is not None and abs(measured - kept) <= usual else measured
 
 
 def progress(
@@ -172,7 +172,8 @@ def progress(
             raise Conflict("the host was not told to install in this attempt: this is the progress of another")
         old = host.progress
         if stage is Stage.FAILED:
-            engine.heard(engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed").host)
+            failure = f"Failed - {info}" if info else "Failed"
+            engine.reconcile_host_soon(engine.trigger(host, T.FAILED, failure=failure).host)
             return
         if stage is old.current_stage and info == old.progress_info:
             return
@@ -201,7 +202,7 @@ def progress(
         if moved or info:
             detail = f": {info}" if info else ""
             store.add_event(events.make("host_install_progress_updated", host=host, stage=stage.value, info=detail))
-        engine.heard(engine.trigger(host, T.PROGRESS).host)
+        engine.reconcile_host_soon(engine.trigger(host, T.PROGRESS).host)
 
 
 def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:

@@ -54,9 +54,9 @@ def unreadable(what: str, error: msgspec.MsgspecError) -> BadRequest:
     return BadRequest(f"{what} cannot be read: {words}")
 
 
-def check_networks(found: list[FreeNetwork], step: str) -> None:
+def check_networks(networks: list[FreeNetwork], step: str) -> None:
     """Raise BadRequest for a network that is none."""
-    for index, item in enumerate(found):
+    for index, item in enumerate(networks):
         try:
             network_of(item.network or "0.0.0.0/0")
         except ValueError as error:

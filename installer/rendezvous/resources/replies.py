@@ -167,7 +167,7 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
     # No threshold, as for the check itself, where it is 0.
     if needed and duration > needed:
         engine.store.add_event(
-            events.make("disk_speed_slower_than_supported", host=host, disk=path, found=duration, needed=needed)
+            events.make("disk_speed_slower_than_supported", host=host, disk=path, measured=duration, needed=needed)
         )
     return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=0, speed_ms=duration))
 
@@ -191,7 +191,7 @@ def _images(engine: Engine, host: Host, output: str) -> Host:
     return replace(host, images_status=ImagesStatus(json.dumps(sent.get("images") or []), answer.images or []))
 
 
-def _images_told(engine: Engine, host: Host, output: str) -> Host | None:
+def _images_named(engine: Engine, host: Host, output: str) -> Host | None:
     """What a check that failed says of each image, as upstream's does with exit code 2; None when it says nothing."""
     try:
         judged = _images(engine, host, output)
@@ -239,9 +239,9 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
         path = host.installation_disk_path
         return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=code, error=shortened(reason, 300)))
     if kind is T.IMAGES:
-        told = _images_told(engine, host, output)
-        if told is not None:
-            return told
+        judged = _images_named(engine, host, output)
+        if judged is not None:
+            return judged
         images = [
             Image(name=name, result=ImageResult.FAILURE, error=shortened(reason, 300))
             for name in steps.images_needed(engine.view(host))
@@ -308,4 +308,4 @@ def _apply(
                 host = replace(host, media_status=MediaStatus.CONNECTED)
             host = HANDLERS.get(kind, _ignore)(engine, host, output)
         store.put_host(host)
-        engine.heard(store.host(infra_env_id, host_id))
+        engine.reconcile_host_soon(store.host(infra_env_id, host_id))

@@ -48,7 +48,7 @@ class Upload:
     async def write(self, data: bytes | bytearray) -> None:
         """Some more of it."""
         self._store.claim(self, len(data))
-        with kept_or_told():
+        with as_no_space():
             await asyncio.to_thread(self._file.write, data)
 
 
@@ -90,14 +90,14 @@ class LogStore:
         """Written within, in place at its end or not at all. Raises Conflict, NoSpace."""
         if target in self._under_way:
             raise Conflict(f"{target.name} is being uploaded already")
-        with kept_or_told():
+        with as_no_space():
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=".", delete=False)  # noqa: SIM115
         upload, partial = Upload(self, file, self._sizes.get(target, 0)), Path(file.name)
         self._under_way[target] = upload
         try:
             yield upload
-            with kept_or_told():
+            with as_no_space():
                 await asyncio.to_thread(file.close)
                 partial.replace(target)
             self._sizes[target] = upload.size
@@ -118,8 +118,8 @@ class LogStore:
 
 
 @contextmanager
-def kept_or_told() -> Iterator[None]:
-    """What the file system refuses within is NoSpace."""
+def as_no_space() -> Iterator[None]:
+    """Raise what the file system refuses within as NoSpace."""
     try:
         yield
     except OSError as error:

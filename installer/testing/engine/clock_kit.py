@@ -23,9 +23,9 @@ def service(world: World) -> Service:
     return Service(world.engine, world.engine.settings, auth, lambda job: {})
 
 
-def tick(world: World, made: Service | None = None) -> None:
+def tick(world: World, running: Service | None = None) -> None:
     """The service's monitor has its turn."""
-    asyncio.run((made or service(world)).tick())
+    asyncio.run((running or service(world)).tick())
 
 
 def installing(directory: Path) -> tuple[World, Fleet]:

@@ -130,9 +130,9 @@ class Recorded:
         owner = next(api for api in self._apis if hasattr(api, name))
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            found = getattr(owner, name)(*args, **kwargs)
+            answer = getattr(owner, name)(*args, **kwargs)
             self.done.add(name)
-            return found
+            return answer
 
         return call
 

@@ -13,23 +13,11 @@ from msgspec.structs import replace
 
 from installer.agent import containers
 from installer.agent.checks import diskspeed
-from installer.agent.containers import AgentContext
 from installer.agent.errors import StepError
-from installer.assisted.enums import Role
-from installer.assisted.steparguments import DiskSpeedRequest, ImagesRequest, InstallRequest, ProxyRequest
+from installer.assisted.steparguments import DiskSpeedRequest, ImagesRequest
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
+from installer.testing.install_kit import AGENT, CA_FILE, IMAGE, REQUEST, TOKEN
 
-IMAGE = "r.example/i@sha256:1"
-AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "T0KEN", "/opt/ca.crt", False, "agent@sha256:1")
-REQUEST = InstallRequest(
-    cluster_id="c",
-    infra_env_id="i",
-    host_id="h",
-    role=Role.BOOTSTRAP,
-    boot_device="/dev/vda",
-    installer_image=IMAGE,
-    control_plane_count=1,
-)
 # podman as far as the agent asks it: $state says what there is.
 PODMAN = """
 case "$1 $2" in
@@ -135,11 +123,11 @@ def test_all_images_share_the_time_that_is_given(host: Host, podman: Podman) -> 
 
 def test_the_installation_ends_with_the_installers_words(host: Host, podman: Podman) -> None:
     assert containers.install(host, REQUEST, AGENT) == "last words\nmore\n"
-    assert podman.programs.log("podman") == "token=T0KEN\n"
+    assert podman.programs.log("podman") == f"token={TOKEN}\n"
     [run] = podman.calls("run")
-    assert "T0KEN" not in run
+    assert TOKEN not in run
     assert "--env PULL_SECRET_TOKEN" in run
-    assert "-v /opt/ca.crt:/opt/ca.crt:ro" in run
+    assert f"-v {CA_FILE}:{CA_FILE}:ro" in run
     assert podman.calls("rm") == ["rm -f -i assisted-installer"]
     assert podman.calls("wait") == ["wait --interval 3s assisted-installer"]
     assert "INSTALLATION_ATTEMPT" not in run
@@ -195,61 +183,6 @@ def test_stopping(host: Host, podman: Podman) -> None:
     with pytest.raises(StepError) as caught:
         containers.stop_installation(host)
     assert caught.value.exit_code == 125
-
-
-def flags(agent: AgentContext = AGENT, **changes: Any) -> dict[str, list[str]]:
-    """The orchestrator's arguments by name."""
-    found: dict[str, list[str]] = {}
-    name = ""
-    for item in containers.orchestrator_args(replace(REQUEST, **changes), agent):
-        if item.startswith("--"):
-            name, _, value = item.partition("=")
-            found.setdefault(name, [])
-            if value:
-                found[name].append(value)
-        else:
-            found[name].append(item)
-    return found
-
-
-def test_the_orchestrators_arguments() -> None:
-    plain = flags()
-    assert plain["--control-plane-count"] == ["1"]
-    assert plain["--check-cluster-version"] == ["false"]
-    assert plain["--cacert"] == ["/opt/ca.crt"]
-    assert set(plain) & {"--insecure", "--format-disk", "--service-ips", "--installer-args", "--http-proxy"} == set()
-    assert set(plain) & {"--mco-image", "--skip-installation-disk-cleanup", "--notify-num-reboots"} == set()
-    assert flags(control_plane_count=None)["--control-plane-count"] == ["3"]
-    full = flags(
-        disks_to_format=["/dev/a", "/dev/b"],
-        check_cvo=True,
-        mco_image="m",
-        must_gather_image="g",
-        coreos_image="o",
-        service_ips=["1", "2"],
-        installer_args="[]",
-        proxy=ProxyRequest(http_proxy="p", https_proxy="", no_proxy="n"),
-        skip_installation_disk_cleanup=True,
-        enable_skip_mco_reboot=True,
-        notify_num_reboots=True,
-        controller_image="k",
-        openshift_version="4.18.0",
-    )
-    assert full["--format-disk"] == ["/dev/a", "/dev/b"]
-    assert full["--check-cluster-version"] == ["true"]
-    assert [full[f"--{name}-image"] for name in ("mco", "must-gather", "coreos", "controller")] == [
-        ["m"], ["g"], ["o"], ["k"]
-    ]  # fmt: skip
-    assert (full["--service-ips"], full["--installer-args"]) == (["1,2"], ["[]"])
-    assert (full["--http-proxy"], full["--no-proxy"], "--https-proxy" in full) == (["p"], ["n"], False)
-    assert (full["--openshift-version"], full["--agent-image"]) == (["4.18.0"], ["agent@sha256:1"])
-    for name in ("--skip-installation-disk-cleanup", "--enable-skip-mco-reboot", "--notify-num-reboots"):
-        assert full[name] == []
-    trusting = flags(AgentContext("u", "i", "h", "t", "/opt/ca.crt", True, ""))
-    assert ("--insecure" in trusting, "--cacert" in trusting) == (True, False)
-    bare = flags(AgentContext("u", "i", "h", "t", "", False, ""))
-    assert "--cacert" not in bare
-    assert "-v" not in containers.run_command(REQUEST, AgentContext("u", "i", "h", "t", "", False, ""))[13:]
 
 
 DISK = bytes(range(256)) * 40_000

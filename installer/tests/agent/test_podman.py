@@ -7,28 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from installer.agent import containers
-from installer.agent.containers import AgentContext
 from installer.agent.errors import StepError
-from installer.assisted.enums import Role
-from installer.assisted.steparguments import ImagesRequest, InstallRequest, ProxyRequest
+from installer.assisted.steparguments import ImagesRequest
 from installer.hostsys.errors import CommandError
+from installer.testing.install_kit import AGENT, CA_FILE, DISK, FULL_REQUEST, IMAGE, REQUEST, TOKEN
 from installer.testing.orchestrator_kit import Site
 
-AGENT = AgentContext("https://192.0.2.1:8090", "i", "h", "the token", "/etc/ca.pem", False, "agent-image")
-REQUEST = InstallRequest(
-    role=Role.MASTER,
-    infra_env_id="i",
-    cluster_id="c",
-    host_id="h",
-    boot_device="/dev/disk/by-id/wanted",
-    installer_image="installer-image",
-)
 LEAST = [
     *("--role", "master", "--infra-env-id", "i", "--cluster-id", "c", "--host-id", "h"),
-    *("--boot-device", "/dev/disk/by-id/wanted", "--url", "https://192.0.2.1:8090", "--controller-image", ""),
+    *("--boot-device", DISK, "--url", "https://192.0.2.1:8090", "--controller-image", ""),
     *("--agent-image", "agent-image", "--control-plane-count", "3", "--openshift-version", ""),
     "--check-cluster-version=false",
 ]
@@ -92,24 +81,7 @@ def test_the_least_that_the_orchestrator_is_told() -> None:
 
 
 def test_all_that_the_orchestrator_is_told() -> None:
-    request = structs.replace(
-        REQUEST,
-        controller_image="controller",
-        control_plane_count=1,
-        openshift_version="4.18",
-        check_cvo=True,
-        disks_to_format=["/dev/vdx", "/dev/vdy"],
-        mco_image="mco",
-        must_gather_image="gather",
-        coreos_image="coreos",
-        service_ips=["192.0.2.1", "192.0.2.2"],
-        installer_args='["-a"]',
-        proxy=ProxyRequest(http_proxy="http://p", https_proxy="", no_proxy="x"),
-        skip_installation_disk_cleanup=True,
-        enable_skip_mco_reboot=True,
-        notify_num_reboots=True,
-    )
-    found = containers.orchestrator_args(request, AGENT)
+    found = containers.orchestrator_args(FULL_REQUEST, AGENT)
     begin = [{"": "controller", "3": "1"}.get(part, part) for part in LEAST[:-1]]
     begin[-1] = "4.18"
     assert found == [
@@ -120,40 +92,40 @@ def test_all_that_the_orchestrator_is_told() -> None:
         *("--service-ips", "192.0.2.1,192.0.2.2", "--installer-args", '["-a"]'),
         *("--http-proxy", "http://p", "--no-proxy", "x"),
         *("--skip-installation-disk-cleanup", "--enable-skip-mco-reboot", "--notify-num-reboots"),
-        *("--cacert", "/etc/ca.pem"),
+        *("--cacert", CA_FILE),
     ]
-    assert containers.orchestrator_args(REQUEST, replace(AGENT, insecure=True))[-1] == "--insecure"
+    assert containers.orchestrator_args(REQUEST, replace(AGENT, insecure=True)) == [*LEAST, "--insecure"]
 
 
 def test_an_installation(site: Site) -> None:
     podman(site, run="echo TOKEN=$PULL_SECRET_TOKEN >> $0.token", wait="echo 0", logs="echo said; echo more >&2")
     assert containers.install(site.host, REQUEST, AGENT) == "said\nmore\n"
     assert calls(site) == [
-        ["image", "exists", "installer-image"],
+        ["image", "exists", IMAGE],
         ["rm", "-f", "-i", "assisted-installer"],
         [
             *RUN,
             "-v",
-            "/etc/ca.pem:/etc/ca.pem:ro",
+            f"{CA_FILE}:{CA_FILE}:ro",
             "--env",
             "PULL_SECRET_TOKEN",
-            "installer-image",
+            IMAGE,
             *LEAST,
             "--cacert",
-            "/etc/ca.pem",
+            CA_FILE,
         ],
         ["wait", "--interval", "3s", "assisted-installer"],
         ["logs", "--tail", "5", "assisted-installer"],
     ]
     # By environment: in nobody's list of processes.
-    assert (site.programs.folder / "podman.token").read_text() == "TOKEN=the token\n"
-    assert "the token" not in site.timeline.file.read_text()
+    assert (site.programs.folder / "podman.token").read_text() == f"TOKEN={TOKEN}\n"
+    assert TOKEN not in site.timeline.file.read_text()
 
 
 def test_a_long_farewell_is_cut(site: Site) -> None:
     podman(site, wait="echo 0", logs=f"printf a{'x' * 3000}z")
     assert containers.install(site.host, REQUEST, replace(AGENT, ca_file="")) == "x" * 1999 + "z"
-    assert "-v /etc" not in " ".join(calls(site)[2])
+    assert f"-v {CA_FILE}" not in " ".join(calls(site)[2])
 
 
 def failure(site: Site, **answers: str) -> StepError:
@@ -166,7 +138,7 @@ def failure(site: Site, **answers: str) -> StepError:
 def test_an_image_that_cannot_be_pulled_in_three_tries(site: Site) -> None:
     error = failure(site, exists="exit 1", pull="echo refused >&2; exit 125")
     assert error.exit_code == 2
-    assert error.reason == "cannot pull installer-image: podman pull -q: exit code 125: refused"
+    assert error.reason == f"cannot pull {IMAGE}: podman pull -q: exit code 125: refused"
     assert [call[0] for call in calls(site)] == ["image", "pull"] * 3
 
 

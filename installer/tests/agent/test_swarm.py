@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from installer.agent.swarm import report as swarm_report
 from installer.agent.swarm import run as swarm_run
 from installer.agent.swarm.host import SimulatedHost, Site
 from installer.assisted.inventory import decode
+from installer.testing.forked_kit import forked
 from installer.testing.service.rendezvous_kit import REPOSITORY, running
 from installer.testing.service.service_kit import INSTALLER
 
@@ -67,6 +69,30 @@ def test_bad_usage(words: list[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         swarm.main([*words, "--url", "https://127.0.0.1:1/", "--token", str(tmp_path)])
     assert caught.value.code == 2
+
+
+def test_an_error_is_a_line_as_any_commands(tmp_path: Path) -> None:
+    words = ["1", "--url", "https://127.0.0.1:1/", "--infra-env-id", "x", "--token", str(tmp_path / "gone")]
+    assert forked(swarm.main, words) == (1, f"level=fatal msg={tmp_path}/gone: No such file or directory\n")
+    (tmp_path / "token").touch()
+    code, said = forked(swarm.main, [*words[:-1], str(tmp_path / "token"), "--ca", str(tmp_path / "token")])
+    assert (code, said.startswith("level=fatal msg="), said.count("\n")) == (1, True, 1), said
+
+
+class Late(threading.Event):
+    """Whoever looks by it has no processor for a while."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(timeout) or (timeout == swarm_run.LOOK and super().wait(0.1))
+
+
+def test_how_late_the_swarm_itself_was() -> None:
+    """A swarm that has no processor sees slow answers, whatever the service does."""
+    crowd = swarm_run.Swarm(swarm_run.Plan(1, "http://127.0.0.1:1/", "t", None, ("i",), NETWORK, 60.0))
+    crowd.stop = Late()
+    looks = iter([False, False])
+    crowd.run(lambda: next(looks, True))
+    assert crowd.steps[0].late >= 0.1
 
 
 def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
@@ -163,6 +189,7 @@ def test_more_and_more_hosts_in_many_clusters_until_the_limit(tmp_path: Path) ->
         assert (code, found["held"], found["infra_envs"], found["errors"]) == (0, 20, 7, {})
         assert [step["hosts"] for step in found["steps"]] == [10, 20]
         assert all(0 < step["p99_ms"] <= 20000 and step["holding_seconds"] >= 2 for step in found["steps"])
+        assert all(step["swarm_late_ms"] >= 0 for step in found["steps"])
         assert found["service"]["memory_kib_per_host"] > 0
         user = service.client()
         sizes = [cluster["total_host_count"] for cluster in user.call("GET", "/clusters")]

@@ -49,8 +49,8 @@ class Power:
             self._end_later(power.off_seconds)
             return done()
         if kind in _ON:
-            for told in self.state.resets:
-                told()
+            for tell in self.state.resets:
+                tell()
         self.state.ask("POST", _RESET, {"ResetType": kind})
         self._note(kind)
         return done()

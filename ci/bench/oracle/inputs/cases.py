@@ -89,6 +89,8 @@ class Cases:
         self._bases = bases(material.certificate)
         self._material = material
         self._rng = random.Random(seed)
+        # Of each input at least one file is mostly as it was: to write these anew was half of the time.
+        self._as_they_are = {(name, file): dump(document) for name, file, document in self._documents()}
 
     def all(self) -> list[Input]:
         """Without doubles; each is named by its base and what was changed."""
@@ -108,10 +110,13 @@ class Cases:
         return list(unique.values())
 
     def _input(self, base: str, changes: list[Change]) -> Input:
-        documents = dict(zip(_FILES, copy.deepcopy(self._bases[base]), strict=True))
-        for change in changes:
-            apply(documents[change.file], change.path, change.value)
-        files = {_FILES[file]: dump(document) for file, document in documents.items()}
+        files = {_FILES[file]: self._as_they_are[base, file] for file in _FILES}
+        for file, document in zip(_FILES, self._bases[base], strict=True):
+            if mine := [change for change in changes if change.file == file]:
+                changed = copy.deepcopy(document)
+                for change in mine:
+                    apply(changed, change.path, change.value)
+                files[_FILES[file]] = dump(changed)
         return Input(f"{base}: {'; '.join(map(str, changes)) or 'as it is'}", files, base=not changes)
 
     def _documents(self) -> Iterator[tuple[str, str, Config]]:

@@ -71,9 +71,9 @@ def play(api: Api, world: World) -> Played:
 
 
 def _arrive(api: Api, played: Played, hosts: str, *, host_id: str, version: str | None, offset: int) -> None:
-    told = AGENT_IMAGE if version == "" else version
-    body = {"host_id": host_id, **({"discovery_agent_version": told} if told else {})}
-    headers = {"discovery_agent_version": told} if told else {}
+    agent_version = AGENT_IMAGE if version == "" else version
+    body = {"host_id": host_id, **({"discovery_agent_version": agent_version} if agent_version else {})}
+    headers = {"discovery_agent_version": agent_version} if agent_version else {}
     code = api.ask("POST", hosts, body, scheme=Scheme.AGENT, headers=headers).code
     played.note("POST hosts", code)
     now = int(time.time()) + offset

@@ -108,7 +108,7 @@ class _Case:
         roles = [step.pop("role") for name, step in requests.items() if name.endswith(f" {StepType.INSTALL}")]
         return {**requests, f"of all {StepType.INSTALL}": {"roles": sorted(roles)}}
 
-    def _steps(self, one: Host, found: dict[str, dict[str, Any]]) -> None:
+    def _steps(self, one: Host, arguments: dict[str, dict[str, Any]]) -> None:
         target = f"{self._path(one)}/instructions"
         headers = {"discovery_agent_version": AGENT_IMAGE}
         query = f"{target}?timestamp={int(time.time())}"
@@ -122,7 +122,7 @@ class _Case:
                 output = {"path": args[0]["path"], "io_sync_duration": 1}
             elif kind != StepType.INSTALL:
                 continue
-            found[f"{one.number} {kind}"] = {"args": args} if kind != StepType.INSTALL else self._plain(args[0])
+            arguments[f"{one.number} {kind}"] = {"args": args} if kind != StepType.INSTALL else self._plain(args[0])
             if output is not None:
                 body = {"step_type": kind, "step_id": step["step_id"], "exit_code": 0, "output": json.dumps(output)}
                 self._api.ask("POST", target, body, scheme=Scheme.AGENT)

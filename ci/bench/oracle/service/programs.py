@@ -98,9 +98,9 @@ class Api:
                     target = path if path.startswith("/api") else BASE + path
                     connection.request(method, target, body=data, headers=sent)
                     answer = connection.getresponse()
-                    told = answer.read()
+                    body = answer.read()
                     if answer.status != BRAKED:
-                        return Answer(answer.status, _decoded(told))
+                        return Answer(answer.status, _decoded(body))
                     # Strangers are braked here, and told for how long.
                     time.sleep(float(answer.headers["Retry-After"]))
             except (http.client.HTTPException, OSError):

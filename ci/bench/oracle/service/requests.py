@@ -217,8 +217,8 @@ def _strangers() -> Iterator[Request]:
     for method, path in _ACTIONS:
         yield Request("as it is", method, path)
         if "{" in path:
-            for told, value in (("unknown id", NOBODY), ("bad id", "x")):
-                yield Request(told, method, path.format(cluster=value, infra_env=value, host=value))
+            for what, value in (("unknown id", NOBODY), ("bad id", "x")):
+                yield Request(what, method, path.format(cluster=value, infra_env=value, host=value))
             yield Request("unknown host", method, path.replace("{host}", NOBODY))
         for headers in ({}, {HEADERS[Scheme.USER]: "x"}, {HEADERS[Scheme.USER]: "Bearer x"}):
             yield Request("token", method, path, scheme=None, headers=headers)
@@ -236,11 +236,11 @@ def _of_hosts() -> Iterator[Request]:
         yield Request("POST hosts elsewhere", "POST", f"/infra-envs/{NOBODY}/hosts", body, Scheme.AGENT)
     for kind in StepType:
         for output in _OUTPUTS:
-            told: Any = {"step_type": kind, "step_id": "s", "exit_code": 0, "output": output}
-            yield Request(f"POST {kind}", "POST", f"{one}/instructions", told, Scheme.AGENT)
+            reply: Any = {"step_type": kind, "step_id": "s", "exit_code": 0, "output": output}
+            yield Request(f"POST {kind}", "POST", f"{one}/instructions", reply, Scheme.AGENT)
         for code in (1, -1):
-            told = {"step_type": kind, "step_id": "s", "exit_code": code, "output": "x", "error": "y"}
-            yield Request(f"POST {kind} failed", "POST", f"{one}/instructions", told, Scheme.AGENT)
+            reply = {"step_type": kind, "step_id": "s", "exit_code": code, "output": "x", "error": "y"}
+            yield Request(f"POST {kind} failed", "POST", f"{one}/instructions", reply, Scheme.AGENT)
     for stage in _STAGES:
         yield Request("PUT progress", "PUT", f"{one}/progress", {"current_stage": stage}, Scheme.AGENT)
     for state in ("requested", "collecting", "completed", "x", "", None):

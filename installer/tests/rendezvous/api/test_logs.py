@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,6 +17,7 @@ from aiohttp.test_utils import TestClient
 from msgspec.structs import replace
 
 from installer.assisted.auth import Scheme
+from installer.assisted.enums import StepType
 from installer.assisted.errors import Conflict, NoSpace, TooLarge
 from installer.rendezvous.store import logs as logstore
 from installer.rendezvous.store.logs import LARGEST, LogStore, room
@@ -189,8 +191,35 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def _full(self: logstore.Upload, data: bytes) -> None:
-    with logstore.kept_or_told(), Path("/dev/full").open("wb", buffering=0) as file:
+    with logstore.as_no_space(), Path("/dev/full").open("wb", buffering=0) as file:
         file.write(data)
+
+
+def test_a_disk_that_hangs_under_logs_holds_up_no_agent(tmp_path: Path) -> None:
+    """All threads that read and write wait for it, however many logs come: agents are answered without them."""
+
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        back, loop = threading.Event(), asyncio.get_running_loop()
+        held = [loop.run_in_executor(None, back.wait) for _ in range(64)]
+        upload = asyncio.create_task(send(client, fleet, "logs_type=controller"))
+        hosts, agent = filled("/infra-envs/{infra_env_id}/hosts", fleet), header(Scheme.AGENT)
+        one = f"{hosts}/{fleet.machines[0].id}"
+        reply = {"step_type": StepType.NTP, "step_id": "x", "exit_code": 0, "output": '{"ntp_sources": []}'}
+        try:
+            async with asyncio.timeout(60):
+                for answer, status in (
+                    (client.post(hosts, json={"host_id": UUID}, headers=agent), 201),
+                    (client.get(f"{one}/instructions", headers=agent), 200),
+                    (client.post(f"{one}/instructions", json=reply, headers=agent), 204),
+                ):
+                    assert (await answer).status == status
+            assert not upload.done()
+        finally:
+            back.set()
+        assert (await upload).status == 204
+        await asyncio.gather(*held)
+
+    serve(tmp_path, use)
 
 
 def test_an_upload_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:

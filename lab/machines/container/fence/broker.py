@@ -205,8 +205,8 @@ class Broker:
         except OSError:
             return False
         try:
-            told = Path(f"/proc/self/fdinfo/{target}").read_text().splitlines()
-            number = next(int(line.split()[1]) for line in told if line.startswith("mnt_id:"))
+            lines = Path(f"/proc/self/fdinfo/{target}").read_text().splitlines()
+            number = next(int(line.split()[1]) for line in lines if line.startswith("mnt_id:"))
             if not handover.has_flag(handover.mountinfo(caller.pid), number, "nodev"):
                 return False
             if not caller.may(_CAP_SYS_ADMIN, as_root=False):

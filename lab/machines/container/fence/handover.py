@@ -52,7 +52,7 @@ def has_flag(text: str, number: int, flag: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def mounts(text: str) -> list[Mounted]:

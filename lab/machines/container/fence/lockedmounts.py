@@ -51,13 +51,13 @@ def mount_there(
     syscalls.by_a_child(mount)
 
 
-def remount_there(namespace: int, target: int, wanted: int, known: int) -> None:
-    """Give a mount of a mount namespace, by a descriptor of its root, the attributes `wanted` of those `known`, and
+def remount_there(namespace: int, target: int, wanted: int, mask: int) -> None:
+    """Give a mount of a mount namespace, by a descriptor of its root, the attributes `wanted`, of `mask` no others, and
     `nodev` besides where that is locked. Raises OSError."""
 
     def remount() -> None:
         enter(namespace)
-        others = known & ~wanted
+        others = mask & ~wanted
         try:
             syscalls.set_attributes(target, wanted, clear=others | syscalls.MOUNT_ATTR_NODEV)
         except PermissionError:

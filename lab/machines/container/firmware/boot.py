@@ -64,7 +64,7 @@ class _Asked:
         self._devices, self._screen, self._users = devices, Screen(console), fence.users
         self._cards = Cards(spec, fence.network)
         self._text, self._mounts = _MOST_TEXT, _MOST_MOUNTS
-        self.said: Chosen | Nothing | None = None
+        self.last_word: Chosen | Nothing | None = None
         self.descriptors: list[int] = []
 
     def answer(self, message: bytes, descriptors: list[int], line: socket.socket) -> bool:
@@ -95,7 +95,7 @@ class _Asked:
             case Chosen() if answered.indexes > len(descriptors):
                 raise CannotRead("its reader says nonsense: no index")
             case Chosen() | Nothing():
-                self.said = answered
+                self.last_word = answered
                 return True
         return False
 
@@ -169,7 +169,7 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
             reason = f"error: {error}."
             Screen(console).line(reason)
             raise BootStopped(reason) from error
-        message = asked.said
+        message = asked.last_word
         if not isinstance(message, Chosen):
             reason = message.reason if message else ""
             raise BootStopped(reason) if message and message.stopped else NotBootable(reason)
@@ -206,21 +206,21 @@ def _opened(devices: Mapping[str, Path], held: contextlib.ExitStack) -> Iterator
         yield name, descriptor
 
 
-def _drive(said: Held, device: Path | None, index: int) -> Drive:
+def _drive(medium: Held, device: Path | None, index: int) -> Drive:
     """A medium as a block device, which a stick is already, and an index of it for erofs where there is one."""
     if device is None:
-        raise BootStopped(f"error: its reader says nonsense: there is no {said.name}.")
+        raise BootStopped(f"error: its reader says nonsense: there is no {medium.name}.")
     held = []
-    if said.name == DRIVE:
+    if medium.name == DRIVE:
         whole = loops.attach(device, read_only=True)
         rdev = whole.rdev
         held.append(whole.descriptor)
     else:
         rdev = device.stat().st_rdev
     numbers = [(os.major(rdev), os.minor(rdev))]
-    if said.index:
+    if medium.index:
         indexed = loops.attach(Path(f"/proc/self/fd/{index}"), read_only=True)
         numbers.append((os.major(indexed.rdev), os.minor(indexed.rdev)))
         held.append(indexed.descriptor)
     own, *more = numbers
-    return Drive(name=said.name, label=said.label, number=own, index=next(iter(more), None), held=tuple(held))
+    return Drive(name=medium.name, label=medium.label, number=own, index=next(iter(more), None), held=tuple(held))

@@ -45,7 +45,7 @@ def keep(top: Path, lab: str) -> None:
     would wait for ever.
     """
     for note in (_NOTES / lab).glob("*:*"):
-        _write(top, note.name, int(note.read_text()), known=False)
+        _write(top, note.name, int(note.read_text()), only_new=True)
 
 
 def lift(top: Path, lab: str) -> None:
@@ -57,12 +57,12 @@ def lift(top: Path, lab: str) -> None:
         (_NOTES / lab).rmdir()
 
 
-def _write(top: Path, number: str, rate: int, *, known: bool = True) -> None:
-    """Into all groups, or without those that know of the device."""
+def _write(top: Path, number: str, rate: int, *, only_new: bool = False) -> None:
+    """Into all groups, or those alone that have no limit for the device."""
     for group, _, _ in os.walk(top):
         for name in _LIMITS:
             file = Path(group, name)
             # The group may have ended since.
             with contextlib.suppress(FileNotFoundError):
-                if known or not re.search(rf"^{number} ", file.read_text(), re.MULTILINE):
+                if not only_new or not re.search(rf"^{number} ", file.read_text(), re.MULTILINE):
                     file.write_text(f"{number} {rate}")

@@ -222,7 +222,7 @@ def commands(unit: Unit, key: str, environment: Mapping[str, str]) -> list[Comma
             if re.fullmatch(r"\$\w+", word):
                 expanded += environment.get(word[1:], "").split()
             else:
-                expanded.append(re.sub(r"\$\{(\w+)\}", lambda found: environment.get(found[1], ""), word))
+                expanded.append(re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], ""), word))
         if expanded:
             lines.append(Command(tuple(expanded), "-" in signs))
     return lines

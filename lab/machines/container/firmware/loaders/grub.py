@@ -227,12 +227,12 @@ class Grub:
                 continue
             flush()
             quoted = True
-            words[-1] += text if quote == "'" else _NAME.sub(self._value, text)
+            words[-1] += text if quote == "'" else _NAME.sub(self._value_of, text)
         flush()
         return [text for text in words if text or (quoted and len(words) == 1)]
 
-    def _value(self, found: re.Match[str]) -> str:
-        return self._variables.get(found[1] or found[2], "")
+    def _value_of(self, reference: re.Match[str]) -> str:
+        return self._variables.get(reference[1] or reference[2], "")
 
     def _do(self, words: list[str]) -> bool:
         """Run a command; whether it succeeded."""

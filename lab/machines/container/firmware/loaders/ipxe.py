@@ -97,7 +97,7 @@ class Ipxe:
             if part in ("||", "&&"):
                 join = part
                 continue
-            words = _VARIABLE.sub(lambda found: self.variables.get(found[1], ""), part).split()
+            words = _VARIABLE.sub(lambda match: self.variables.get(match[1], ""), part).split()
             if good != (join == "&&"):
                 continue
             if words[:1] == ["goto"] and words[1:]:

@@ -1,0 +1,43 @@
+"""`pytest -p ci.cputime`: processor time by module, from workers too."""
+
+import re
+import subprocess
+import sys
+
+from ci.citations import ROOT
+
+BUSY = """
+import os, subprocess, sys, time
+def test_it():
+    while time.process_time() < {seconds}: pass
+def test_a_process_of_its_own():
+    subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.3: pass"], check=True)
+"""
+
+
+def test_the_busy_module_comes_first(tmp_path):
+    (tmp_path / "test_quick.py").write_text("def test_it(): pass\n")
+    (tmp_path / "test_busy.py").write_text(BUSY.format(seconds=0.1))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "ci.cputime",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "--rootdir",
+        ".",
+    ]
+    done = subprocess.run(
+        [*command, "."], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True,
+        text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^ +([\d.]+) s  (\S+)$", done.stdout, re.MULTILINE)
+    assert [name for _, name in rows] == ["test_busy.py", "test_quick.py"]
+    assert float(rows[0][0]) >= 0.3
