@@ -69,7 +69,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     source = AGENT if other.get("hosts") else INSTALL
     subnets = _subnets(top)
     rendezvous = other.get("rendezvousIP").address()
-    hosts = _placed(_with_bootstrap(listed, rendezvous), counts, source, problems)
+    hosts = _placed(_with_bootstrap(listed, rendezvous, counts["master"]), counts, source, problems)
     if not hosts and not problems.found:
         top.get("controlPlane", "replicas").wrong("a cluster has at least one node")
     _names(listed)
@@ -276,8 +276,10 @@ def _has_baremetal(top: Field) -> bool:
     return isinstance(top.get("platform").value, Mapping)
 
 
-def _with_bootstrap(listed: list[tuple[Field, Host]], rendezvous: str) -> list[tuple[Field, Host]]:
-    """The listed hosts; one that has the rendezvous IP is a master, whatever else is left open."""
+def _with_bootstrap(listed: list[tuple[Field, Host]], rendezvous: str, masters: int) -> list[tuple[Field, Host]]:
+    """The listed hosts; one that has the rendezvous IP is a master where there is room for one more."""
+    if sum(host.role == "master" for _, host in listed) >= masters:
+        return listed
     return [
         (entry, replace(host, role="master"))
         if not host.role and any(str(one.ip) == rendezvous for one in host.attachment.addresses)

@@ -58,7 +58,7 @@ from lab.topology.presets import (
     ha,
     sno,
 )
-from lab.topology.written import written
+from lab.topology.problems import written
 
 __all__ = [
     "ARBITER_MIB",

@@ -15,9 +15,8 @@ from lab.topology.links import Link, attached, portal_links, portal_problems
 from lab.topology.networks import Network, only_network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
-from lab.topology.problems import Checked, unique
+from lab.topology.problems import Checked, unique, written
 from lab.topology.words import Subnet
-from lab.topology.written import written
 
 MACHINE_NETWORK = "192.168.111.0/24"
 
@@ -74,6 +73,14 @@ class Topology(Checked, frozen=True, kw_only=True):
             if several and getattr(self, one) is None:
                 msgspec.structs.force_setattr(self, one, several[0])
 
+    def follows(self) -> Iterator[str]:
+        """See the class."""
+        yield from (f"{name}_vip" for name in ("api", "ingress") if getattr(self, f"{name}_vips"))
+        if self.networks and self.machine_network == str(next(iter(self.machine_subnets), "")):
+            yield "machine_network"
+        if self.networks and any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
+            yield "addressing"
+
     # -- what is wrong with it -------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[Problem]:
@@ -90,9 +97,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         if self.boot in FROM_NETWORK:
             yield from self._network_boots()
         yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
-        macs = [(f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields]
-        cloned = ((f"nodes[{i}].{path}", one) for i, node in enumerate(self.nodes) for path, one in attached(node))
-        macs += [(f"{path}.clones[{k}]", mac) for path, one in cloned for k, mac in enumerate(one.clones)]
+        macs = ((f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields)
         yield from unique(macs, "mac")
         yield from unique(self._addresses(), "address")
 

@@ -65,6 +65,15 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         if len(roots) == 1 and self.disk_gib == DISK_GIB:
             msgspec.structs.force_setattr(self, "disk_gib", roots[0].size_gib)
 
+    def follows(self) -> Iterator[str]:
+        """See the class."""
+        if self.nics:
+            yield "mac"
+        if self.nics and self.ip == next((text for one in self.attached for text in one.addresses), ""):
+            yield "ip"
+        if self.disks:
+            yield "disk_gib"
+
     def problems(self) -> Iterator[Problem]:
         """See the class."""
         yield from words.label("name", self.name)
@@ -132,8 +141,11 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
 
     @property
     def mac_fields(self) -> tuple[tuple[str, str], ...]:
-        """The MAC addresses of its cards, with the paths of their fields."""
-        return tuple((f"nics[{k}].mac" if self.nics else "mac", nic.mac) for k, nic in enumerate(self.all_nics))
+        """The MAC addresses of its cards, and those that it gives them, with the paths of their fields."""
+        own = [(f"nics[{k}].mac" if self.nics else "mac", nic.mac) for k, nic in enumerate(self.all_nics)]
+        both: list[tuple[str, Attached]] = [(f"nics[{k}]", one) for k, one in enumerate(self.nics)]
+        both += [(f"bonds[{k}]", one) for k, one in enumerate(self.bonds)]
+        return (*own, *((f"{path}.clones[{k}]", mac) for path, one in both for k, mac in enumerate(one.clones)))
 
     @property
     def all_nics(self) -> tuple[Nic, ...]:

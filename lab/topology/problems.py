@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -38,10 +38,26 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def fill(self) -> None:
         """Set what follows from other fields."""
 
+    def follows(self) -> Iterator[str]:
+        """The fields that `fill` would set as they are."""
+        yield from ()
+
     def __post_init__(self) -> None:
         self.fill()
         if not _COLLECTING.get() and (problems := list(self.problems())):
             raise FieldsError(problems)
+
+
+def written(struct: Checked) -> dict[str, Any]:
+    """Its fields as plain data, as a file has to say them: without what follows from others, and changes with them."""
+    left_out = set(struct.follows())
+    return {name: _plain(getattr(struct, name)) for name in struct.__struct_fields__ if name not in left_out}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Checked):
+        return written(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def remembered(make: Callable[P, T]) -> Callable[P, T]:
