@@ -185,6 +185,7 @@ class Bootstrap:
         now = time.monotonic()
         expected = self.inputs.expected
         self._tell_missing(cluster, hosts, now)
+        self._tell_stages(hosts, now)
         if self.persistence.observe(decide.stuck(cluster, hosts, expected), now):
             raise BootstrapFailed(
                 f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
@@ -215,6 +216,14 @@ class Bootstrap:
         elif now - self.registered_since >= self.settings.missing_after:
             for index, line in enumerate(decide.missing(self.inputs.expected, hosts)):
                 self.report.once(f"missing {index}", line, logging.WARNING)
+
+    def _tell_stages(self, hosts: tuple[HostSeen, ...], now: float) -> None:
+        """Stages that fail and are tried again, and where all of them are when nothing is heard of any for long."""
+        for host in hosts:
+            self.report.once(f"again {host.id}", decide.fails_again(host), logging.WARNING)
+        period = self.settings.unchanged_for
+        where = decide.where(hosts) if now - self.changed >= period else ""
+        self.report.once("unchanged", where and f"Nothing is new for {duration(period)}: {where}", logging.WARNING)
 
     def _nobody(self) -> None:
         """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""

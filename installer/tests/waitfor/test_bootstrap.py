@@ -6,9 +6,11 @@ import io
 import json
 import tarfile
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from installer.assisted.stages import FAILS_AGAIN
 from installer.observe import outside
 from installer.testing.waitfor_kit import (
     BOOTSTRAP_CM,
@@ -214,3 +216,33 @@ def test_interrupt(run, monkeypatch):
     monkeypatch.setattr("installer.waitfor.bootstrap.time.sleep", interrupt)
     assert run([Moment(cluster("ready"), [])]) == 8
     assert "interrupted" in run.lines("ERROR")[-1]
+
+
+def installing(stage: str, words: str = "") -> dict[str, Any]:
+    """A host at this stage, with these words."""
+    return host("master-0", "installing-in-progress") | {"progress": {"current_stage": stage, "progress_info": words}}
+
+
+def test_a_stage_that_fails_again_is_told_long_before_the_time_is_over(run):
+    words = f"{FAILS_AGAIN}Error: r.example/etcd: manifest unknown"
+    failing = Moment(cluster("installing"), [installing("Waiting for bootkube", words)], evaluations=9)
+    over = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")])
+    assert run([failing, over, failing, Moment(kube=DONE)]) == 0
+    told = f"Host master-0 is at stage Waiting for bootkube: {words}"
+    # Each time that it begins to, and not at each look.
+    assert run.lines("WARNING").count(told) == 2
+
+
+def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
+    silent = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")], evaluations=9)
+    on = replace(silent, events=[event("it goes on")], evaluations=1)
+    settings = replace(QUICK, unchanged_for=0.1)
+    assert run([silent, on, Moment(kube=DONE)], settings=settings) == 0
+    told = "Nothing is new for 0.1s: host master-0 is at stage Waiting for bootkube: etcd is up"
+    assert run.lines("WARNING") == [told]
+
+
+def test_before_the_installation_nobody_is_at_a_stage(run):
+    found = Moment(cluster("insufficient"), [host("master-0", "discovering")], evaluations=9)
+    assert run([found, Moment(kube=DONE)], settings=replace(QUICK, unchanged_for=0.1)) == 0
+    assert not any("Nothing is new" in line for line in run.lines())
