@@ -183,6 +183,8 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
 
     def begin(self, lab: RunningLab) -> None:
         """Serve a copy of the storage in which all is a link but this."""
+        if not lab.components:
+            raise LabError("this lab's registry serves no release")
         if self.image not in lab.components:
             raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
         path = lab.layout.root / "registry.yaml"
@@ -267,15 +269,21 @@ def _edit(lab: RunningLab, service: str, path: Path, change: Callable[[str], str
     write_private(_whole(path), text.encode())
     write_private(path, changed.encode())
     try:
-        lab.services.stop(service)
-        lab.services.start(service)
+        _restart(lab, service)
     except LabError as error:
         # What has not begun can be ended by nobody.
-        finish((f"give {service} its configuration back", lambda: _restore(lab, service, path)), cause=error)
+        _whole(path).replace(path)
+        finish((f"start {service} as it was", lambda: lab.services.start(service)), cause=error)
         raise
 
 
 def _restore(lab: RunningLab, service: str, path: Path) -> None:
     _whole(path).replace(path)
-    lab.services.stop(service)
-    lab.services.start(service)
+    _restart(lab, service)
+
+
+def _restart(lab: RunningLab, service: str) -> None:
+    """Have it read its configuration; one that another fault has stopped will when that ends."""
+    if lab.services.running()[service]:
+        lab.services.stop(service)
+        lab.services.start(service)

@@ -7,6 +7,7 @@ import subprocess
 
 import msgspec
 
+from drivers.protocols import PowerState
 from lab.errors import LabError
 from lab.faults import bpf
 from lab.faults.values import Jitter, Kbit, Milliseconds, Mtu, Percent, check_address
@@ -144,7 +145,11 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         check_address("address", self.address)
 
     def begin(self, lab: RunningLab) -> None:
-        """Take it."""
+        """Take it. Raises LabError for one that is the lab's anyway."""
+        topology = lab.layout.topology
+        own = {text.partition("/")[0] for one in topology.all_networks for text in topology.lab_addresses(one)}
+        if self.address in own:
+            raise LabError(f"{self.address} is the lab's own: nobody else would notice")
         ip(lab, f"address add {self._alone} dev {BRIDGE}")
 
     def end(self, lab: RunningLab) -> None:
@@ -168,10 +173,9 @@ def _devices(lab: RunningLab, node: str) -> list[str]:
 
 def _there(lab: RunningLab, node: str) -> list[str]:
     """As `_devices`. Raises LabError when there is none: a fault that does nothing is no fault."""
-    devices = _devices(lab, node)
-    if not devices:
+    if node and lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF:
         raise LabError(f"{node} is off: it has no cable that could fail")
-    return devices
+    return _devices(lab, node)
 
 
 def _tc(lab: RunningLab, words: str) -> None:

@@ -17,6 +17,10 @@ class Services:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.refuses = ""
+        self.down: set[str] = set()
+
+    def running(self) -> dict[str, bool]:
+        return {"dnsmasq": "dnsmasq" not in self.down}
 
     def __getattr__(self, verb: str) -> Any:
         def do(name: str) -> None:
@@ -24,6 +28,7 @@ class Services:
             if f"{verb} {name}" == self.refuses:
                 self.refuses = ""
                 raise LabError(f"{verb} {name}: it does not")
+            (self.down.add if verb == "stop" else self.down.discard)(name)
 
         return do
 
@@ -94,7 +99,16 @@ def test_a_daemon_that_does_not_take_its_configuration_has_its_own_back(lab):
     assert "api.ostest" in (lab.layout.root / "dnsmasq.conf").read_text()
     assert active.lasting(lab.layout.root) == []
     active.begin(lab, NameWrong("api", "192.0.2.9"))
+    assert lab.services.down == set()
     assert "host-record=api.ostest.x.example,192.0.2.9\n" in (lab.layout.root / "dnsmasq.conf").read_text()
+
+
+def test_a_daemon_that_another_fault_has_stopped_stays_so(lab):
+    active.begin(lab, Outage("dnsmasq"))
+    active.begin(lab, NameMissing("api"))
+    assert lab.services.done == ["stop dnsmasq"]
+    assert [one.number for one in active.end(lab)] == [2, 1]
+    assert lab.services.done == ["stop dnsmasq", "start dnsmasq"]
 
 
 UNKNOWN = '{"next": 1, "begun": [{"number": 1, "since": "", "fault": {"type": "Dance"}}]}'
