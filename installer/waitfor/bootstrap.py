@@ -46,6 +46,8 @@ class Bootstrap:
         self.complaint = ""
         # Why the service has no cluster or no infra-env.
         self.unregistered: tuple[str, ...] = ()
+        # Whether images were read to their ends, as nobody had registered: once, since it is much to read.
+        self.images_read = False
         self.ready_since: float | None = None
         self.registered_since: float | None = None
 
@@ -209,6 +211,11 @@ class Bootstrap:
 
     def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
         """Expected hosts that have not registered long after the first one did."""
+        if not hosts and not self.images_read and now - self.started >= self.settings.unreachable_after:
+            # The agent's image may be what none of them can have.
+            self.images_read = True
+            for index, problem in enumerate(self._image_problems(whole=True)):
+                self.report.once(f"images {index}", problem, logging.WARNING)
         if not hosts or cluster.status not in decide.BEFORE_INSTALL:
             self.registered_since = None
         elif self.registered_since is None:
