@@ -22,6 +22,7 @@ _LINE = re.compile(r'^time="(?P<time>[^"]+)" level=(?P<level>\w+) msg="?(?P<mess
 #: What a user sees as a complaint; what else is told in passing (info) may use a cause's words for something else.
 _COMPLAINTS = ("warning", "error", "fatal")
 _COMPLAINT = "Cannot access Rendezvous Host"
+_WITNESS = re.compile(r"as host \S+ sees")
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,23 @@ def naming(row: Row, began: datetime, log: str) -> Naming:
             seconds = max(since, 0.0)
         if first is None and match["level"] in ("error", "fatal") and message != "Bootstrap failed to complete":
             first = message
-    hosts = (node.name for node in topology_of(row.scenario).nodes)
-    accused = [host for host in hosts if host != row.told.host and re.search(rf"\b{re.escape(host)}\b", first or "")]
+    hosts = [node.name for node in topology_of(row.scenario).nodes]
+    # Whom the row names, and to whom its faults are done. Who has seen it is a witness.
+    concerned = {row.told.host} | {name for fault in row.faults for name in _nodes(fault)}
+    told = _WITNESS.sub("", first or "")
+    accused = [host for host in hosts if host not in concerned and re.search(rf"\b{re.escape(host)}\b", told)]
     return Naming(row.name, seconds, tuple(accused))
+
+
+def _nodes(fault: object) -> tuple[str, ...]:
+    return (*getattr(fault, "nodes", ()), getattr(fault, "node", ""))
 
 
 def read(folders: Iterable[Path]) -> list[Naming]:
     """Of all evidence below the folders (`--artifacts` of pytest), each row's latest run. Runs without a fault, and of
     rows that complete, are passed over."""
-    rows = {row.id: row for row in ROWS if row.told is not None}
+    # What a BMC refuses is told before there is anything to wait for.
+    rows = {row.id: row for row in ROWS if row.told is not None and row.bmc == "lab"}
     latest: dict[str, tuple[datetime, Naming]] = {}
     for phases in sorted(path for folder in folders for path in folder.rglob("phases.json")):
         row, log = rows.get(phases.parent.name), phases.parent / "installer/openshift_install.log"

@@ -27,6 +27,16 @@ def test_a_seed_draws_the_same_rows_again_and_each_fits_the_table(seed, scenario
         assert drawn(seed, scenario, topology, [place]) == (one,)
 
 
+@given(st.integers(0, 10**6))
+def test_what_only_the_rendezvous_host_has_fails_there(seed):
+    topology = topology_of(SCENARIOS[2])
+    for one in drawn(seed, SCENARIOS[2], topology):
+        [fault] = one.row.faults
+        if getattr(fault, "process", "agent") != "agent" or one.row.begin.stage:
+            assert fault.node == topology.masters[0].name
+            assert one.row.begin.host in ("", fault.node)
+
+
 def test_fifty_seeds_draw_every_kind():
     topology = topology_of(SCENARIOS[0])
     assert {one.kind for seed in range(1, 51) for one in drawn(seed, SCENARIOS[0], topology)} == set(KINDS)

@@ -20,6 +20,8 @@ PULLS_TIMEOUT = 16 * 60.0
 START_TIMEOUT = 600.0
 INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
+# What podman ends with for its own sake, and how often and after which pause it is asked again.
+PODMAN_FAILED, WAIT_TRIES, WAIT_PAUSE = 125, 5, 10.0
 CONTAINER = "assisted-installer"
 PULL_FAILED = 2
 
@@ -143,6 +145,20 @@ def _code(output: str) -> int:
         return -1
 
 
+def _ended(host: HostSystem) -> int:
+    """Wait for the orchestrator's end; its exit code. Raises CommandError."""
+    words = ("podman", "wait", "--interval", "3s", CONTAINER)
+    for _ in range(WAIT_TRIES - 1):
+        try:
+            return _code(host.run(*words, timeout=INSTALL_TIMEOUT))
+        except CommandError as error:
+            # Of podman's own: it may want for memory or open files for a moment, and the container runs on.
+            if error.code != PODMAN_FAILED:
+                raise
+        time.sleep(WAIT_PAUSE)
+    return _code(host.run(*words, timeout=INSTALL_TIMEOUT))
+
+
 def install(host: HostSystem, request: InstallRequest, agent: AgentContext) -> str:
     """Run the orchestrator and wait for its end. Raises StepError with its last lines.
 
@@ -169,7 +185,7 @@ def install(host: HostSystem, request: InstallRequest, agent: AgentContext) -> s
         last = " | ".join(error.detail.splitlines()[-5:])
         raise StepError(f"the installer did not start: {last}", error.code or -1) from None
     # Of which this host's reboot is the usual end.
-    code = _code(host.run("podman", "wait", "--interval", "3s", CONTAINER, timeout=INSTALL_TIMEOUT))
+    code = _ended(host)
     words = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)
     if code:
         raise StepError(f"the installer ended with code {code}: {' | '.join(words.strip().splitlines())}", code)

@@ -40,6 +40,9 @@ STAGES: Mapping[str, tuple[Stage, ...]] = {
     SNO: (S.STARTING, S.INSTALLING, S.WAITING_BOOTKUBE, S.WRITING, S.COPYING, S.REBOOTING, S.JOINED, S.DONE),
 }
 
+#: How the words of a stage begin that fails, is tried again, and fails again: nobody has given it up.
+FAILS_AGAIN = "It fails again and again: "
+
 MINUTE = 60.0
 DEFAULT_TIMEOUT = 60 * MINUTE
 TIMEOUTS: Mapping[Stage, float] = {

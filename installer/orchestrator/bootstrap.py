@@ -6,9 +6,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from installer.assisted.stages import FAILS_AGAIN
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 from installer.ignition.merge import merge
@@ -30,6 +32,9 @@ POLL_SECONDS = 1.0
 REPORT_SECONDS = 15.0
 # bootkube starts again after 5 s when it fails: only a state that stays means that nobody starts it any more.
 FAILED_FOR = 60.0
+# One run may fail for what is over a moment later, a registry that restarts, say; and the run after it takes a while to
+# get to where the last one failed.
+FAILURES, FAILING_FOR = 2, 60.0
 
 
 def extract(host: HostSystem, config: Mapping[str, Any], sno: bool) -> None:
@@ -98,14 +103,45 @@ BOOTKUBE_IDENTIFIER = "bootkube.sh"
 MOST_WORDS = 900
 
 
-def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "") -> str:
-    """The unit's last journal lines, in one; with an identifier what is logged under it instead.
+def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "", run: str = "") -> str:
+    """The unit's last journal lines, in one; with an identifier what is logged under it instead, and in the run of
+    this invocation id alone where there is one.
 
     A container that a unit started logs in a scope of its own, under the identifier that it inherited.
     """
     source = ("-t", identifier) if identifier else ("-u", unit)
-    text = host.run("journalctl", *source, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
+    match = (f"_SYSTEMD_INVOCATION_ID={run}",) if run else ()
+    text = host.run("journalctl", *source, "-n", str(lines), "-o", "cat", "--no-pager", *match, check=False)
     return redact(" | ".join(line.strip() for line in text.splitlines() if line.strip()))[-1500:]
+
+
+@dataclass
+class _Bootkube:
+    """What systemd says of bootkube, look by look: how often it failed and was started again, and what it said last."""
+
+    host: HostSystem
+    state: str = ""
+    run: str = ""
+    failures: int = 0
+    failed_at: float = 0.0
+    failed_with: str = ""
+
+    def look(self, now: float) -> None:
+        properties = ("-p", "ActiveState", "-p", "InvocationID")
+        shown = self.host.run("systemctl", "show", *properties, SERVICES[0], check=False)
+        values = dict(line.partition("=")[::2] for line in shown.splitlines())
+        self.state, run = values.get("ActiveState", ""), values.get("InvocationID", "")
+        if self.run and run and run != self.run:
+            # The script's own words: etcd and kube-apiserver log into the same unit.
+            words = last_words(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER, self.run)
+            self.failures, self.failed_at, self.failed_with = self.failures + 1, now, words[:MOST_WORDS]
+        self.run = run or self.run
+
+    def words(self, now: float) -> str:
+        """What it says now; while it fails again and again, what it failed with."""
+        if self.failed_with and self.failures >= FAILURES and now - self.failed_at <= FAILING_FOR:
+            return f"{FAILS_AGAIN}{self.failed_with}"
+        return last_words(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:MOST_WORDS]
 
 
 def wait_bootkube(
@@ -115,18 +151,18 @@ def wait_bootkube(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait for .bootkube.done; the service's stage timeout bounds it. Raises StageError when bootkube gave up."""
+    bootkube = _Bootkube(host)
     failed_since: float | None = None
     looked_at, reported = clock(), ""
     while not host.path(DONE).exists():
         sleep(POLL_SECONDS)
         if clock() - looked_at < REPORT_SECONDS:
             continue
-        state = host.run("systemctl", "is-active", SERVICES[0], check=False).strip()
-        failed_since = None if state != "failed" else failed_since if failed_since is not None else clock()
+        bootkube.look(clock())
+        failed_since = None if bootkube.state != "failed" else failed_since if failed_since is not None else clock()
         if failed_since is not None and clock() - failed_since > FAILED_FOR:
             raise StageError("bootkube.service failed", last_words(host, SERVICES[0]))
-        # The script's own words: etcd and kube-apiserver log into the same unit.
-        words = last_words(host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:MOST_WORDS]
+        words = bootkube.words(clock())
         if words and words != reported:
             report(words)
             reported = words

@@ -46,6 +46,8 @@ class Bootstrap:
         self.complaint = ""
         # Why the service has no cluster or no infra-env.
         self.unregistered: tuple[str, ...] = ()
+        # Whether images were read to their ends, as nobody had registered: once, since it is much to read.
+        self.images_read = False
         self.ready_since: float | None = None
         self.registered_since: float | None = None
 
@@ -185,6 +187,7 @@ class Bootstrap:
         now = time.monotonic()
         expected = self.inputs.expected
         self._tell_missing(cluster, hosts, now)
+        self._tell_stages(hosts, now)
         if self.persistence.observe(decide.stuck(cluster, hosts, expected), now):
             raise BootstrapFailed(
                 f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
@@ -208,6 +211,11 @@ class Bootstrap:
 
     def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
         """Expected hosts that have not registered long after the first one did."""
+        if not hosts and not self.images_read and now - self.started >= self.settings.unreachable_after:
+            # The agent's image may be what none of them can have.
+            self.images_read = True
+            for index, problem in enumerate(self._image_problems(whole=True)):
+                self.report.once(f"images {index}", problem, logging.WARNING)
         if not hosts or cluster.status not in decide.BEFORE_INSTALL:
             self.registered_since = None
         elif self.registered_since is None:
@@ -215,6 +223,14 @@ class Bootstrap:
         elif now - self.registered_since >= self.settings.missing_after:
             for index, line in enumerate(decide.missing(self.inputs.expected, hosts)):
                 self.report.once(f"missing {index}", line, logging.WARNING)
+
+    def _tell_stages(self, hosts: tuple[HostSeen, ...], now: float) -> None:
+        """Stages that fail and are tried again, and where all of them are when nothing is heard of any for long."""
+        for host in hosts:
+            self.report.once(f"again {host.id}", decide.fails_again(host), logging.WARNING)
+        period = self.settings.unchanged_for
+        where = decide.where(hosts) if now - self.changed >= period else ""
+        self.report.once("unchanged", where and f"Nothing is new for {duration(period)}: {where}", logging.WARNING)
 
     def _nobody(self) -> None:
         """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""

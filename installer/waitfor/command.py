@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from installer.errors import EXIT_INTERRUPTED, InstallerError, WaitError
-from installer.observe import outside, state
+from installer.observe import state
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import watcher
@@ -20,9 +20,6 @@ from installer.waitfor.install import Install
 from installer.waitfor.settings import Settings, Target
 
 log = logging.getLogger("installer.waitfor")
-API_PORT = 6443
-#: Platforms whose names are the user's: of the others, hosts resolve the API's internal name themselves.
-EXTERNAL_NAMES = ("none", "external")
 
 
 def execute(
@@ -96,13 +93,7 @@ def _tell_nodes(kube: Kube, inputs: Inputs, settings: Settings) -> None:
     except KubeError as error:
         log.debug(f"Nodes cannot be read: {error}")
         return
-    unreached = ""
-    if inputs.platform in EXTERNAL_NAMES and len(cluster_nodes) < max(
-        inputs.expected.count, len(inputs.expected.names)
-    ):
-        name = f"api-int.{inputs.cluster_name}.{inputs.base_domain}"
-        fault = outside.internal_api(name, API_PORT, settings.connect_timeout)
-        unreached = f"kubelets look for the API at {name}: {fault}" if fault else ""
+    unreached = nodes.unreached(cluster_nodes, inputs, settings.connect_timeout)
     for line in nodes.lacking(cluster_nodes, inputs.expected, unreached):
         log.error(line)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity, Stage
+from installer.assisted.stages import FAILS_AGAIN
 from installer.assisted.validation_ids import ClusterValidation, HostValidation
 from installer.observe.state import Expected
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
@@ -299,3 +300,18 @@ def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:
 def rebooted(hosts: Sequence[HostSeen]) -> bool:
     """Has any host come to the reboot into its installed system?"""
     return any(host.stage in REBOOTED for host in hosts)
+
+
+def fails_again(host: HostSeen) -> str:
+    """One line on a host whose stage fails each time it is tried; empty for any other."""
+    at = f"Host {host.name} is at stage {host.stage}: {host.stage_info}"
+    return at if host.stage_info.startswith(FAILS_AGAIN) else ""
+
+
+def where(hosts: Sequence[HostSeen]) -> str:
+    """At which stage each host is, and its last words there; empty where none is installing."""
+    return "; ".join(
+        f"host {host.name} is at stage {host.stage}{f': {host.stage_info}' if host.stage_info else ''}"
+        for host in hosts
+        if host.stage and host.stage != Stage.DONE
+    )

@@ -25,6 +25,7 @@ class Install:
 
     def __init__(self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None) -> None:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
+        self.began = self.asks_at = time.monotonic()
         self.report = Reporter()
         #: What was seen last, for whoever interrupts.
         self.last = "the cluster's API has not answered"
@@ -73,8 +74,9 @@ class Install:
                 return True
             self.last = operators.progress(version)
             self.report.once("version", f"Still waiting for the cluster to initialize: {self.last}", logging.DEBUG)
-            lines = nodes.lacking(nodes.read(self.kube), self.inputs.expected)
-            self.report.once("nodes", "; ".join(lines), logging.DEBUG)
+            there = nodes.read(self.kube)
+            self.report.once("nodes", "; ".join(nodes.lacking(there, self.inputs.expected)), logging.DEBUG)
+            self._tell_unreached(there)
             return None
 
         if self._poll(limit, self.settings.interval, look) is None:
@@ -83,6 +85,16 @@ class Install:
                 f"Failing and Progressing, within {duration(round(limit))})",
                 EXIT_INSTALL_FAILED,
             )
+
+    def _tell_unreached(self, there: list[nodes.Node]) -> None:
+        """Long before the time is over: nodes that do not join, and a name that leads nowhere, are one cause."""
+        now = time.monotonic()
+        if now - self.began < self.settings.unreachable_after or now < self.asks_at:
+            return
+        self.asks_at = now + self.settings.notice_every
+        unreached = nodes.unreached(there, self.inputs, self.settings.connect_timeout)
+        lines = nodes.lacking(there, self.inputs.expected, unreached) if unreached else ()
+        self.report.once("unreached", "; ".join(lines), logging.WARNING)
 
     def _router_ca(self) -> None:
         what = "ConfigMap openshift-config-managed/default-ingress-cert"

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from installer.observe import outside
 from installer.observe.kube import Kube
-from installer.observe.state import Expected
+from installer.observe.state import Expected, Inputs
+
+API_PORT = 6443
+#: Platforms whose names are the user's: of the others, hosts resolve the API's internal name themselves.
+EXTERNAL_NAMES = ("none", "external")
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,17 @@ class Node:
 def read(kube: Kube) -> list[Node]:
     """The nodes that there are. Raises KubeError."""
     return [Node(name, *by_type.get("Ready", ("", "", ""))) for name, by_type in kube.node_conditions().items()]
+
+
+def unreached(there: Sequence[Node], inputs: Inputs, timeout: float) -> str:
+    """Why nodes may not have joined, where some have not and the names are the user's: what is wrong with api-int, as
+    seen from here. Empty where nothing is."""
+    expected = inputs.expected
+    if inputs.platform not in EXTERNAL_NAMES or len(there) >= max(expected.count, len(expected.names)):
+        return ""
+    name = f"api-int.{inputs.cluster_name}.{inputs.base_domain}"
+    fault = outside.internal_api(name, API_PORT, timeout)
+    return f"kubelets look for the API at {name}: {fault}" if fault else ""
 
 
 def lacking(nodes: Sequence[Node], expected: Expected, unreached: str = "") -> tuple[str, ...]:

@@ -37,6 +37,8 @@ class Settings(Reach):
     missing_after: float = 300.0
     unreachable_after: float = 120.0
     lost_after: float = 30.0
+    # What goes on says something within minutes; only the reboot of a large machine may take as long.
+    unchanged_for: float = 300.0
     logs_wait: float = 120.0
     print_password: bool = True
 

@@ -16,6 +16,7 @@ from drivers.protocols import PowerState
 from lab import topology
 from lab.bmcs.profile import profile
 from lab.cleanup import finish
+from lab.commands import completion
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
@@ -138,7 +139,9 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C."""
-    arguments = parser().parse_args(argv)
+    commands = parser()
+    completion.offer(commands, _chosen)
+    arguments = commands.parse_args(argv)
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:

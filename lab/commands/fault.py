@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from lab.errors import LabError
 from lab.faults import Fault, active
 from lab.lab import Lab
-from lab.numbers import whole_type
+from lab.numbers import real_type, whole_type
 
 _EPILOG = """\
 Examples:
@@ -65,11 +65,14 @@ def _kinds() -> Mapping[str, type[msgspec.Struct]]:
 
 def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The options of a fault: its fields, with their types, defaults and choices."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
         hint = hints[field.name]
         option: dict[str, Any] = {"help": _TEXTS[field.name]}
-        if choices := get_args(hint):
+        if get_origin(hint) is Annotated:
+            number, limits = get_args(hint)
+            option["type"] = (real_type if number is float else whole_type)(limits.ge, limits.le)
+        elif choices := get_args(hint):
             if choices[-1] is Ellipsis:
                 option |= {"nargs": "+", "type": choices[0]}
             else:
@@ -118,7 +121,8 @@ def fault_of(arguments: argparse.Namespace) -> Fault:
     try:
         fault: Fault = msgspec.convert({"type": kind.__name__, **values}, Fault, strict=False)
     except msgspec.ValidationError as error:
-        raise LabError(f"{arguments.fault}: {error}") from error
+        # Where in the data it was is nothing that who has options would know.
+        raise LabError(f"{arguments.fault}: {str(error).partition(' - at `')[0]}") from error
     return fault
 
 
@@ -130,12 +134,21 @@ def run(arguments: argparse.Namespace, attach: Callable[[argparse.Namespace], La
     """Do it. Raises LabError."""
     with attach(arguments) as lab:
         if arguments.what == "begin":
-            one = active.begin(lab, fault_of(arguments))
-            print(f"{one.number}  {_text(one.fault)}: begun; `node0-lab fault end {one.number}` mends it")
+            fault = fault_of(arguments)
+            one = active.begin(lab, fault)
+            mends = f"begun; `node0-lab fault end {one.number}` mends it" if one else "done; there is nothing to end"
+            print(f"{one.number if one else '-'}  {_text(fault)}: {mends}")
         elif arguments.what == "end":
+            lines = 0
             for one in active.end(lab, arguments.number):
+                lines += 1
                 print(f"{one.number}  {_text(one.fault)}: ended")
+            if not lines:
+                print(f"no fault lasts in lab {lab.id}")
         else:
-            for one in active.lasting(lab):
+            begun = active.lasting(lab.layout.root)
+            for one in begun:
                 print(f"{one.number}  {one.since}  {_text(one.fault)}")
+            if not begun:
+                print(f"no fault lasts in lab {lab.id}")
     return 0

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from drivers.errors import DriverError
 from lab.errors import LabError
-from lab.faults import Fault
+from lab.faults import ClockJump, Fault, Kill, Reset
 from lab.running import RunningLab
+
+# Over as soon as they have begun: there is nothing to end, and they may happen again.
+AT_ONCE = (ClockJump, Kill, Reset)
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -27,45 +32,60 @@ class _File(msgspec.Struct):
     begun: list[Begun] = []
 
 
-def _path(lab: RunningLab) -> Path:
-    return lab.layout.root / "faults.json"
+def _path(root: Path) -> Path:
+    return root / "faults.json"
 
 
-def _read(lab: RunningLab) -> _File:
+def _read(root: Path) -> _File:
     try:
-        return msgspec.json.decode(_path(lab).read_bytes(), type=_File)
+        return msgspec.json.decode(_path(root).read_bytes(), type=_File)
     except FileNotFoundError:
         return _File()
+    except msgspec.MsgspecError as error:
+        raise LabError(f"{_path(root)}: {error}; is the lab another version's?") from error
 
 
-def _write(lab: RunningLab, file: _File) -> None:
-    fresh = _path(lab).with_suffix(".new")
+def _write(root: Path, file: _File) -> None:
+    fresh = _path(root).with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(file))
-    fresh.replace(_path(lab))
+    fresh.replace(_path(root))
 
 
-def begin(lab: RunningLab, fault: Fault) -> Begun:
-    """Begin it, and remember it. Raises LabError."""
-    file = _read(lab)
+def begin(lab: RunningLab, fault: Fault) -> Begun | None:
+    """Begin it, and remember it; None for one that is over at once. Raises LabError, where it lasts already too."""
+    file = _read(lab.layout.root)
+    for one in file.begun:
+        if one.fault == fault:
+            raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
     fault.begin(lab)
+    if isinstance(fault, AT_ONCE):
+        return None
     begun = Begun(file.next, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), fault)
-    _write(lab, _File(file.next + 1, [*file.begun, begun]))
+    _write(lab.layout.root, _File(file.next + 1, [*file.begun, begun]))
     return begun
 
 
-def lasting(lab: RunningLab) -> list[Begun]:
-    """What lasts, the oldest first."""
-    return _read(lab).begun
+def lasting(root: Path) -> list[Begun]:
+    """What lasts in the lab whose files are there, the oldest first. Raises LabError."""
+    return _read(root).begun
 
 
-def end(lab: RunningLab, number: int | None = None) -> list[Begun]:
-    """End the fault with that number, without one all, the latest first; those that were ended. Raises LabError."""
-    file = _read(lab)
+def end(lab: RunningLab, number: int | None = None) -> Iterator[Begun]:
+    """End the fault with that number, without one all, the latest first; yields each that was ended. One that cannot be
+    ended keeps none of the others from it. Raises LabError in the end."""
+    file = _read(lab.layout.root)
     chosen = [one for one in reversed(file.begun) if number in (None, one.number)]
     if number is not None and not chosen:
         raise LabError(f"no fault {number} lasts in this lab; `node0-lab fault ls` lists them")
+    failed = []
     for one in chosen:
-        one.fault.end(lab)
+        try:
+            one.fault.end(lab)
+        except (LabError, DriverError) as error:
+            failed.append(f"fault {one.number} lasts: {error}")
+            continue
         file.begun.remove(one)
-        _write(lab, file)
-    return chosen
+        _write(lab.layout.root, file)
+        yield one
+    if failed:
+        raise LabError("; ".join(failed))

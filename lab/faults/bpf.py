@@ -119,6 +119,8 @@ def attach(device: str, program: bytes, priority: int) -> None:
                 name="fault", direct_action=True, **{"class": 1},
             )  # fmt: skip
     except NetlinkError as error:
+        if error.code == 17:
+            raise LabError("it has a fault of this kind already: end that first") from error
         raise LabError(f"{device}: the kernel takes no packet program: {error}") from error
     finally:
         os.close(fd)

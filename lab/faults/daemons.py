@@ -13,7 +13,9 @@ import bcrypt
 import msgspec
 import yaml
 
+from lab.cleanup import finish
 from lab.errors import LabError
+from lab.faults.values import check_address
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.running import RunningLab
@@ -72,6 +74,9 @@ class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     name: str
     address: str
 
+    def __post_init__(self) -> None:
+        check_address("address", self.address)
+
     def begin(self, lab: RunningLab) -> None:
         """Lie."""
         name = _full(lab, self.name)
@@ -88,6 +93,10 @@ class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     gateway: str
     dns: str
+
+    def __post_init__(self) -> None:
+        for field in ("gateway", "dns"):
+            check_address(field, getattr(self, field), 4)
 
     def begin(self, lab: RunningLab) -> None:
         """Lease so. Raises LabError where the lab leases nothing."""
@@ -131,6 +140,7 @@ class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fiel
     def begin(self, lab: RunningLab) -> None:
         """Let somebody else in instead."""
         path = lab.layout.root / "registry.htpasswd"
+        _refuse_twice("registry", path)
         shutil.copy2(path, _whole(path))
         hashed = bcrypt.hashpw(os.urandom(8).hex().encode(), bcrypt.gensalt(rounds=4)).decode()
         write_private(path, f"nobody:{hashed}\n".encode())
@@ -173,6 +183,8 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
 
     def begin(self, lab: RunningLab) -> None:
         """Serve a copy of the storage in which all is a link but this."""
+        if not lab.components:
+            raise LabError("this lab's registry serves no release")
         if self.image not in lab.components:
             raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
         path = lab.layout.root / "registry.yaml"
@@ -244,19 +256,34 @@ def _whole(path: Path) -> Path:
     return path.with_name(f"{path.name}.whole")
 
 
-def _edit(lab: RunningLab, service: str, path: Path, change: Callable[[str], str]) -> None:
-    """Change a service's configuration and start it anew. Raises LabError when a fault has changed it already."""
+def _refuse_twice(service: str, path: Path) -> None:
     if _whole(path).exists():
         raise LabError(f"{service} has a fault already: end that first")
+
+
+def _edit(lab: RunningLab, service: str, path: Path, change: Callable[[str], str]) -> None:
+    """Change a service's configuration and start it anew. Raises LabError when a fault has changed it already."""
+    _refuse_twice(service, path)
     text = path.read_text()
     changed = change(text)
     write_private(_whole(path), text.encode())
     write_private(path, changed.encode())
-    lab.services.stop(service)
-    lab.services.start(service)
+    try:
+        _restart(lab, service)
+    except LabError as error:
+        # What has not begun can be ended by nobody.
+        _whole(path).replace(path)
+        finish((f"start {service} as it was", lambda: lab.services.start(service)), cause=error)
+        raise
 
 
 def _restore(lab: RunningLab, service: str, path: Path) -> None:
     _whole(path).replace(path)
-    lab.services.stop(service)
-    lab.services.start(service)
+    _restart(lab, service)
+
+
+def _restart(lab: RunningLab, service: str) -> None:
+    """Have it read its configuration; one that another fault has stopped will when that ends."""
+    if lab.services.running()[service]:
+        lab.services.stop(service)
+        lab.services.start(service)

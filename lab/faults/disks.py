@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from lab.daemons import disks
+from lab.faults.values import Kib
 from lab.machines import failing
 from lab.running import RunningLab
 
@@ -37,7 +38,7 @@ class DiskSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     """
 
     node: str
-    kib: int
+    kib: Kib
     disk: str = ""
 
     def begin(self, lab: RunningLab) -> None:

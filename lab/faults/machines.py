@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from lab.errors import LabError, WaitTimeout
+from lab.faults.values import Jump, Mib, Seconds
 from lab.running import RunningLab
 from lab.waiting import wait_until
 
@@ -86,13 +87,15 @@ class DiskFull(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     node: str
     path: str = "/var"
-    left_mib: int = 0
+    left_mib: Mib = 0
 
     def begin(self, lab: RunningLab) -> None:
         """Fill it."""
         folder = shlex.quote(self.path)
-        free = f"$(( $(df --output=avail -k {folder} | tail -n 1) - {self.left_mib * 1024} ))"
-        _root(lab, self.node, f"n={free}; [ $n -gt 0 ] && fallocate -l ${{n}}K {folder}/fault-disk-full || true")
+        free = f"set -o pipefail; free=$(df --output=avail -k {folder} | tail -n 1) || exit"
+        # Where less is free already, all is as it should be.
+        fill = f"n=$((free - {self.left_mib * 1024})); [ $n -le 0 ] || fallocate -l ${{n}}K {folder}/fault-disk-full"
+        _root(lab, self.node, f"{free}; {fill} || true")
 
     def end(self, lab: RunningLab) -> None:
         """Make room."""
@@ -106,8 +109,8 @@ class MemoryTaken(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
     """
 
     node: str
-    left_mib: int = 200
-    seconds: int = 0
+    left_mib: Mib = 200
+    seconds: Seconds = 0
 
     def begin(self, lab: RunningLab) -> None:
         """Take it."""
@@ -141,7 +144,7 @@ class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     """The clock of a virtual machine, and its hardware's, jump by so many seconds (backwards where less than 0)."""
 
     node: str
-    seconds: int
+    seconds: Jump
 
     def begin(self, lab: RunningLab) -> None:
         """Jump."""

@@ -7,8 +7,10 @@ import subprocess
 
 import msgspec
 
+from drivers.protocols import PowerState
 from lab.errors import LabError
 from lab.faults import bpf
+from lab.faults.values import Jitter, Kbit, Milliseconds, Mtu, Percent, check_address
 from lab.layout import BRIDGE
 from lab.machines.factory import ports
 from lab.running import RunningLab
@@ -37,9 +39,9 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     nodes: tuple[str, ...]
 
     def begin(self, lab: RunningLab) -> None:
-        """Pull all their cables."""
-        for node in self.nodes:
-            LinkDown(node).begin(lab)
+        """Pull all their cables, or none where one of the machines is not there."""
+        for link in [lab.nodes[node].link for node in self.nodes]:
+            link.set_up(False)
 
     def end(self, lab: RunningLab) -> None:
         """Plug them in again."""
@@ -51,7 +53,7 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     """Traffic to a running machine is limited to `kbit` kbit/s; packets that would wait over 400 ms are dropped."""
 
     node: str
-    kbit: int
+    kbit: Kbit
 
     def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before the machine's network card."""
@@ -68,8 +70,8 @@ class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
     """Packets to a running machine come `ms` milliseconds late, give or take `jitter_ms`. Needs sch_netem."""
 
     node: str
-    ms: int
-    jitter_ms: int = 0
+    ms: Milliseconds
+    jitter_ms: Jitter = 0
 
     def begin(self, lab: RunningLab) -> None:
         """Delay. Raises LabError when the host's kernel cannot."""
@@ -87,7 +89,7 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     A machine's cable is another one after its power was off: what is to outlast that is the lab's.
     """
 
-    percent: float
+    percent: Percent
     node: str = ""
 
     def begin(self, lab: RunningLab) -> None:
@@ -106,7 +108,7 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     that the lab sends.
     """
 
-    mtu: int
+    mtu: Mtu
     node: str = ""
 
     def begin(self, lab: RunningLab) -> None:
@@ -123,7 +125,7 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """DNS is slow: `percent` percent of its answers (UDP, IPv4) are lost, and who asks asks again seconds later."""
 
-    percent: float = 75
+    percent: Percent = 75
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
@@ -139,13 +141,25 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     address: str
 
+    def __post_init__(self) -> None:
+        check_address("address", self.address)
+
     def begin(self, lab: RunningLab) -> None:
-        """Take it."""
-        ip(lab, f"address add {self.address}/32 dev {BRIDGE}")
+        """Take it. Raises LabError for one that is the lab's anyway."""
+        topology = lab.layout.topology
+        own = {text.partition("/")[0] for one in topology.all_networks for text in topology.lab_addresses(one)}
+        if self.address in own:
+            raise LabError(f"{self.address} is the lab's own: nobody else would notice")
+        ip(lab, f"address add {self._alone} dev {BRIDGE}")
 
     def end(self, lab: RunningLab) -> None:
         """Let it go."""
-        ip(lab, f"address del {self.address}/32 dev {BRIDGE}")
+        ip(lab, f"address del {self._alone} dev {BRIDGE}")
+
+    @property
+    def _alone(self) -> str:
+        """The address without a network of its own."""
+        return f"{self.address}/{128 if ':' in self.address else 32}"
 
 
 def taps(lab: RunningLab, node: str) -> list[str]:
@@ -159,10 +173,9 @@ def _devices(lab: RunningLab, node: str) -> list[str]:
 
 def _there(lab: RunningLab, node: str) -> list[str]:
     """As `_devices`. Raises LabError when there is none: a fault that does nothing is no fault."""
-    devices = _devices(lab, node)
-    if not devices:
+    if node and lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF:
         raise LabError(f"{node} is off: it has no cable that could fail")
-    return devices
+    return _devices(lab, node)
 
 
 def _tc(lab: RunningLab, words: str) -> None:
@@ -186,4 +199,6 @@ def _run(lab: RunningLab, program: str, words: str) -> None:
     done = lab.inside(subprocess.run, [program, *words.split()], capture_output=True, text=True)
     if done.returncode:
         hint = " (this host's kernel has no sch_netem)" if "netem" in words and "kind" in done.stderr else ""
+        if re.search(r"File exists|Exclusivity flag", done.stderr):
+            hint = " (it is so already, or has another fault of the kind: end that first)"
         raise LabError(f"{program} {words}: {' '.join(done.stderr.split())}{hint}")

@@ -7,6 +7,7 @@ import msgspec
 from lab.errors import LabError
 from lab.faults import bpf
 from lab.faults.network import ip, taps
+from lab.faults.values import Milliseconds
 from lab.running import RunningLab
 
 # The name of our packet program on a card.
@@ -52,8 +53,14 @@ class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     """The way to a running machine comes and goes: `down_ms` of every `period_ms` milliseconds nothing gets to it."""
 
     node: str
-    period_ms: int = 6000
-    down_ms: int = 2000
+    period_ms: Milliseconds = 6000
+    down_ms: Milliseconds = 2000
+
+    def __post_init__(self) -> None:
+        if self.down_ms >= self.period_ms:
+            raise ValueError(
+                f"down_ms: {self.down_ms} is not less than period_ms, {self.period_ms}: nothing would get through"
+            )
 
     def begin(self, lab: RunningLab) -> None:
         """Begin. Raises LabError where the machine is off."""

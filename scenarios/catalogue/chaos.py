@@ -41,7 +41,8 @@ _HOST_FAILS = r"connect|disconnected|lost|not heard|reach|answer|timeout|timed o
 class Kind:
     """A kind of fault: how one is drawn, when it can begin, and how long it lasts at most (seconds; 0: at once over).
 
-    `cause` are words one of which names it: a regular expression.
+    `cause` are words one of which names it: a regular expression. `at_rendezvous`: of the rendezvous host, which alone
+    has the service and bootstraps.
     """
 
     draw: Callable[[random.Random, str], Fault]
@@ -49,6 +50,7 @@ class Kind:
     lasts: int
     cause: str
     may_stay: bool = True
+    at_rendezvous: bool = False
 
 
 def _early(dice: random.Random, _node: str) -> Moment:
@@ -97,10 +99,14 @@ KINDS: dict[str, Kind] = {
     "loss": Kind(lambda d, n: Loss(d.randint(1, 25)), _ANY, 120, _HOST_FAILS, may_stay=False),
     "mtu": Kind(lambda d, n: BlackHole(d.choice((600, 900, 1300, 1400))), _ANY, 90, _HOST_FAILS, may_stay=False),
     "agent-killed": Kind(_killed("agent"), (_registered,), 0, _HOST_FAILS),
-    "service-killed": Kind(_killed("assisted-service"), (_registered, _installing), 0, _HOST_FAILS),
-    "cluster-killed": Kind(_killed("kubelet", "etcd", "kube-apiserver", "containerd"), (_bootkube,), 0, _HOST_FAILS),
+    "service-killed": Kind(_killed("assisted-service"), (_registered, _installing), 0, _HOST_FAILS, at_rendezvous=True),
+    "cluster-killed": Kind(
+        _killed("kubelet", "etcd", "kube-apiserver", "containerd"), (_bootkube,), 0, _HOST_FAILS, at_rendezvous=True
+    ),
     "agent-frozen": Kind(lambda d, n: Freeze(n, "agent"), (_registered,), 120, _HOST_FAILS),
-    "service-frozen": Kind(lambda d, n: Freeze(n, "assisted-service"), (_registered, _installing), 60, _HOST_FAILS),
+    "service-frozen": Kind(
+        lambda d, n: Freeze(n, "assisted-service"), (_registered, _installing), 60, _HOST_FAILS, at_rendezvous=True
+    ),
     "reset": Kind(lambda d, n: Reset(n), (_registered,), 0, _HOST_FAILS),
     "disk-full": Kind(lambda d, n: DiskFull(n, "/var", d.randint(0, 64)), (_registered,), 60, r"space|disk|full"),
 }
@@ -125,6 +131,8 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
     for place, name in enumerate(dice.sample(sorted(KINDS), dice.randint(1, MOST))):
         kind = KINDS[name]
         node = dice.choice([one.name for one in topology.nodes])
+        if kind.at_rendezvous:
+            node = topology.masters[0].name
         begin = dice.choice(kind.moments)(dice, node)
         stays = dice.randint(1, 100) <= FOR_EVER and kind.may_stay
         end = None if stays or not kind.lasts else Moment(seconds=dice.randint(5, kind.lasts))

@@ -40,6 +40,14 @@ def test_a_host_that_the_first_error_names_beside_the_rows_is_accused():
     assert naming.naming(NEVER, BEGAN, log).accused == ("master-0",)
 
 
+def test_whom_the_fault_is_done_to_and_who_has_seen_it_are_not_accused():
+    rows = {row.name: row for row in ROWS if row.told is not None}
+    cut_off = _log(("05:00", "error", "Host master-2 failed: it lost its connection; master-0 did not"))
+    assert naming.naming(rows["partition_for_good"], BEGAN, cut_off).accused == ("master-0",)
+    seen = _log(("05:00", "error", "api vips <192.168.111.5> is already in use, as host master-1 sees; master-2"))
+    assert naming.naming(rows["vip_taken"], BEGAN, seen).accused == ("master-2",)
+
+
 @pytest.mark.parametrize("phases", [[], [{"name": "lab up", "began": "2026-01-01T12:00:00Z"}]])
 def test_a_run_whose_fault_never_began_is_passed_over(tmp_path, phases):
     _evidence(tmp_path / "a", phases, "")

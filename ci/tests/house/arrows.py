@@ -211,7 +211,9 @@ ALLOWED: dict[str, set[str]] = {
     "lab.machines.container.spec": set(),
     "lab.running": {"lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
-    "lab.faults": {"lab", "lab.daemons", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
+    "lab.faults": {
+        "drivers", "lab", "lab.daemons", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject",
+    },
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "drivers.redfish", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults",

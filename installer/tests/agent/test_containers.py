@@ -15,6 +15,7 @@ from installer.agent import containers
 from installer.agent.checks import diskspeed
 from installer.agent.errors import StepError
 from installer.assisted.steparguments import DiskSpeedRequest, ImagesRequest
+from installer.hostsys.errors import CommandError
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 from installer.testing.install_kit import AGENT, CA_FILE, IMAGE, REQUEST, TOKEN
 
@@ -28,7 +29,9 @@ case "$1 $2" in
 "run --detach")
     [ -e {state}/nostart ] && {{ echo a >&2; echo b >&2; exit 126; }}
     echo "token=$PULL_SECRET_TOKEN" >> $log ;;
-"wait --interval") cat {state}/code ;;
+"wait --interval")
+    left=$(cat {state}/short); [ "$left" = 0 ] || {{ echo $((left - 1)) > {state}/short; exit 125; }}
+    cat {state}/code ;;
 "logs --tail") echo "last words"; echo "more" >&2 ;;
 "stop -i") cat {state}/stop && exit $(cat {state}/code) ;;
 *) exit 99 ;;
@@ -43,7 +46,7 @@ class Podman:
         self.programs, self.state = programs, state
         state.mkdir()
         programs.put("podman", PODMAN.format(state=state))
-        self.set(exists="0", size="5000000", code="0", stop="assisted-installer\n")
+        self.set(exists="0", size="5000000", code="0", stop="assisted-installer\n", short="0")
 
     def set(self, **files: str) -> None:
         for name, text in files.items():
@@ -141,6 +144,19 @@ def test_an_installer_that_fails(host: Host, podman: Podman) -> None:
         containers.install(host, REQUEST, AGENT)
     assert caught.value.exit_code == 3
     assert caught.value.reason == "the installer ended with code 3: last words | more"
+
+
+def test_podman_that_fails_for_a_moment_is_no_end_of_the_installation(
+    host: Host, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may want for open files, say, while the installer runs on."""
+    monkeypatch.setattr(containers, "WAIT_PAUSE", 0.0)
+    podman.set(short="4")
+    assert containers.install(host, REQUEST, AGENT) == "last words\nmore\n"
+    assert len(podman.calls("wait")) == 5
+    podman.set(short="5")
+    with pytest.raises(CommandError, match=r"^podman wait --interval: exit code 125: "):
+        containers.install(host, REQUEST, AGENT)
 
 
 def test_an_installer_that_does_not_start(host: Host, podman: Podman) -> None:

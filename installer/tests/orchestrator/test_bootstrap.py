@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.stages import FAILS_AGAIN
 from installer.hostsys.system import HostSystem
 from installer.orchestrator import bootstrap
 from installer.orchestrator.errors import StageError
@@ -141,9 +142,12 @@ class Bootkube:
         self.site, self.now, self.until = site, 1000.0, until
         self.begin = self.now
         self.words: list[tuple[float, str]] = []
-        self.state: dict[float, str] = {0: "active"}
-        self.said: dict[float, str] = {0: ""}
-        site.programs.says("systemctl", "active\n")
+        self.state: dict[float, str] = {}
+        self.said: dict[float, str] = {}
+        # The ids of the unit's runs, by when they begin.
+        self.runs: dict[float, str] = {}
+        self._shown = {"ActiveState": "active", "InvocationID": "run0"}
+        site.programs.says("systemctl", "ActiveState=active\nInvocationID=run0\n")
         site.programs.says("journalctl", "")
         (site.root / "opt/openshift").mkdir(parents=True)
 
@@ -151,9 +155,11 @@ class Bootkube:
         assert seconds == bootstrap.POLL_SECONDS
         self.now += seconds
         passed = self.now - self.begin
-        for what, name in ((self.state, "systemctl"), (self.said, "journalctl")):
-            if passed in what:
-                self.site.programs.says(name, what[passed] + "\n", 3 if "fail" in what[passed] else 0)
+        if passed in self.said:
+            self.site.programs.says("journalctl", self.said[passed] + "\n")
+        self._shown["ActiveState"] = self.state.get(passed, self._shown["ActiveState"])
+        self._shown["InvocationID"] = self.runs.get(passed, self._shown["InvocationID"])
+        self.site.programs.says("systemctl", "".join(f"{name}={value}\n" for name, value in self._shown.items()))
         if passed >= self.until:
             (self.site.root / "opt/openshift/.bootkube.done").touch()
         assert passed < 500, "it waits for ever"
@@ -172,7 +178,8 @@ def test_bootkube_is_waited_for_and_heard(site: Site) -> None:
     assert world.wait() == 70
     # Looked at each 15 s; the same words are not told twice.
     assert world.words == [(15, "etcd is up"), (45, "y" * 900)]
-    assert site.timeline.argv("systemctl") == [["is-active", "bootkube.service"]] * 4
+    shown = ["show", "-p", "ActiveState", "-p", "InvocationID", "bootkube.service"]
+    assert site.timeline.argv("systemctl") == [shown] * 4
     assert site.timeline.argv("journalctl")[0] == ["-t", "bootkube.sh", "-n", "1", "-o", "cat", "--no-pager"]
 
 
@@ -196,6 +203,29 @@ def test_bootkube_that_failed_for_a_while_only(site: Site) -> None:
     world = Bootkube(site, until=200)
     world.state = {20: "failed", 80: "activating", 110: "failed", 160: "active"}
     assert world.wait() == 200
+
+
+def test_bootkube_that_fails_again_says_what_it_failed_with(site: Site) -> None:
+    world = Bootkube(site, until=200)
+    world.said = {5: "Error: manifest unknown", 70: "etcd is up"}
+    # Three runs fail; the fourth does not.
+    world.runs = {10: "run1", 28: "run2", 40: "run3", 55: "run4"}
+    assert world.wait() == 200
+    # One failure may be over at the next try. Long after the last one, what is said is what it does now.
+    assert world.words == [
+        (15, "Error: manifest unknown"),
+        (45, f"{FAILS_AGAIN}Error: manifest unknown"),
+        (135, "etcd is up"),
+    ]
+    of_a_run = [line[-1] for line in site.timeline.argv("journalctl") if line[-1] != "--no-pager"]
+    assert of_a_run == [f"_SYSTEMD_INVOCATION_ID={run}" for run in ("run1", "run2", "run3")]
+
+
+def test_bootkube_that_failed_once(site: Site) -> None:
+    world = Bootkube(site, until=100)
+    world.said, world.runs = {5: "connection refused"}, {20: "run1"}
+    world.wait()
+    assert world.words == [(15, "connection refused")]
 
 
 def master(site: Site, **config: Any) -> None:

@@ -6,9 +6,11 @@ import io
 import json
 import tarfile
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from installer.assisted.stages import FAILS_AGAIN
 from installer.observe import outside
 from installer.testing.waitfor_kit import (
     BOOTSTRAP_CM,
@@ -24,6 +26,7 @@ from installer.testing.waitfor_kit import (
     event,
     host,
 )
+from installer.waitfor.bootstrap import Bootstrap
 from installer.waitfor.command import execute
 
 # A single node from nothing to its reboot: both APIs die there, and the installed system's API comes back.
@@ -214,3 +217,47 @@ def test_interrupt(run, monkeypatch):
     monkeypatch.setattr("installer.waitfor.bootstrap.time.sleep", interrupt)
     assert run([Moment(cluster("ready"), [])]) == 8
     assert "interrupted" in run.lines("ERROR")[-1]
+
+
+def installing(stage: str, words: str = "") -> dict[str, Any]:
+    """A host at this stage, with these words."""
+    return host("master-0", "installing-in-progress") | {"progress": {"current_stage": stage, "progress_info": words}}
+
+
+def test_a_stage_that_fails_again_is_told_long_before_the_time_is_over(run):
+    words = f"{FAILS_AGAIN}Error: r.example/etcd: manifest unknown"
+    failing = Moment(cluster("installing"), [installing("Waiting for bootkube", words)], evaluations=3)
+    over = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")])
+    assert run([failing, over, failing, Moment(kube=DONE)]) == 0
+    told = f"Host master-0 is at stage Waiting for bootkube: {words}"
+    # Each time that it begins to, and not at each look.
+    assert run.lines("WARNING").count(told) == 2
+
+
+def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
+    silent = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")], evaluations=3)
+    on = replace(silent, events=[event("it goes on")], evaluations=1)
+    settings = replace(QUICK, unchanged_for=0.1)
+    assert run([silent, on, Moment(kube=DONE)], settings=settings) == 0
+    told = "Nothing is new for 0.1s: host master-0 is at stage Waiting for bootkube: etcd is up"
+    assert run.lines("WARNING") == [told]
+
+
+def test_before_the_installation_nobody_is_at_a_stage(run):
+    found = Moment(cluster("insufficient"), [host("master-0", "discovering")], evaluations=3)
+    assert run([found, Moment(kube=DONE)], settings=replace(QUICK, unchanged_for=0.1)) == 0
+    assert not any("Nothing is new" in line for line in run.lines())
+
+
+def test_images_are_read_to_their_ends_once_when_nobody_registers(run, monkeypatch):
+    asked = []
+
+    def problems(_self, *, whole=False):
+        asked.append(whole)
+        return ("Hosts cannot pull agent-installer-node-agent: the registry has no such image",)
+
+    monkeypatch.setattr(Bootstrap, "_image_problems", problems)
+    nobody = Moment(cluster("insufficient"), evaluations=4)
+    assert run([nobody, Moment(kube=DONE)]) == 0
+    assert [line for line in run.lines("WARNING") if line.startswith("Hosts cannot")] == list(problems(None))
+    assert asked[:-1] == [True]

@@ -157,3 +157,20 @@ def test_how_long_an_operator_has_been_still_is_the_clusters_to_say(run, date, c
     settings = dataclasses.replace(QUICK, stable_for=30, operators=0.5)
     found = run([Moment(kube=state)], target="install-complete", settings=settings, dated=lambda: date)
     assert found == code
+
+
+def test_a_name_that_keeps_nodes_from_joining_is_told_long_before_the_time_is_over(run):
+    """Nobody has a name in x.example, which is the user's to serve on platform none."""
+    waiting = {**DONE, NODES: nodes(), VERSION: version("False", "True", "Working towards 4: waiting on etcd")}
+    joined = {**READY_CLUSTER, NODES: nodes(master_0="True")}
+    settings = dataclasses.replace(QUICK, unreachable_after=0.0)
+    assert (
+        run([Moment(kube=waiting, evaluations=4), Moment(kube=joined)], target="install-complete", settings=settings)
+        == 0
+    )
+    told = [line for line in run.lines("WARNING") if "has not joined" in line]
+    assert len(told) == 1
+    assert told[0].startswith(
+        "Node master-0 has not joined the cluster: its kubelet has not registered it; kubelets look"
+    )
+    assert "api-int.ostest.x.example: api-int.ostest.x.example has no address here" in told[0]

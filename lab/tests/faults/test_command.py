@@ -10,10 +10,12 @@ import pytest
 
 from lab.commands import cli
 from lab.commands.fault import fault_of
+from lab.errors import LabError
 from lab.faults import (
     BlackHole,
     DiskErrors,
     DiskSlow,
+    Duplicate,
     Fault,
     Kill,
     LinkDown,
@@ -82,10 +84,43 @@ def test_the_page_says_what_each_fault_does(kind: type[msgspec.Struct]) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["link-down"], ["link-down", "--no", "a"], ["loss", "--percent", "x"], ["kill", "--node", "a", "--process", "b"]],
+    [
+        ["link-down"],
+        ["link-down", "--no", "a"],
+        ["kill", "--node", "a", "--process", "b"],
+        *(["loss", "--percent", text] for text in ("x", "0", "101", "-5", "nan", "5%")),
+        *(["black-hole", "--mtu", text] for text in ("0", "67", "65536", "1.5k")),
+        ["throttle", "--node", "a", "--kbit", "0"],
+        ["latency", "--node", "a", "--ms", "200ms"],
+        ["disk-slow", "--node", "a", "--kib", "1M"],
+        ["disk-full", "--node", "a", "--left-mib", "-1"],
+    ],
 )
 def test_what_is_wrong_is_an_option(words: list[str], capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(*words)
     assert ended.value.code == 2
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["name-wrong", "--name", "api", "--address", "banana"], "name-wrong: address: 'banana' is no IP address"),
+        (["duplicate", "--address", "192.168.111.5/24"], "duplicate: address: '192.168.111.5/24' is no IP address"),
+        (["duplicate", "--address", "fe80::1%lab0"], "duplicate: address: 'fe80::1%lab0' is no IP address"),
+        (["dhcp-wrong", "--gateway", "192.0.2.1", "--dns", "::1"], "dhcp-wrong: dns: '::1' is no IPv4 address"),
+        (
+            ["flapping", "--node", "a", "--period-ms", "100", "--down-ms", "100"],
+            "flapping: down_ms: 100 is not less than period_ms, 100: nothing would get through",
+        ),
+    ],
+)
+def test_what_options_say_together_is_told_in_one_line(words: list[str], problem: str) -> None:
+    with pytest.raises(LabError) as caught:
+        fault_of(parsed(*words))
+    assert str(caught.value) == problem
+
+
+def test_an_address_of_either_version_may_be_taken() -> None:
+    assert fault_of(parsed("duplicate", "--address", "fd00::5")) == Duplicate("fd00::5")

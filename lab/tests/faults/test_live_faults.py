@@ -34,6 +34,7 @@ from lab.faults import (
     RegistryRefuses,
     Reset,
     Throttle,
+    active,
     bpf,
 )
 from lab.faults.network import taps
@@ -56,7 +57,7 @@ faults = st.one_of(
     st.builds(LinkDown, names),
     st.builds(Partition, st.tuples(names, names)),
     st.builds(Throttle, names, st.integers(1, 10**6)),
-    st.builds(Loss, st.floats(0, 100), names),
+    st.builds(Loss, st.floats(0.1, 100), names),
     st.builds(RegistryImage, names, st.sampled_from(["absent", "wrong"])),
     st.builds(RegistryRefuses),
 )
@@ -209,6 +210,9 @@ def test_a_registry_fails_in_its_ways_and_is_whole_again(tmp_path, subject):
 
         with lab.fault(RegistryRefuses()):
             assert lab.inside(get, "etcd")[0] == 401
+            with pytest.raises(LabError, match="registry has a fault already"):
+                RegistryRefuses().begin(lab)
+        assert lab.inside(get, "etcd")[0] == 200
         with lab.fault(RegistryCertificate()):
             assert b"certificate has expired" in lab.inside(get, "etcd")[1]
         for how, code in (("absent", 404), ("error", 500)):
@@ -243,6 +247,9 @@ def test_by_hand(tmp_path, capsys):
             assert cli.main(["fault", "ls", *which]) == 0
             shown = capsys.readouterr().out.splitlines()
             assert [line.split()[0] for line in shown] == ["1", "2", "1", "2"]
+            # What lasts cannot begin a second time; who ended one of them would have ended both.
+            assert cli.main(["fault", "begin", "power-cut", "--node", "master-0", *which]) == 1
+            assert "`node0-lab fault end 2` ends it" in capsys.readouterr().err
             assert not lab.nodes["master-1"].link.is_up()
             assert cli.main(["fault", "end", "7", *which]) == 1
             assert "no fault 7 lasts" in capsys.readouterr().err
@@ -250,6 +257,16 @@ def test_by_hand(tmp_path, capsys):
             assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "1"]
             assert lab.nodes["master-1"].link.is_up()
             assert lab.nodes["master-0"].power.state().value == "on"
+            assert cli.main(["fault", "end", *which]) == 0
+            assert capsys.readouterr().out == f"no fault lasts in lab {lab.id}\n"
+            # Nothing of it is left where one of several machines is not there.
+            assert cli.main(["fault", "begin", "partition", "--nodes", "master-1", "nobody", *which]) == 1
+            assert lab.nodes["master-1"].link.is_up()
+            # What is over at once is not to be ended, and may happen again.
+            for _ in range(2):
+                assert cli.main(["fault", "begin", "reset", "--node", "master-0", *which]) == 0
+                assert "there is nothing to end" in capsys.readouterr().out
+            assert active.lasting(lab.layout.root) == []
             assert cli.main(["fault", "begin", "kill", "--node", "nobody", "--process", "etcd", *which]) == 1
             assert "no node 'nobody'" in capsys.readouterr().err
             with lab.fault(PowerCut("master-0")), lab.fault(Reset("master-1")):

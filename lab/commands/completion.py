@@ -1,0 +1,78 @@
+"""Completion in the shell: `eval "$(register-python-argcomplete node0-lab)"`. Names are those that are there now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lab.errors import LabError
+from lab.faults import active
+from lab.host import records
+
+Chosen = Callable[[str | None], records.Record]
+# Of each lab; some have a proxy, a load balancer or vendors' BMCs besides.
+_SERVICES = ("dnsmasq", "registry", "chronyd", "bmc", "http")
+
+
+def offer(parser: argparse.ArgumentParser, chosen: Chosen) -> None:
+    """Answer and end where it is the shell that asks; nothing else. `chosen` finds the lab that is meant."""
+    if "_ARGCOMPLETE" not in os.environ:
+        return
+    import argcomplete
+
+    for action in _actions(parser):
+        if (find := _NAMES.get(action.dest)) is not None and not action.choices:
+            action.completer = _completer(find, chosen)  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser, always_complete_options="long")
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for sub in action.choices.values():
+                yield from _actions(sub)
+
+
+def _labs(_lab: records.Record | None) -> Sequence[str]:
+    return [record.id for record in records.all_labs() if record.runs]
+
+
+def _nodes(lab: records.Record | None) -> Sequence[str]:
+    return [spec.name for spec in lab.topology.nodes] if lab else ()
+
+
+def _images(lab: records.Record | None) -> Sequence[str]:
+    return sorted(lab.components) if lab else ()
+
+
+def _faults(lab: records.Record | None) -> Sequence[str]:
+    return [str(one.number) for one in active.lasting(lab.root)] if lab else ()
+
+
+#: The names that an option may have, by what the parser calls it.
+_NAMES: dict[str, Callable[[records.Record | None], Sequence[str]]] = {
+    "lab": _labs,
+    "node": _nodes,
+    "nodes": _nodes,
+    "image": _images,
+    "number": _faults,
+    "service": lambda _lab: _SERVICES,
+}
+
+
+def _completer(find: Callable[[records.Record | None], Sequence[str]], chosen: Chosen) -> Callable[..., Sequence[str]]:
+    def names(parsed_args: argparse.Namespace, **_: Any) -> Sequence[str]:
+        try:
+            lab = chosen(getattr(parsed_args, "lab", None))
+        except LabError:
+            # None runs, or several do, or no such one.
+            lab = None
+        try:
+            return find(lab)
+        except (LabError, OSError):
+            return ()
+
+    return names

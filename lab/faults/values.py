@@ -1,0 +1,32 @@
+"""What faults are told: numbers within limits, which `node0-lab fault` and the rows hold alike, and addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+from msgspec import Meta
+
+#: How many of 100; of none nothing would fail.
+Percent = Annotated[float, Meta(ge=0.1, le=100)]
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+Jitter = Annotated[int, Meta(ge=0, le=600_000)]
+#: IPv4 asks for no less than 68 (RFC 791 §3.2).
+Mtu = Annotated[int, Meta(ge=68, le=65_535)]
+Kbit = Annotated[int, Meta(ge=1, le=100_000_000)]
+Kib = Annotated[int, Meta(ge=1, le=100_000_000)]
+Mib = Annotated[int, Meta(ge=0, le=1 << 24)]
+#: So much a clock jumps at most, either way: ten years.
+Jump = Annotated[int, Meta(ge=-315_576_000, le=315_576_000)]
+Seconds = Annotated[int, Meta(ge=0, le=86_400)]
+
+
+def check_address(field: str, text: str, *versions: int) -> None:
+    """Raises ValueError, which names the field, when it is no IP address, or none of these versions."""
+    try:
+        version = ipaddress.ip_address(text.replace("%", "/")).version
+    except ValueError:
+        # A zone is the host's own affair.
+        raise ValueError(f"{field}: {text!r} is no IP address") from None
+    if versions and version not in versions:
+        raise ValueError(f"{field}: {text!r} is no IPv{versions[0]} address")

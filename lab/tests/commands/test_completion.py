@@ -1,0 +1,88 @@
+"""What the shell is offered where somebody presses Tab."""
+
+import argparse
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from lab import topology
+from lab.commands import completion
+from lab.errors import UnknownLabError
+from lab.faults import Outage, active
+
+
+def offered(tmp_path, line):
+    """The words that node0-lab offers at the end of a line, on a machine where no lab runs."""
+    answer = tmp_path / "answer"
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
+    point = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+    subprocess.run(
+        [sys.executable, "-m", "lab.commands.cli"],
+        env=os.environ | asked | point | {"NODE0_STATE": str(tmp_path)},
+        check=True,
+        timeout=60,
+    )
+    return [word.strip() for word in answer.read_text().split("\n")]
+
+
+def test_commands_faults_and_options_are_offered(tmp_path):
+    assert {"begin", "end", "ls"} <= set(offered(tmp_path, "node0-lab fault "))
+    assert offered(tmp_path, "node0-lab fault begin link-") == ["link-down"]
+    assert {"--node", "--lab"} <= set(offered(tmp_path, "node0-lab fault begin link-down --"))
+    assert offered(tmp_path, "node0-lab fault begin kill --process kube") == [
+        "kubelet",
+        "kube-apiserver",
+        "kube-controller-manager",
+    ]
+    assert offered(tmp_path, "node0-lab fault begin outage --service re") == ["registry"]
+
+
+def completers(parser, chosen):
+    """The completer of each argument that has one, by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_ARGCOMPLETE", "1")
+        patch.setattr("argcomplete.autocomplete", lambda *_, **__: None)
+        completion.offer(parser, chosen)
+    return {action.dest: action.completer for action in parser._actions if hasattr(action, "completer")}
+
+
+@pytest.fixture
+def parser():
+    made = argparse.ArgumentParser()
+    for name in ("--lab", "--node", "--nodes", "--image", "number", "--service", "--how"):
+        made.add_argument(name, help="x")
+    return made
+
+
+def test_names_are_those_of_the_lab_that_is_meant(tmp_path, parser):
+    lab = SimpleNamespace(layout=SimpleNamespace(root=tmp_path), services=SimpleNamespace(stop=str))
+    active.begin(lab, Outage("bmc"))
+    record = SimpleNamespace(topology=topology.compact(), components={"b": "", "a": ""}, root=tmp_path)
+    asked = []
+    found = completers(parser, lambda lab: asked.append(lab) or record)
+    names = {name: list(find(parsed_args=argparse.Namespace(lab="x"))) for name, find in found.items() if name != "lab"}
+    assert names == {
+        "node": ["master-0", "master-1", "master-2"],
+        "nodes": ["master-0", "master-1", "master-2"],
+        "image": ["a", "b"],
+        "number": ["1"],
+        "service": ["dnsmasq", "registry", "chronyd", "bmc", "http"],
+    }
+    assert set(asked) == {"x"}
+
+
+def test_without_a_lab_nothing_of_one_is_offered(parser):
+    def chosen(_lab):
+        raise UnknownLabError("no lab runs")
+
+    found = completers(parser, chosen)
+    assert [list(found[name](parsed_args=argparse.Namespace())) for name in ("node", "image", "number")] == [[]] * 3
+
+
+def test_who_is_not_a_shell_is_offered_nothing(parser, monkeypatch):
+    monkeypatch.delenv("_ARGCOMPLETE", raising=False)
+    completion.offer(parser, lambda _lab: pytest.fail("nobody asked"))
+    assert not any(hasattr(action, "completer") for action in parser._actions)

@@ -1,0 +1,122 @@
+"""Faults begun by hand: which last, and what is left when one of them cannot begin or end."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from drivers.errors import PowerError
+from lab.errors import LabError
+from lab.faults import Hang, Kill, LinkDown, NameMissing, NameWrong, Outage, active
+
+
+class Services:
+    """The lab's daemons; what `refuses` says does not work the next time."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.refuses = ""
+        self.down: set[str] = set()
+
+    def running(self) -> dict[str, bool]:
+        return {"dnsmasq": "dnsmasq" not in self.down}
+
+    def __getattr__(self, verb: str) -> Any:
+        def do(name: str) -> None:
+            self.done.append(f"{verb} {name}")
+            if f"{verb} {name}" == self.refuses:
+                self.refuses = ""
+                raise LabError(f"{verb} {name}: it does not")
+            (self.down.add if verb == "stop" else self.down.discard)(name)
+
+        return do
+
+
+@pytest.fixture
+def lab(tmp_path) -> Any:
+    domain = SimpleNamespace(cluster_domain="ostest.x.example", base_domain="x.example")
+    (tmp_path / "dnsmasq.conf").write_text("host-record=api.ostest.x.example,192.0.2.1\n")
+    return SimpleNamespace(layout=SimpleNamespace(root=tmp_path, topology=domain), services=Services())
+
+
+def test_what_lasts_is_numbered_and_kept(lab):
+    assert active.begin(lab, Outage("registry")).number == 1
+    assert active.begin(lab, Hang("chronyd")).number == 2
+    assert [one.fault for one in active.lasting(lab.layout.root)] == [Outage("registry"), Hang("chronyd")]
+    assert [one.number for one in active.end(lab, 1)] == [1]
+    # A number is never given twice.
+    assert active.begin(lab, Outage("registry")).number == 3
+    assert [one.number for one in active.end(lab)] == [3, 2]
+    assert list(active.end(lab)) == []
+
+
+def test_what_lasts_does_not_begin_again(lab):
+    active.begin(lab, Outage("registry"))
+    with pytest.raises(LabError, match=r"^that lasts since .*Z: `node0-lab fault end 1` ends it$"):
+        active.begin(lab, Outage("registry"))
+    assert lab.services.done == ["stop registry"]
+
+
+def test_what_is_over_at_once_may_begin_again(lab, monkeypatch):
+    killed = []
+    monkeypatch.setattr("lab.faults.machines._signal", lambda *words: killed.append(words[1:]))
+    for _ in range(2):
+        assert active.begin(lab, Kill("master-0", "etcd")) is None
+    assert killed == [("master-0", "etcd", "KILL")] * 2
+    assert active.lasting(lab.layout.root) == []
+
+
+def test_one_that_cannot_be_ended_keeps_no_other_from_it(lab, monkeypatch):
+    for fault in (Outage("registry"), Hang("chronyd"), Outage("http")):
+        active.begin(lab, fault)
+    lab.services.refuses = "resume chronyd"
+    ended = active.end(lab)
+    assert [next(ended).number, next(ended).number] == [3, 1]
+    with pytest.raises(LabError, match=r"^fault 2 lasts: resume chronyd: it does not$"):
+        next(ended)
+    assert [one.number for one in active.lasting(lab.layout.root)] == [2]
+    assert [one.number for one in active.end(lab)] == [2]
+
+
+def test_a_drivers_error_is_told_as_a_labs(lab, monkeypatch):
+    monkeypatch.setattr(LinkDown, "begin", lambda *_: None)
+    monkeypatch.setattr(LinkDown, "end", lambda *_: (_ for _ in ()).throw(PowerError("no answer")))
+    active.begin(lab, LinkDown("master-0"))
+    with pytest.raises(LabError, match=r"^fault 1 lasts: no answer$"):
+        list(active.end(lab))
+
+
+def test_a_number_that_nobody_has(lab):
+    with pytest.raises(LabError, match=r"^no fault 7 lasts in this lab; `node0-lab fault ls` lists them$"):
+        list(active.end(lab, 7))
+
+
+def test_a_daemon_that_does_not_take_its_configuration_has_its_own_back(lab):
+    lab.services.refuses = "start dnsmasq"
+    with pytest.raises(LabError, match=r"^start dnsmasq: it does not$"):
+        active.begin(lab, NameMissing("api"))
+    assert "api.ostest" in (lab.layout.root / "dnsmasq.conf").read_text()
+    assert active.lasting(lab.layout.root) == []
+    active.begin(lab, NameWrong("api", "192.0.2.9"))
+    assert lab.services.down == set()
+    assert "host-record=api.ostest.x.example,192.0.2.9\n" in (lab.layout.root / "dnsmasq.conf").read_text()
+
+
+def test_a_daemon_that_another_fault_has_stopped_stays_so(lab):
+    active.begin(lab, Outage("dnsmasq"))
+    active.begin(lab, NameMissing("api"))
+    assert lab.services.done == ["stop dnsmasq"]
+    assert [one.number for one in active.end(lab)] == [2, 1]
+    assert lab.services.done == ["stop dnsmasq", "start dnsmasq"]
+
+
+UNKNOWN = '{"next": 1, "begun": [{"number": 1, "since": "", "fault": {"type": "Dance"}}]}'
+
+
+@pytest.mark.parametrize("text", ["{", UNKNOWN])
+def test_a_file_that_cannot_be_read_is_one_line(lab, text):
+    (lab.layout.root / "faults.json").write_text(text)
+    with pytest.raises(LabError, match=r"faults\.json: .*; is the lab another version's\?$") as caught:
+        active.lasting(lab.layout.root)
+    assert isinstance(caught.value.__cause__, msgspec.MsgspecError)
