@@ -103,7 +103,7 @@ BOOTKUBE_IDENTIFIER = "bootkube.sh"
 MOST_WORDS = 900
 
 
-def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "", run: str = "") -> str:
+def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "", *, run: str = "") -> str:
     """The unit's last journal lines, in one; with an identifier what is logged under it instead, and in the run of
     this invocation id alone where there is one.
 
@@ -133,7 +133,7 @@ class _Bootkube:
         self.state, run = values.get("ActiveState", ""), values.get("InvocationID", "")
         if self.run and run and run != self.run:
             # The script's own words: etcd and kube-apiserver log into the same unit.
-            words = last_words(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER, self.run)
+            words = last_words(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER, run=self.run)
             self.failures, self.failed_at, self.failed_with = self.failures + 1, now, words[:MOST_WORDS]
         self.run = run or self.run
 

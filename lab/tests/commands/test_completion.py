@@ -40,29 +40,28 @@ def test_commands_faults_and_options_are_offered(tmp_path):
     assert offered(tmp_path, "node0-lab fault begin outage --service re") == ["registry"]
 
 
-def completers(parser, chosen):
+def completers(made, chosen):
     """The completer of each argument that has one, by its name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_ARGCOMPLETE", "1")
         patch.setattr("argcomplete.autocomplete", lambda *_, **__: None)
-        completion.offer(parser, chosen)
-    return {action.dest: action.completer for action in parser._actions if hasattr(action, "completer")}
+        completion.offer(made.parser, chosen)
+    return {action.dest: action.completer for action in made.actions if hasattr(action, "completer")}
 
 
 @pytest.fixture
-def parser():
-    made = argparse.ArgumentParser()
-    for name in ("--lab", "--node", "--nodes", "--image", "number", "--service", "--how"):
-        made.add_argument(name, help="x")
-    return made
+def made():
+    parser = argparse.ArgumentParser()
+    names = ("--lab", "--node", "--nodes", "--image", "number", "--service", "--how")
+    return SimpleNamespace(parser=parser, actions=[parser.add_argument(name, help="x") for name in names])
 
 
-def test_names_are_those_of_the_lab_that_is_meant(tmp_path, parser):
+def test_names_are_those_of_the_lab_that_is_meant(tmp_path, made):
     lab = SimpleNamespace(layout=SimpleNamespace(root=tmp_path), services=SimpleNamespace(stop=str))
     active.begin(lab, Outage("bmc"))
     record = SimpleNamespace(topology=topology.compact(), components={"b": "", "a": ""}, root=tmp_path)
     asked = []
-    found = completers(parser, lambda lab: asked.append(lab) or record)
+    found = completers(made, lambda lab: asked.append(lab) or record)
     names = {name: list(find(parsed_args=argparse.Namespace(lab="x"))) for name, find in found.items() if name != "lab"}
     assert names == {
         "node": ["master-0", "master-1", "master-2"],
@@ -74,15 +73,15 @@ def test_names_are_those_of_the_lab_that_is_meant(tmp_path, parser):
     assert set(asked) == {"x"}
 
 
-def test_without_a_lab_nothing_of_one_is_offered(parser):
+def test_without_a_lab_nothing_of_one_is_offered(made):
     def chosen(_lab):
         raise UnknownLabError("no lab runs")
 
-    found = completers(parser, chosen)
+    found = completers(made, chosen)
     assert [list(found[name](parsed_args=argparse.Namespace())) for name in ("node", "image", "number")] == [[]] * 3
 
 
-def test_who_is_not_a_shell_is_offered_nothing(parser, monkeypatch):
+def test_who_is_not_a_shell_is_offered_nothing(made, monkeypatch):
     monkeypatch.delenv("_ARGCOMPLETE", raising=False)
-    completion.offer(parser, lambda _lab: pytest.fail("nobody asked"))
-    assert not any(hasattr(action, "completer") for action in parser._actions)
+    completion.offer(made.parser, lambda _lab: pytest.fail("nobody asked"))
+    assert not any(hasattr(action, "completer") for action in made.actions)
