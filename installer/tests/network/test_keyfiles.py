@@ -248,7 +248,9 @@ def test_rules_and_special_routes():
 
 def test_a_loopback_with_the_mtu_that_the_kernel_gives_it():
     """`nmstatectl show` has it; a profile of lo has no MTU, in nmstatectl's keyfiles either."""
-    document = {"interfaces": [{"name": "lo", "type": "loopback", "state": "up", "mtu": 65536}]}
+    own = {"mac-address": "00:00:00:00:00:00"}
+    lo = {"ipv4": {"enabled": True, "address": [{"ip": "127.0.0.1", "prefix-length": 8}]}}
+    document = {"interfaces": [{"name": "lo", "type": "loopback", "state": "up", "mtu": 65536, **own, **lo}]}
     assert "mtu" not in keyfiles(document)["lo.nmconnection"]
 
 
