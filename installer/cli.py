@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import stat
@@ -60,17 +61,25 @@ class _Version(argparse.Action):
         parser.exit(_version())
 
 
+def _directory(text: str) -> Path:
+    """--dir; an empty one (of a variable that is not set) is not the current directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return Path(text)
+
+
 def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
     """--dir and --log-level are understood before and behind the sub-command; only the first parser has defaults."""
     parser.add_argument(
         "--dir",
-        type=Path,
+        type=_directory,
         default=Path(".") if default is None else default,
         metavar="DIR",
         help="assets directory: inputs are read from it, outputs and state are written to it (default: .)",
     )
     parser.add_argument(
         "--log-level",
+        type=str.lower,  # logrus takes its names in any case
         choices=tuple(logs.LEVELS),
         default="info" if default is None else default,
         help="what to print to stderr (default: info); everything goes to DIR/.openshift_install.log",
@@ -340,6 +349,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return swarm.main(words[1:])
     args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
+    if getattr(args, "target", None) == "agent-config-template":  # needs nothing that would be there
+        with contextlib.suppress(OSError):
+            args.dir.mkdir(parents=True, exist_ok=True)
     if directory is not None and (problem := _unusable(directory)):
         logs.set_up("error", None)
         log.critical("--dir %s: %s", directory, problem)

@@ -20,7 +20,17 @@ from installer.errors import StateError
 from installer.redact import redact
 
 FILE = ".openshift_install.log"
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    # The other names of logrus' levels.
+    "trace": logging.DEBUG,
+    "warning": logging.WARNING,
+    "fatal": logging.CRITICAL,
+    "panic": logging.CRITICAL,
+}
 _NAMES = {
     logging.DEBUG: "debug",
     logging.INFO: "info",

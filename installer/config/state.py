@@ -59,6 +59,8 @@ class State:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise damaged(path, str(reason)) from error
+        if data is None:  # Go reads `null` as an empty map
+            data = {}
         if not isinstance(data, dict):
             raise damaged(path, "not a JSON object")
         for name in (*FILES, AUTH, CREDENTIALS, OWN):

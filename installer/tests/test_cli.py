@@ -104,6 +104,37 @@ def test_a_directory_that_is_not_there(tmp_path, capsys):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("level", ["trace", "DEBUG", "Info", "warning", "warn", "fatal", "panic"])
+def test_log_levels_by_all_names_of_logrus(tmp_path, capsys, level):
+    """openshift-install leaves them to logrus, which has seven, and takes them in any case."""
+    assert main(["agent", "graph", "--dir", str(tmp_path), "--log-level", level]) == 0
+    assert "digraph" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--dir", ""], ["--dir="]])
+def test_an_empty_directory_name_is_not_the_current_directory(tmp_path, capsys, monkeypatch, arguments):
+    """As of a variable that is not set: configs here would be consumed."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(["agent", "create", "certificates", *arguments])
+    assert caught.value.code == 2
+    assert "argument --dir: must not be empty" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_template_makes_its_directory(tmp_path):
+    """As openshift-install does."""
+    assert main(["agent", "create", "agent-config-template", "--dir", str(tmp_path / "new/deep")]) == 0
+    assert (tmp_path / "new/deep/agent-config.yaml").exists()
+
+
+def test_an_empty_state_as_go_writes_it(tmp_path, capsys):
+    """`null` is an empty map to Go."""
+    (tmp_path / ".openshift_install_state.json").write_text("null")
+    assert main(["agent", "create", "certificates", "--dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().err.startswith("level=info")
+
+
 @pytest.mark.parametrize("target", ["bootstrap-complete", "install-complete"])
 def test_wait_for_without_an_image(tmp_path, capsys, target):
     assert main(["agent", "wait-for", target, "--dir", str(tmp_path)]) == 1

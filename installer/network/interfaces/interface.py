@@ -13,6 +13,7 @@ _COPY_MAC_KINDS = ("bond", "linux-bridge", "ovs-interface")
 _PROFILE_RULE = "must be a file name: at most 200 bytes, no slash, not starting with a dot"
 # Kernel and NetworkManager limits; below 1280 IPv6 cannot work (RFC 8200).
 MTU_MIN, MTU_MAX, MTU_MIN_IPV6 = 68, 65535, 1280
+LOOPBACK_MTU = 65536  # the kernel's own; `nmstatectl show` has it
 _U64 = (1 << 64) - 1
 
 
@@ -55,7 +56,7 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
         ipv4, ipv6 = _loopback_addresses(fields, ipv4, 4), _loopback_addresses(fields, ipv6, 6)
     elif name == LOOPBACK:
         fields.problem("type", kind, f"{LOOPBACK} is of type loopback")
-    mtu = fields.integer("mtu", low=MTU_MIN, high=MTU_MAX)
+    mtu = fields.integer("mtu", low=MTU_MIN, high=LOOPBACK_MTU if kind == "loopback" else MTU_MAX)
     if mtu is not None and mtu < MTU_MIN_IPV6 and ipv6 is not None and ipv6.enabled:
         fields.problem("mtu", mtu, f"must be at least {MTU_MIN_IPV6} with IPv6 enabled")
     wait_ip = fields.choice("wait-ip", WAITS)

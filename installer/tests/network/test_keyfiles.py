@@ -246,6 +246,14 @@ def test_rules_and_special_routes():
     assert lo["connection"]["type"] == "loopback"
 
 
+def test_a_loopback_with_the_mtu_that_the_kernel_gives_it():
+    """`nmstatectl show` has it; a profile of lo has no MTU, in nmstatectl's keyfiles either."""
+    own = {"mac-address": "00:00:00:00:00:00"}
+    lo = {"ipv4": {"enabled": True, "address": [{"ip": "127.0.0.1", "prefix-length": 8}]}}
+    document = {"interfaces": [{"name": "lo", "type": "loopback", "state": "up", "mtu": 65536, **own, **lo}]}
+    assert "mtu" not in keyfiles(document)["lo.nmconnection"]
+
+
 def test_states():
     files = made("states")
     assert set(files) == {"eno1", "eno4", "eno5", "eno6"}
