@@ -155,7 +155,8 @@ ALLOWED: dict[str, set[str]] = {
     "drivers.redfish": {"drivers"},
     "drivers.tests": {"drivers", "drivers.redfish"},
     "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
-    "lab.topology": set(),
+    "lab.textfiles": set(),
+    "lab.topology": {"lab.textfiles"},
     "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
     "lab.bmcs.resources": {"lab.bmcs"},
     "lab.bmcs.front": {"lab.bmcs", "lab.bmcs.resources"},  # puts them together
@@ -224,10 +225,10 @@ ALLOWED: dict[str, set[str]] = {
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab.subject"},
     "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
-    "lab.inputs": {"lab", "lab.derive", "lab.topology"},
+    "lab.inputs": {"lab", "lab.derive", "lab.textfiles", "lab.topology"},
     "lab.deploy": {
         "lab", "lab.boots", "lab.derive", "lab.lab", "lab.seam", "lab.subject", "lab.topology",
-        "lab.inputs",
+        "lab.inputs", "lab.textfiles",
     },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
