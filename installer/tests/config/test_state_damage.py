@@ -231,7 +231,7 @@ def test_a_file_that_is_cut_or_overwritten(whole: Whole, tmp_path: Path, data: s
     check_refusals(refusals(directory))
 
 
-@pytest.mark.parametrize("text", ["", "5", "[]", "null", "{", "[" * 100_000, "9" * 5000, "\0", '"\\ud800"'])
+@pytest.mark.parametrize("text", ["", "5", "[]", "{", "[" * 100_000, "9" * 5000, "\0", '"\\ud800"'])
 def test_a_file_that_is_no_state(tmp_path: Path, text: str) -> None:
     told = refusals(prepared(tmp_path / "dir", text))
     assert len(told) == 3
