@@ -242,7 +242,8 @@ def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
     told = "Nothing is new for 0.1s: host master-0 is at stage Waiting for bootkube: etcd is up"
     # Once for each silence, of which there may be a second one after the event, and not at each look.
     warnings = run.lines("WARNING")
-    assert set(warnings) == {told} and len(warnings) <= 2
+    assert set(warnings) == {told}
+    assert len(warnings) <= 2
 
 
 def test_before_the_installation_nobody_is_at_a_stage(run):
