@@ -38,6 +38,9 @@ FILES = {
     MANIFESTS: ("cluster-manifests/",),
     MIRROR: ("mirror/",),
 }
+# What openshift-install keeps of the two configs (case counts for nothing in Go): node0 leaves it alone, but what it
+# cannot read is damaged here too.
+_GO_OBJECTS = frozenset({"config", "file"})
 WHAT_TO_DO = "restore it from a copy, or begin anew in an empty directory, with your configs"
 
 
@@ -66,6 +69,10 @@ class State:
         for name in (*FILES, AUTH, CREDENTIALS, OWN):
             if not isinstance(data.get(name, {}), dict):
                 raise damaged(path, f"{name} is not a JSON object")
+        for name in (INSTALL_CONFIG, AGENT_CONFIG):
+            for key, value in data.get(name, {}).items():
+                if key.lower() in _GO_OBJECTS and not isinstance(value, dict | None):
+                    raise damaged(path, f"{name}.{key} is not a JSON object")
         return cls(directory, data)
 
     def get(self, name: str) -> dict[str, Any]:

@@ -79,7 +79,10 @@ class Outputs:
         return new
 
     def remove(self, *names: str) -> None:
-        """Files that go once all others are in place, and the folders that are empty then."""
+        """Files that go once all others are in place, and the folders that are empty then.
+
+        A folder where new files are in their place, and no others, is as if it were new: closed to others.
+        """
         self._gone.update(names)
 
     def commit(self) -> None:
@@ -87,6 +90,7 @@ class Outputs:
         with signals.deferred():
             path = self._directory
             try:
+                old = {gone.parent for name in self._gone if (gone := self._directory / name).exists()}
                 for partial in self._files:
                     path = partial.dest
                     partial.commit()
@@ -96,18 +100,21 @@ class Outputs:
                 path = self._directory
                 # Inputs go when what was made of them is sure to stay.
                 _sync(path)
-                self._remove()
+                self._remove(old)
             except OSError as error:
                 raise StateError(f"failed to write {path}: {error.strerror or error}") from error
 
-    def _remove(self) -> None:
+    def _remove(self, old: set[Path]) -> None:
         written = {partial.dest for partial in self._files}
         gone = [path for name in self._gone if (path := self._directory / name) not in written]
         for path in gone:
             path.unlink(missing_ok=True)
-        for folder in {path.parent for path in gone} - {self._directory}:
-            if folder.is_dir() and not any(folder.iterdir()):
+        for folder in {(self._directory / name).parent for name in self._gone} - {self._directory}:
+            left = set(folder.iterdir()) if folder.is_dir() else None
+            if left == set():
                 folder.rmdir()
+            elif folder in old and left is not None and left <= written:
+                folder.chmod(folder.stat().st_mode & _FOLDER_MODE)
 
 
 def _exchange(new: Path, path: Path) -> None:

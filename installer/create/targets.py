@@ -75,7 +75,8 @@ def cluster_manifests(directory: Path) -> None:
     if not (files.of(INSTALL_CONFIG) or files.of(MIRROR).get(names.CA_BUNDLE)):
         del mirrors[names.CA_BUNDLE]  # nobody said anything of certificates
     # Kept too, so that a file that the user removes is taken from here.
-    gone = (*inputs.discarded, *files.on_disk.get(MANIFESTS, {}))  # but for those that are written anew
+    # Those that are written anew stay; mirror/, which always is, and its mode with it.
+    gone = (*{*inputs.discarded, *files.on_disk.get(MANIFESTS, {})}.difference(mirrors),)
     inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}}, discarded=gone)
     with Outputs(directory) as outputs:
         for name, data in (manifests | mirrors).items():

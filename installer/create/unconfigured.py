@@ -14,7 +14,7 @@ from pathlib import Path
 from installer.config.state import MANIFESTS, MIRROR, State, blamed
 from installer.config.types.install import InstallConfig
 from installer.create.stages.hosts import host_files
-from installer.create.stages.read import read_present
+from installer.create.stages.read import read_manifests
 from installer.create.stages.render import proxy_environment
 from installer.create.stages.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
@@ -50,7 +50,7 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
     used: dict[str, bytes] = {}
     consumed: dict[str, dict[str, bytes]] = {}
     for asset, names in ((MANIFESTS, _USED), (MIRROR, paths.MIRROR)):
-        on_disk = read_present(directory, names)
+        on_disk = read_manifests(directory, TARGET, names, _ASSETS)
         kept = {name: data for name, data in state.files(asset).items() if name in names}
         used |= kept | on_disk
         if on_disk and asset == MANIFESTS:  # mirror/ stays: it is no asset of this command

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,11 +69,13 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
         raise ConfigError(f"asset directory {directory} does not exist")
     if state is None:
         state = State.load(directory)
-    on_disk = {MANIFESTS: read_present(directory, names.MANIFESTS), MIRROR: read_present(directory, names.MIRROR)}
+    on_disk: dict[str, dict[str, bytes]] = {}
     with loading(target, "Install Config"):
         on_disk[INSTALL_CONFIG] = read_present(directory, (INSTALL_CONFIG_FILE,), f"{INSTALL_CONFIG_MARKER}: ")
     with loading(target, "Agent Config"):
         on_disk[AGENT_CONFIG] = read_present(directory, (AGENT_CONFIG_FILE,))
+    for asset, paths in ((MANIFESTS, names.MANIFESTS), (MIRROR, names.MIRROR)):
+        on_disk[asset] = read_manifests(directory, target, paths)
     installs, agents = on_disk[INSTALL_CONFIG], on_disk[AGENT_CONFIG]
     fresh = bool(installs) and not _same(installs, state.files(INSTALL_CONFIG))
     changed = bool(agents and state.files(INSTALL_CONFIG)) and agents != state.files(AGENT_CONFIG)
@@ -139,6 +141,18 @@ def read_present(directory: Path, paths: tuple[str, ...], wrap: str = "") -> dic
     """Those of the files that are there. Raises ConfigError."""
     contents = ((path, read_file(directory, path, wrap)) for path in paths)
     return {path: data for path, data in contents if data is not None}
+
+
+def read_manifests(
+    directory: Path, target: str, paths: tuple[str, ...], assets: Mapping[str, str] = names.ASSETS
+) -> dict[str, bytes]:
+    """Those of cluster-manifests/ and mirror/ that are there. Raises AssetError, for the first that cannot be read:
+    `assets` has their order, and what they are called."""
+    contents: dict[str, bytes] = {}
+    for path in sorted(paths, key=[*assets].index):
+        with loading(target, assets[path]):
+            contents |= read_present(directory, (path,))
+    return contents
 
 
 def _extra_manifests(directory: Path) -> dict[str, bytes]:

@@ -11,13 +11,16 @@ from installer.rendezvous.validations.networks import families, machine_cidrs, o
 
 MINIMUM = 3
 FENCED = 2
-# Steps of the search for the largest group. Meshes with few broken links take a handful; a hostile one is cut short,
-# and the largest group found so far counts.
+# Steps of the search for the largest group, and for the first of those that are as large. Meshes with few broken links
+# take a handful; a hostile one is cut short, and the largest group found so far counts.
 SEARCH_STEPS = 20_000
 
 
 def largest_mesh(reach: Mapping[str, Set[str]], least: int = MINIMUM) -> list[str]:
-    """Largest set of at least ``least`` ids in which all reach all both ways, sorted; empty when there is none."""
+    """Largest set of at least ``least`` ids in which all reach all both ways, sorted; empty when there is none.
+
+    Of several that are as large the first in the order of their ids, as upstream.
+    """
     links = {name: {other for other in reach[name] if name in reach.get(other, ())} - {name} for name in reach}
     names = sorted(reach, key=lambda name: (-len(links[name]), name))
     number = {name: index for index, name in enumerate(names)}
@@ -29,11 +32,12 @@ def largest_mesh(reach: Mapping[str, Set[str]], least: int = MINIMUM) -> list[st
     while left:
         sure = sum(1 << at for at in _bits(left) if left & ~masks[at] == 1 << at)
         group, rest = group | sure, left & ~sure
-        rest = sum(1 << at for at in _bits(rest) if masks[at] & rest) or rest & -rest
+        linked = sum(1 << at for at in _bits(rest) if masks[at] & rest)
+        rest = linked or sum(1 << at for at in sorted(_bits(rest), key=names.__getitem__)[:1])
         if rest == left:
             break
         left = rest
-    best = group | _largest(masks, left)
+    best = group | _first_largest(masks, left, sorted(_bits(left), key=names.__getitem__))
     return sorted(names[at] for at in _bits(best)) if best.bit_count() >= least else []
 
 
@@ -61,9 +65,29 @@ def coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
     return order
 
 
-def _largest(masks: Sequence[int], candidates: int) -> int:
-    """The largest group among the candidates, by branch and bound within SEARCH_STEPS."""
-    best, steps = 0, SEARCH_STEPS
+def _first_largest(masks: Sequence[int], candidates: int, order: Sequence[int]) -> int:
+    """Of the largest groups among the candidates the one with the first in this order, and so on with its second."""
+    best, steps = _largest(masks, candidates, SEARCH_STEPS)
+    size, group = best.bit_count(), 0
+    for at in order:
+        if not candidates >> at & 1:
+            continue
+        if not best >> at & 1:
+            others, steps = _largest(masks, candidates & masks[at], steps)
+            if group.bit_count() + 1 + others.bit_count() < size:
+                candidates ^= 1 << at
+                continue
+            best = group | 1 << at | others
+        group |= 1 << at
+        candidates &= masks[at]
+    return best
+
+
+def _largest(masks: Sequence[int], candidates: int, steps: int) -> tuple[int, int]:
+    """The largest group among the candidates, by branch and bound within so many steps; and how many are left."""
+    if not steps:
+        return 0, 0
+    best, steps = 0, steps - 1
     # (group so far, candidates for more, those of them not yet tried with their bounds)
     stack = [(0, candidates, coloured(masks, candidates))]
     while stack and steps:
@@ -78,7 +102,7 @@ def _largest(masks: Sequence[int], candidates: int) -> int:
         stack[-1] = (group, candidates & ~(1 << index), rest)
         further = candidates & masks[index]
         stack.append((group | 1 << index, further, coloured(masks, further)))
-    return best
+    return best, steps
 
 
 def with_fencing(cluster: Cluster, hosts: Sequence[Host]) -> bool:

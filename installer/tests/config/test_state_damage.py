@@ -238,6 +238,13 @@ def test_a_file_that_is_no_state(tmp_path: Path, text: str) -> None:
     check_refusals(told)
 
 
+def test_null_is_an_empty_state(tmp_path: Path) -> None:
+    """As Go reads it: what is missed then is told, and secrets may be made."""
+    told = refusals(prepared(tmp_path / "dir", "null"))
+    assert len(told) == 2
+    check_refusals(told)
+
+
 def test_a_state_without_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str], whole: Whole) -> None:
     files = [{"Filename": "x", "Data": "YQ=="}]
     directory = prepared(tmp_path / "dir", json.dumps({INSTALL_CONFIG: {"Files": files}}))
@@ -275,3 +282,16 @@ def test_secrets_of_two_states(tmp_path: Path, whole: Whole) -> None:
         directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, path, at(state.data, path))))
         with pytest.raises(InstallerError, match=rule):
             secrets.saved_secrets(State.load(directory))
+
+
+@pytest.mark.parametrize("asset", [INSTALL_CONFIG, states.AGENT_CONFIG])
+def test_what_go_would_not_read_of_the_configs(tmp_path: Path, whole: Whole, asset: str) -> None:
+    """These fields are openshift-install's own, which ends with 1 at such a state file, and takes null for nothing."""
+    refused: dict[str, Any] = {"Config": [], "config": "x", "File": [5], "file": False}
+    for key, value in refused.items():
+        directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, (asset, key), value)))
+        with pytest.raises(InstallerError, match=rf"{FILE}: \{asset}\.{key} is not a JSON object: {WHAT_TO_DO}$"):
+            State.load(directory)
+    taken: dict[str, Any] = {"Config": None, "File": {}, "Supplied": []}
+    for key, value in taken.items():
+        assert refusals(prepared(tmp_path / "dir", json.dumps(damaged(whole, (asset, key), value)))) == []

@@ -71,7 +71,7 @@ FORBIDDEN = {
     "log": (mode(LOG, 0), "failed to open log file {}/.openshift_install.log: Permission denied"),
     "state": (mode(".openshift_install_state.json", 0), "{}/.openshift_install_state.json: Permission denied"),
     "state folder": (as_folder(".openshift_install_state.json"), "{}/.openshift_install_state.json: Is a directory"),
-    "ZTP manifests": (mode("cluster-manifests", 0), "load cluster-manifests/agent-cluster-install.yaml file: Perm"),
+    "ZTP manifests": (mode("cluster-manifests", 0), "load cluster-manifests/pull-secret.yaml file: Permission"),
     "mirror": (mode("mirror", 0), "failed to load mirror/registries.conf file: Permission denied"),
     "auth": (mode("auth", 0o555), "failed to write {}/auth/kubeconfig: Permission denied"),
     "ISO folder": (as_folder("agent.x86_64.iso"), "cannot write the image: Is a directory"),

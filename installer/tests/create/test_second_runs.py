@@ -1,6 +1,7 @@
 """A command again in a directory that has a state: what counts then of files that were added, changed or removed."""
 
 import re
+import stat
 
 import pytest
 
@@ -139,6 +140,57 @@ def test_files_that_were_removed_come_back_from_the_state(directory):
         (directory / f"cluster-manifests/{name}.yaml").unlink()
     assert create("cluster-manifests", directory) == 0
     assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+@pytest.mark.parametrize(("other", "mode"), [(None, 0o750), ("cluster-manifests/notes", 0o755)])
+def test_the_mode_of_a_folder_that_is_written_anew(directory, lab, other, mode):
+    """openshift-install removes the manifests that it has read, and the folder where nothing else is in it."""
+    assert create("cluster-manifests", directory) == 0
+    folders = [directory / name for name in ("cluster-manifests", "mirror")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in folders] == [0o750, 0o750]
+    if other:
+        (directory / other).write_text("mine")
+    for change in (None, {"sshKey": ""}):
+        for path in folders:
+            path.chmod(0o755)
+        if change is not None:
+            inputs(directory, lab[0], change)
+        assert create("cluster-manifests", directory) == 0
+        assert [stat.S_IMODE(path.stat().st_mode) for path in folders] == [mode, 0o755]
+    assert names(directory) == sorted([*MANIFESTS, *MIRROR, *([other] if other else [])])
+
+
+def test_an_empty_folder_for_manifests_keeps_its_mode(directory):
+    folder = directory / "cluster-manifests"
+    folder.mkdir(mode=0o755)
+    assert create("cluster-manifests", directory) == 0
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("path", "asset"),
+    [
+        ("cluster-manifests", "Agent PullSecret"),
+        ("cluster-manifests/infraenv.yaml", "InfraEnv Config"),
+        ("mirror/registries.conf", "Mirror Registries Config"),
+        ("agent-config.yaml", "Agent Config"),
+    ],
+)
+def test_a_path_of_the_wrong_kind(directory, capsys, path, asset):
+    """The asset is named as openshift-install names it, in the order in which it loads them."""
+    wrong = directory / path
+    wrong.unlink(missing_ok=True)
+    if wrong.suffix:
+        wrong.mkdir(parents=True)
+        why = f"failed to load {path} file: Is a directory"
+    else:
+        wrong.write_text("x")
+        why = f"failed to load {path}/pull-secret.yaml file: Not a directory"
+    before = names(directory)
+    assert create("cluster-manifests", directory) == 1
+    err = capsys.readouterr().err
+    assert f'msg=failed to fetch Agent Manifests: failed to load asset "{asset}": {why}\n' in err
+    assert names(directory) == before
 
 
 def test_extra_manifests_wait_for_the_image(directory, capsys):
