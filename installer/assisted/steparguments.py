@@ -101,6 +101,10 @@ class RequestHeader(Argument, frozen=True, kw_only=True):
     key: str
     value: str
 
+    def __repr__(self) -> str:
+        # Authorization is one.
+        return f"{type(self).__name__}({self.key!r})"
+
 
 class ApiVipRequest(Argument, frozen=True, kw_only=True):
     """Of api-vip-connectivity-check: where the ignition of hosts that join later is; a CA certificate in base64."""

@@ -61,7 +61,7 @@ class HostFiles:
     role: str = ""
     macs: tuple[str, ...] = ()
     root_device_hints: str = ""
-    network: Mapping[str, str] = field(default_factory=dict)
+    network: Mapping[str, str] = field(default_factory=dict, repr=False)
     awaited: bool = True
 
 

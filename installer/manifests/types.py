@@ -213,7 +213,7 @@ class NMStateSpec:
     """NMStateConfig spec: a host's network, and by which NICs it is known."""
 
     interfaces: tuple[Interface, ...] = ()
-    config: Any = None
+    config: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -229,5 +229,5 @@ class Secret(Manifest):
 
     type: str = ""
     immutable: bool | None = None
-    data: dict[str, str] | None = None
+    data: dict[str, str] | None = field(default=None, repr=False)
     string_data: dict[str, str] | None = field(default=None, repr=False)

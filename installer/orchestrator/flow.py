@@ -59,7 +59,7 @@ class Run:
     sleep: Callable[[float], None] = time.sleep
     controller: Controller | None = None
     ignition: Path | None = None
-    own_config: dict[str, Any] = field(default_factory=dict)
+    own_config: dict[str, Any] = field(default_factory=dict, repr=False)
     #: The disk that is cleaned and written: the plan's, links followed.
     device: str = ""
 

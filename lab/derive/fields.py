@@ -45,7 +45,7 @@ class Field:
     With `nmstate`, numbers and truths may stand in quotes, as in a network document.
     """
 
-    value: Any
+    value: Any = field(repr=False)
     source: str
     path: str
     problems: Problems

@@ -49,10 +49,10 @@ _PLACES = {
 class Manifests:
     """The decoded manifests; `nmstate` has a document for each host with a network of its own."""
 
-    cluster_install: Mapping[str, Any]
+    cluster_install: Mapping[str, Any] = field(repr=False)
     cluster_deployment: Mapping[str, Any]
-    infra_env: Mapping[str, Any] = field(default_factory=dict)
-    nmstate: Sequence[Any] = ()
+    infra_env: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    nmstate: Sequence[Any] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Host:
     hostname: str = ""
     role: str = ""
     interfaces: tuple[Interface, ...] = ()
-    network_config: Any = None
+    network_config: Any = field(default=None, repr=False)  # may hold passwords of 802.1x
     root_device_hints: RootDeviceHints | None = None
     bmc: Bmc | None = key("BMC", default=None)  # noqa: RUF009
 

@@ -73,7 +73,7 @@ class BareMetalHost:
     boot_mode: str = ""
     hardware_profile: str = ""
     root_device_hints: RootDeviceHints | None = None
-    network_config: Any = None
+    network_config: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from installer.errors import EmbedTooBig, NoEmbedArea, NotIso9660
@@ -23,7 +23,7 @@ class Patch:
     """Bytes to be written at a byte offset of the image; never longer than the area that they are for."""
 
     offset: int
-    data: bytes
+    data: bytes = field(repr=False)  # an Ignition config, with its secrets
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import io
 import os
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +30,7 @@ class Segment:
 
     start: int
     length: int
-    source: int | bytes | None
+    source: int | bytes | None = field(repr=False)
 
     @property
     def end(self) -> int:

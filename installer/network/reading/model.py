@@ -79,7 +79,7 @@ class Interface:
     wait_ip: str | None = None
     ipv4: IpConfig | None = None
     ipv6: IpConfig | None = None
-    extra: Sections = field(default_factory=dict)
+    extra: Sections = field(default_factory=dict, repr=False)  # passwords of 802.1x among it
 
     def ip(self, family: int) -> IpConfig | None:
         """The configuration of IPv4 (4) or IPv6 (6)."""

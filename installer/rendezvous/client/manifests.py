@@ -39,12 +39,12 @@ def documents(path: Path) -> list[dict[str, Any]]:
 class Manifests:
     """The manifests by kind; NMStateConfigs may be many."""
 
-    cluster_install: Mapping[str, Any]
+    cluster_install: Mapping[str, Any] = field(repr=False)
     cluster_deployment: Mapping[str, Any]
     image_set: Mapping[str, Any]
-    infra_env: Mapping[str, Any]
+    infra_env: Mapping[str, Any] = field(repr=False)
     pull_secret: str = field(repr=False)
-    nmstate: tuple[Mapping[str, Any], ...] = ()
+    nmstate: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
 
 def load(directory: Path) -> Manifests:

@@ -45,7 +45,9 @@ def serve(directory: Path, use: Use, **env: str) -> None:
     )
 
     async def run() -> None:
-        async with TestClient(TestServer(build(service))) as client:
+        server = TestServer(build(service))
+        await server.start_server(auto_decompress=False)  # as api/serving.py has it
+        async with TestClient(server) as client:
             await use(client, fleet)
 
     try:

@@ -9,7 +9,18 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from installer.assisted.steparguments import RequestHeader
+from installer.config.types.agent import Host
+from installer.config.types.platform import BareMetalHost
+from installer.ignition.live import HostFiles
+from installer.image.iso.embed import Patch
+from installer.image.iso.overlay import Segment
+from installer.manifests.types import NMStateSpec, Secret
+from installer.network.reading.model import Interface, Shape
 from installer.redact.names import sensitive
+from installer.rendezvous.client.manifests import Manifests as ClientManifests
+from lab.derive.fields import Field, Problems
+from lab.derive.manifests import Manifests
 from lab.release.cluster.kube.payload import Manifest
 
 # Names that say what is in there: whether to print one, where it is, or things that hide it themselves.
@@ -67,3 +78,22 @@ def test_one_that_shows_its_secret_is_seen():
 def test_an_object_of_the_payload_is_not_shown():
     secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"x": "hidden"}}
     assert "hidden" not in repr(Manifest("0000_10_s.yaml", 10, "s", secret))
+
+
+TEXT = {"password": "hidden"}
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        Host(network_config=TEXT), BareMetalHost(network_config=TEXT), NMStateSpec(config=TEXT), Secret(data=TEXT),
+        HostFiles(network={"eth0.nmconnection": "password=hidden"}), RequestHeader(key="Authorization", value="hidden"),
+        Interface("interfaces[0]", "eth0", "ethernet", "up", shape=Shape(), extra={"802-1x": TEXT}),
+        Patch(0, b"hidden"), Segment(0, 6, b"hidden"), Field(TEXT, "install-config.yaml", "", Problems()),
+        Manifests(TEXT, {}, TEXT, [TEXT]),
+        ClientManifests(TEXT, {}, {}, TEXT, pull_secret="hidden", nmstate=(TEXT,)),
+    ],
+    ids=lambda thing: f"{type(thing).__module__}.{type(thing).__name__}",
+)  # fmt: skip
+def test_a_document_with_a_secret_in_it_is_not_shown(thing):
+    assert "hidden" not in repr(thing)

@@ -97,14 +97,16 @@ def uuid(text: str, name: str, place: str) -> None:
 
 
 def date_time(text: str, name: str, place: str = "body") -> datetime:
-    """A moment, in UTC where it names no zone, as go-openapi takes it. Raises Unparsable."""
+    """A moment in UTC, which is meant where no zone is named, as go-openapi takes it. Raises Unparsable."""
     try:
         moment = datetime.fromisoformat(text) if DATE.match(text) else None
-    except ValueError:
-        moment = None
-    if moment is None:
+        # The first and the last hours of a calendar may be in no year of UTC.
+        at = moment and (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        at = None
+    if at is None:
         raise Unparsable(f"{name} in {place} must be of type date-time: {shortened(text, 80)!r}")
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return at
 
 
 def one_of(value: object, name: str, place: str, allowed: Collection[str]) -> None:

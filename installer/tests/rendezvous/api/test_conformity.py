@@ -203,6 +203,10 @@ EVENT = {"severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00.
             ("event_time", text, f"event_time in body must be of type date-time: {text!r}")
             for text in ("x", "2026-13-01T00:00:00Z", "20260101T000000Z", "2026-W01-1", "", "12:00")
         ),
+        *(  # in UTC the year would be 10000, or 0
+            ("event_time", text, f"event_time in body must be of type date-time: {text!r}")
+            for text in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00")
+        ),
     ],
 )
 def test_an_event_has_ids_and_a_time(tmp_path: Path, field: str, value: str, told: str) -> None:
