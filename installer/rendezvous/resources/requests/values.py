@@ -274,7 +274,7 @@ def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operat
         problems += [f"{key}: {problem}" for item in items if (problem := _network(str(item.get("cidr"))))]
     for item in fields.get("olm_operators") or []:
         if item.get("name") not in operators:
-            problems.append(f"olm_operators: there is no operator {str(item.get('name'))[:80]!r}")
+            problems.append(f"olm_operators: there is no operator {str(item.get('name') or '')[:80]!r}")
     _refuse(problems)
 
 
