@@ -21,7 +21,6 @@ from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts, networking, platforms, releases
-from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.clusters import (
     ClusterNetworkParams,
@@ -33,6 +32,7 @@ from installer.rendezvous.resources.requests.clusters import (
     NetworkParams,
     PlatformParams,
 )
+from installer.rendezvous.resources.requests.overrides import InstallConfigOverrides
 from installer.rendezvous.resources.requests.params import decoded, required
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
@@ -213,7 +213,7 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
         value, text = {}, ""
     if not isinstance(value, dict):
         raise BadRequest("install-config overrides must be a JSON object")
-    decoded(value, requests.InstallConfigOverrides)
+    decoded(value, InstallConfigOverrides)
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         editable(cluster)

@@ -178,38 +178,6 @@ class IgnoredValidations(Body, frozen=True, kw_only=True, rename=lambda name: na
     cluster_validation_ids: str | None = None
 
 
-class InstallConfigOverrides(Body, frozen=True, kw_only=True, rename="camel"):
-    """What overrides of an install-config may hold, at its top (upstream's InstallerConfigBaremetal).
-
-    Cases count here, since the payload's installer reads what is merged.
-    """
-
-    api_version: str | None = None
-    base_domain: str | None = None
-    proxy: JsonMap | None = None
-    networking: JsonMap | None = None
-    metadata: JsonMap | None = None
-    compute: list[JsonMap] | None = None
-    control_plane: JsonMap | None = None
-    arbiter: JsonMap | None = None
-    platform: JsonMap | None = None
-    bootstrap_in_place: JsonMap | None = None
-    fips: bool | None = None
-    cpu_partitioning_mode: str | None = msgspec.field(default=None, name="cpuPartitioningMode")
-    pull_secret: str | None = None
-    ssh_key: str | None = msgspec.field(default=None, name="sshKey")
-    additional_trust_bundle: str | None = None
-    additional_trust_bundle_policy: str | None = None
-    image_content_sources: list[JsonMap] | None = None
-    image_digest_sources: list[JsonMap] | None = None
-    capabilities: JsonMap | None = None
-    feature_set: str | None = None
-    feature_gates: list[str] | None = None
-    os_image_stream: str | None = msgspec.field(default=None, name="osImageStream")
-    # Beyond upstream's: what this installer's own annotation has.
-    publish: str | None = None
-
-
 class ManifestParams(Body, frozen=True, kw_only=True):
     """create-manifest-params and update-manifest-params; contents are base64."""
 

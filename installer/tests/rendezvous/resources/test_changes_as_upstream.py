@@ -296,3 +296,36 @@ def test_values_of_kernel_arguments(tmp_path: Path, value: str, good: int) -> No
 
 def test_overrides_that_are_null_are_none(fleet: Fleet) -> None:
     assert clusters.set_overrides(fleet.world.engine, fleet.cluster_id, "null").install_config_overrides == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('{"controlPlane": {"replicas": "x"}}', "controlPlane.replicas"),
+        ('{"compute": [{"replicas": []}]}', "compute"),
+        ('{"capabilities": {"additionalEnabledCapabilities": 5}}', "capabilities.additionalEnabledCapabilities"),
+        ('{"proxy": {"httpProxy": 5}}', "proxy.httpProxy"),
+        ('{"networking": {"clusterNetwork": [{"hostPrefix": "23"}]}}', "networking.clusterNetwork"),
+        ('{"platform": {"aws": {}}}', "aws"),
+        ('{"metadata": {"labels": {}}}', "labels"),
+    ],
+)
+def test_overrides_that_upstream_does_not_decode_are_refused(fleet: Fleet, text: str, field: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        clusters.set_overrides(fleet.world.engine, fleet.cluster_id, text)
+    assert field in str(refused.value)
+    assert fleet.world.engine.store.cluster(fleet.cluster_id).install_config_overrides == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"networking": {"networkType": "Calico", "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}]}}',
+        '{"controlPlane": {"replicas": 2, "fencing": {"credentials": [{"hostname": "a", "address": "b"}]}}}',
+        '{"platform": {"vsphere": {"vcenters": [{"server": "v", "datacenters": ["d"]}]}}, "fips": true}',
+        '{"capabilities": {"baselineCapabilitySet": "None", "additionalEnabledCapabilities": ["Ingress"]}}',
+        '{"imageDigestSources": [{"source": "a.example", "mirrors": ["b.example"]}], "proxy": null}',
+    ],
+)
+def test_overrides_that_upstream_decodes_are_kept(fleet: Fleet, text: str) -> None:
+    assert clusters.set_overrides(fleet.world.engine, fleet.cluster_id, text).install_config_overrides == text
