@@ -106,8 +106,8 @@ def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[li
     """The scenarios that this machine has memory and disk for, and a line for each other one. (One that wants more
     processors runs alone.)"""
     fits, lines = [], []
-    for name, shape in shapes.items():
-        need = budget.need_of(shape)
+    for name, topology in shapes.items():
+        need = budget.need_of(topology)
         short = [what for what in need.short(capacity) if what != "vCPUs"]
         if short:
             lines.append(f"{name} is left out for want of {' and '.join(short)}: needs {need}; there is {capacity}")
@@ -278,7 +278,9 @@ def passed(
 def _chosen_for_this_machine() -> list[Stage]:
     """The stages with machines, by what this one can do and has room for, the release being built; says what not."""
     problems = container_problems()
-    fits, lines = fitting(budget.capacity(labs_dir()), {name: topology_of(name).on("container") for name in CONTAINERS})
+    fits, lines = fitting(
+        budget.capacity(labs_dir()), {name: topology_of(name).with_machines("container") for name in CONTAINERS}
+    )
     if problems:
         say(f"no container machines here, so compact is installed in VMs: {'; '.join(problems)}")
     else:

@@ -96,7 +96,7 @@ def provide(maker: ImageMaker, node: Node) -> None:
         node.media.insert(live_image(maker.directory))
 
 
-def follow(maker: ImageMaker, nodes: Iterable[Node]) -> None:
+def after_power_on(maker: ImageMaker, nodes: Iterable[Node]) -> None:
     """What else is to be done for machines that have been switched on.
 
     A container machine has no udev: what its rule for a config image would start is started here.
@@ -107,9 +107,9 @@ def follow(maker: ImageMaker, nodes: Iterable[Node]) -> None:
         for node in nodes:
             host = node.ssh(_LOGIN_SECONDS)
             # As a rule's SYSTEMD_WANTS does; nobody waits for it, since it has systemd execute itself anew.
-            done = host.run("sudo systemctl start --no-block load-config-iso@dev-sr0.service")
-            if done.rc:
-                raise LabError(f"the config image of {node.name}: {done.stderr.strip()}")
+            completed = host.run("sudo systemctl start --no-block load-config-iso@dev-sr0.service")
+            if completed.rc:
+                raise LabError(f"the config image of {node.name}: {completed.stderr.strip()}")
             wait_until(
                 partial(_succeeds, host, f"sudo test -e {_LOADED}"), _LOADED_SECONDS, f"{_LOADED} on {node.name}"
             )
@@ -157,8 +157,8 @@ def _unconfigured(maker: ImageMaker) -> Path:
         ["reset", str(image)],
         ["embed", "--ignition", str(folder / "appliance" / _UNCONFIGURED), str(image)],
     ):
-        done = maker.lab.run([*tool, *words, "--dir", str(folder)], timeout=_EMBED_SECONDS, name=f"iso-{words[0]}")
-        if done.returncode:
-            raise LabError(f"node0 iso {words[0]}: {done.stderr.strip()}")
+        completed = maker.lab.run([*tool, *words, "--dir", str(folder)], timeout=_EMBED_SECONDS, name=f"iso-{words[0]}")
+        if completed.returncode:
+            raise LabError(f"node0 iso {words[0]}: {completed.stderr.strip()}")
     shutil.rmtree(folder / "base")
     return image

@@ -87,7 +87,7 @@ def _released(agent: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1alpha1", **{key: value for key, value in agent.items() if key != "spec"}, **spec}
 
 
-def shape_of(
+def topology_for(
     directory: Path, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
 ) -> Topology:
     """The lab for the cluster of a directory: of its two files, or of cluster-manifests/ where there is no
@@ -245,7 +245,7 @@ class Deployment:
             for node in nodes:
                 node.start()
         if image is None:
-            boots.follow(self, nodes)
+            boots.after_power_on(self, nodes)
 
     def wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""

@@ -32,7 +32,7 @@ from lab.evidence import bundle as evidence
 from lab.evidence.phases import Phases
 from lab.faults import Fault
 from lab.host import budget, limits, preflight, records
-from lab.host.identity import me, start_time
+from lab.host.identity import start_time, this_process
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
@@ -132,7 +132,7 @@ class Lab(AbstractContextManager["Lab"]):
         ledger = _ledger()
         need = budget.need_of(self.topology)
         with self.phase("wait for the machine"):
-            ledger.take(self.id, need, me(), self._wait_for_memory)
+            ledger.take(self.id, need, this_process(), self._wait_for_memory)
         try:
             self.artifacts.mkdir(parents=True, exist_ok=True)
             with self.phase("lab up"):
@@ -144,11 +144,11 @@ class Lab(AbstractContextManager["Lab"]):
         log.info("lab %s is up after %.1f s: %s", self.id, time.monotonic() - begin, self.layout.root)
 
     def _start(self, ledger: budget.Ledger) -> None:
-        mine = me()
+        owner = this_process()
         record = records.Record(
             self.id,
             self.topology,
-            mine,
+            owner,
             time.time(),
             str(self.artifacts),
             kept=self._keep,
@@ -157,7 +157,7 @@ class Lab(AbstractContextManager["Lab"]):
         )
         self._alive = records.create(record)
         self._record = record
-        prepared = services.prepare(self.layout, self.id, None if self._keep else mine, self._storage)
+        prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
         # The iSCSI target opens them when it starts.
         disks.make_all(self.layout)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
@@ -276,7 +276,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     @property
     def hypervisor(self) -> Owner:
-        """Who has the lab's machines: its libvirt, or the daemon of container machines."""
+        """What owns the lab's machines: its libvirt, or the daemon of container machines."""
         return self._connection.hypervisor
 
     @property

@@ -241,9 +241,11 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     shutil.rmtree(artifacts, ignore_errors=True)
     keep = request.config.getoption("--lab-keep")
     from_file = file_topology(request.config)
-    shape = chosen.sized(from_file) if from_file else topology_of(scenario_id, chosen.sized)
-    shape = shape.on(request.config.getoption("--machines")).behind(request.config.getoption("--bmc"))
-    with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
+    topology = chosen.sized(from_file) if from_file else topology_of(scenario_id, chosen.sized)
+    topology = topology.with_machines(request.config.getoption("--machines")).with_bmcs(
+        request.config.getoption("--bmc")
+    )
+    with Lab(topology, artifacts=artifacts, release=chosen.subject) as lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
         stash.setdefault(LABS, {})[scenario_id] = lab
@@ -269,7 +271,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             ("note how long it took", note_duration),
             ("collect the evidence", lab.collect),
             ("keep what the installer left", deployment.keep_evidence),
-            ("note what of the lab has failed", note_failure),
+            ("note which parts of the lab have failed", note_failure),
             ("keep the lab", keep_lab),
         ):
             write_configs(deployment.directory, lab.topology, lab.access, partial(edit_configs, scenario_id))

@@ -31,9 +31,9 @@ def test_a_cluster_is_installed_through_it(installation: Installation) -> None:
     [node] = lab.nodes.values()
     assert installation.api_ready()
     assert node.media.inserted(), "nobody has taken the image out"
-    shape = profile(installation.topology.bmc_of(node.spec))
+    bmc_profile = profile(installation.topology.bmc_of(node.spec))
     asked = requests_of(lab, node.name)
-    assert any(f"/Systems/{shape.system}/Actions/ComputerSystem.Reset" in entry["path"] for entry in asked)
+    assert any(f"/Systems/{bmc_profile.system}/Actions/ComputerSystem.Reset" in entry["path"] for entry in asked)
     assert not [entry for entry in asked if entry["path"].endswith(node.uuid)], "it knows one machine, by its own name"
 
 

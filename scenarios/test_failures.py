@@ -10,7 +10,7 @@ import pytest
 from lab.deploy import Deployment
 from lab.layout import BRIDGE
 from scenarios.testing import planted
-from scenarios.testing.cluster import WAIT_FOR_FAILED, Stopped, said
+from scenarios.testing.cluster import WAIT_FOR_FAILED, Stopped, output_of
 from scenarios.testing.page import card, watching
 
 GATHER_SECONDS = 600
@@ -85,7 +85,7 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
         result = deployment.agent(
             "gather", "--key", str(stopped.lab.ssh_key), "--output", str(archive), timeout=GATHER_SECONDS
         )
-    assert result.returncode == 0, said(result)[-2000:]
+    assert result.returncode == 0, output_of(result)[-2000:]
     files = unpacked(archive)
     for name, secret in secrets_of(deployment).items():
         assert not [path for path, content in files.items() if secret in content], f"the {name} is in the archive"
@@ -124,17 +124,17 @@ def test_hosts_that_never_come_and_a_vip_that_is_taken_are_told(deployment: Depl
     """Two of three machines stay off, and something else on the network has the API's address."""
     [vip] = deployment.topology.api_addresses
     taken = deployment.lab.run(["ip", "address", "add", f"{vip}/32", "dev", BRIDGE], timeout=10)
-    assert taken.returncode == 0, said(taken)
+    assert taken.returncode == 0, output_of(taken)
     deployment.create_image()
     node0, *absent = deployment.topology.nodes
     deployment.boot(node0.name)
     result = deployment.wait_for("bootstrap-complete", 900, "--timeout=480")
-    lines = said(result).splitlines()
-    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
-    assert any("timed out after 8m0s" in line for line in lines), said(result)[-2000:]
+    lines = output_of(result).splitlines()
+    assert result.returncode == WAIT_FOR_FAILED, output_of(result)[-2000:]
+    assert any("timed out after 8m0s" in line for line in lines), output_of(result)[-2000:]
     for spec in absent:
         assert any("level=error" in line and spec.name in line and "never registered" in line for line in lines)
-    assert any(vip in line and "already in use" in line for line in lines), said(result)[-3000:]
+    assert any(vip in line and "already in use" in line for line in lines), output_of(result)[-3000:]
 
 
 @pytest.mark.nightly
@@ -143,7 +143,7 @@ def test_two_hosts_with_one_name_are_both_told(deployment: Deployment):
     deployment.create_image()
     deployment.boot()
     result = deployment.wait_for("bootstrap-complete", timeout=1200)
-    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
+    assert result.returncode == WAIT_FOR_FAILED, output_of(result)[-2000:]
     name = deployment.topology.nodes[1].name
-    errors = [x for x in said(result).splitlines() if "level=error" in x and "hostname-unique" in x and name in x]
-    assert len(errors) == 2, said(result)[-3000:]
+    errors = [x for x in output_of(result).splitlines() if "level=error" in x and "hostname-unique" in x and name in x]
+    assert len(errors) == 2, output_of(result)[-3000:]

@@ -4,7 +4,7 @@ import pytest
 
 from lab.deploy import Deployment
 from lab.waiting import wait_until
-from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, WAIT_FOR_FAILED, Installation, said
+from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, WAIT_FOR_FAILED, Installation, output_of
 
 pytestmark = pytest.mark.nightly
 
@@ -22,10 +22,10 @@ def test_a_host_that_loses_power_while_its_disk_is_written_is_named(deployment: 
     deployment.disk_is_written(victim, DISK_SECONDS)
     deployment.lab.nodes[victim].power.cycle()
     result = deployment.wait_for("bootstrap-complete", BOOTSTRAP_SECONDS)
-    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
-    errors = [line for line in said(result).splitlines() if "level=error" in line and victim in line]
+    assert result.returncode == WAIT_FOR_FAILED, output_of(result)[-2000:]
+    errors = [line for line in output_of(result).splitlines() if "level=error" in line and victim in line]
     outcomes = ("unexpectedly restarted", "lost its connection to the service at stage Writing image to disk")
-    assert any(outcome in line for line in errors for outcome in outcomes), said(result)[-3000:]
+    assert any(outcome in line for line in errors for outcome in outcomes), output_of(result)[-3000:]
 
 
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-uefi-service_killed"], indirect=True)
@@ -45,5 +45,5 @@ def test_an_installation_survives_the_death_of_the_service(deployment: Deploymen
     wait_until(lambda: restarts() >= 1, 120, f"{SERVICE} to be started again", restarts)
     for target, seconds in (("bootstrap-complete", BOOTSTRAP_SECONDS), ("install-complete", INSTALL_SECONDS)):
         result = deployment.wait_for(target, seconds)
-        assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{said(result)[-4000:]}"
+        assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{output_of(result)[-4000:]}"
     assert Installation(deployment).nodes_ready()

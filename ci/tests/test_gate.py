@@ -19,7 +19,7 @@ from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 ALL = list(CONTAINERS)
-SHAPES = {name: topology_of(name).on("container") for name in CONTAINERS}
+SHAPES = {name: topology_of(name).with_machines("container") for name in CONTAINERS}
 OLD = ["Linux 6.1.0 maps no owners of file systems in memory: container machines need 6.3"]
 
 
@@ -121,8 +121,8 @@ def test_a_stage_has_its_own_environment_and_what_the_user_set_comes_first(monke
 
 def test_all_pass_and_the_summary_has_each_with_its_time(capfd):
     assert passed([_python("pass", "one"), _python("pass", "two")])
-    said = _said(capfd)
-    summary = said[said.index("summary") + 1 :]
+    output = _said(capfd)
+    summary = output[output.index("summary") + 1 :]
     assert [re.sub(r"\d+", "N", re.sub(r" {2,}(\d\.\d cores  )?", "  ", line)) for line in summary] == [
         "passed  N min N s  one",
         "passed  N min N s  two",
@@ -183,9 +183,9 @@ def test_fine():
 """
     assert passed([_suite(tmp_path, monkeypatch, body)])
     assert (tmp_path / "count").read_text() == "x", "only what failed is run again"
-    said = _said(capfd)
-    assert said[-3].endswith("suite (1 at the second try)")
-    assert said[-2] == "flake: test_it.py::test_flaky"
+    output = _said(capfd)
+    assert output[-3].endswith("suite (1 at the second try)")
+    assert output[-2] == "flake: test_it.py::test_flaky"
 
 
 def test_what_fails_twice_has_failed(tmp_path, monkeypatch):
@@ -298,9 +298,9 @@ def test_what_comes_while_a_stage_starts_ends_it_once_it_is_known():
             ending(15, None)
             seen.append("started")
 
-    with pytest.raises(SystemExit) as told:
+    with pytest.raises(SystemExit) as error:
         start()
-    assert (seen, told.value.code) == (["started"], 128 + 15)
+    assert (seen, error.value.code) == (["started"], 128 + 15)
     with pytest.raises(SystemExit):
         gate.Ending()(15, None)
 
@@ -320,8 +320,8 @@ def test_why_there_are_no_containers_is_one_line_and_no_failure(monkeypatch, cap
     monkeypatch.setattr(gate, "container_problems", lambda: [*OLD, "this kernel has no squashfs"])
     monkeypatch.setattr(gate, "passed", lambda _first, rest: asked.extend(rest()) or good)
     assert gate.main() == code
-    said = _said(capfd)
-    assert said == [
+    output = _said(capfd)
+    assert output == [
         f"no container machines here, so compact is installed in VMs: {OLD[0]}; this kernel has no squashfs"
     ]
     assert [stage.name for stage in asked][1:] == ["one node in a VM", "compact in VMs"]

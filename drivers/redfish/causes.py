@@ -19,7 +19,7 @@ _PASSING: tuple[tuple[frozenset[int], str], ...] = (
 _LONGEST = 300
 
 
-def passing(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same request may be answered otherwise in a moment."""
     if not isinstance(error, sushy.exceptions.HTTPError):
         return False
@@ -33,7 +33,7 @@ def cause(error: Exception, waited: float = 0.0) -> str:
         return f"it refuses the account ({error.status_code})"
     if isinstance(error, sushy.exceptions.HTTPError):
         message = _said(error)
-        if passing(error):
+        if is_transient(error):
             return f"still not ready after {waited:.0f} s ({error.status_code}: {message})"
         return f"{error.status_code}: {message}"
     if isinstance(error, sushy.exceptions.ConnectionError):

@@ -99,7 +99,7 @@ def insert(cd_drives: list[Drive], url: str) -> None:
         except sushy.exceptions.AccessError:
             raise
         except (sushy.exceptions.MissingActionError, sushy.exceptions.HTTPError) as error:
-            if causes.passing(error):
+            if causes.is_transient(error):
                 raise
             why = "it takes no URL" if isinstance(error, sushy.exceptions.MissingActionError) else causes.cause(error)
             refusals.append(f"{drive.name}: {why}")

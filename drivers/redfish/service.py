@@ -33,7 +33,7 @@ class Runner(Protocol):
 
 
 def here(function: Callable[[], T], /) -> T:
-    """The plainest Runner."""
+    """The plainest Runner: it calls the function where it is."""
     return function()
 
 
@@ -125,7 +125,7 @@ class Endpoint:
                     return action(self._open())
                 except sushy.exceptions.SushyError as error:
                     waited = time.monotonic() - begin
-                    if causes.passing(error) and waited + _POLL_SECONDS < self.patience:
+                    if causes.is_transient(error) and waited + _POLL_SECONDS < self.patience:
                         time.sleep(_POLL_SECONDS)
                         continue
                     kind = _kind(error)

@@ -12,7 +12,7 @@ from werkzeug.wrappers import Request, Response
 
 from lab.bmcs.errors import Refusal
 
-__all__ = ["Inner", "Reply", "Request", "Response", "document", "done", "refusal"]
+__all__ = ["Inner", "Reply", "Request", "Response", "document", "no_content", "refusal"]
 
 _JSON = "application/json"
 
@@ -56,8 +56,8 @@ def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Resp
     return Response(json.dumps(body), status, {"OData-Version": "4.0", **own}, content_type=_JSON)
 
 
-def done(**headers: str) -> Response:
-    """204."""
+def no_content(**headers: str) -> Response:
+    """An answer without a body (204)."""
     return Response("", 204, {"OData-Version": "4.0", **{k.replace("_", "-"): v for k, v in headers.items()}})
 
 

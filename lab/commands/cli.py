@@ -199,7 +199,7 @@ def _running(lab: Lab, name: str) -> Node:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    shape = topology.load(arguments.topology).on(arguments.machines).behind(arguments.bmc)
+    shape = topology.load(arguments.topology).with_machines(arguments.machines).with_bmcs(arguments.bmc)
     if lines := unsupported(shape):
         raise TopologyError(arguments.topology, lines)
     if arguments.iso is not None and not arguments.iso.is_file():
@@ -267,13 +267,13 @@ def _tell_what_ended(lab_dir: records.Found) -> None:
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:
-    """The command behind the other arguments, with or without `--` before it."""
+    """The command after the other arguments, with or without `--` before it."""
     return [word for index, word in enumerate(arguments.words) if (index, word) != (0, "--")]
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
     if arguments.words[:1] == ["--lab"] and len(arguments.words) > 1:
-        # Behind the machine's name, argparse takes it for a part of the command.
+        # After the machine's name, argparse takes it for a part of the command.
         arguments.lab, arguments.words = arguments.words[1], arguments.words[2:]
     record = _chosen(arguments.lab)
     spec = record.topology.node(arguments.node)

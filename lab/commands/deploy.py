@@ -9,7 +9,7 @@ from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, shape_of
+from lab.deploy import Deployment, topology_for
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
@@ -25,7 +25,7 @@ BMCS = get_args(Bmc)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add its options."""
     add = parser.add_argument
     add(
         "directory",
@@ -87,16 +87,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Install, and print what to do next; 0 when the cluster is installed. Raises LabError, DriverError, OSError."""
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
-    shape = shape_of(arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu)
-    shape = changed(shape.on(arguments.machines).behind(arguments.bmc), arguments.set)
-    lines = [*unsupported(shape), *ztp.check(arguments.directory, shape)]
+    topology = topology_for(
+        arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu
+    )
+    topology = changed(topology.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
+    lines = [*unsupported(topology), *ztp.check(arguments.directory, topology)]
     if arguments.plan:
         # What this host cannot make is told of the plan, too: it may be meant for another one, or be edited.
-        print(shape.dump(), end="")
+        print(topology.dump(), end="")
         if lines:
             raise TopologyError(str(arguments.directory), lines)
         return 0
-    if shape.boot == "discovery-iso" and arguments.iso is None:
+    if topology.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
     if lines:
         raise TopologyError(str(arguments.directory), lines)
@@ -104,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)
     chosen = choose(lambda name: vars(arguments)[name.replace("-", "_")])
-    lab = Lab(chosen.sized(shape), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
+    lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     with lab:
         work = Deployment(lab, chosen.installer, chosen.subject)
         describe(records.read(lab.id))

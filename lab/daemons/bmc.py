@@ -180,11 +180,11 @@ def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
         return True
 
     for name, kind, port in settings.get("NODE0_FRONTS", ()):
-        shape = profile(kind)
+        bmc_profile = profile(kind)
         restarts = containers.SETTING in settings
-        front = Front(shape, name, behind, account, restarts=restarts, log=partial(log.note, bmc=name))
+        front = Front(bmc_profile, name, behind, account, restarts=restarts, log=partial(log.note, bmc=name))
         pair = (Path(settings["SUSHY_EMULATOR_SSL_CERT"]), Path(settings["SUSHY_EMULATOR_SSL_KEY"]))
-        serve(front, settings["SUSHY_EMULATOR_LISTEN_IP"], port, context(*pair, shape.tls))
+        serve(front, settings["SUSHY_EMULATOR_LISTEN_IP"], port, context(*pair, bmc_profile.tls))
 
 
 def main(config: str) -> int:

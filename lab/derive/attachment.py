@@ -219,7 +219,7 @@ class _Document:
                     entry.get("prefix-length").wrong(f"{length} is no length of a prefix of {text}")
                     continue
                 if not address.network.prefixlen:
-                    entry.get("prefix-length").wrong(f"{text}/0 is all addresses there are, no network")
+                    entry.get("prefix-length").wrong(f"{text}/0 is all addresses, which is no network")
                     continue
                 if address.is_link_local:
                     continue

@@ -146,15 +146,15 @@ def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
 def _network(segment: Segment, name: str, own: dict[int, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": name}
     for subnet in segment.own_subnets:
-        six = subnet.version == 6
-        suffix = "6" if six else ""
+        is_ipv6 = subnet.version == 6
+        suffix = "6" if is_ipv6 else ""
         routers = [text for text in segment.routers if ipaddress.ip_address(text) in subnet]
         # Where hosts know no router and nobody tells them one there is none; their default route is by the machines'.
-        quiet = not routers and (segment.made or subnet.version not in segment.dynamic)
+        quiet = not routers and (segment.invented or subnet.version not in segment.dynamic)
         fields |= {f"ipv{subnet.version}": str(subnet), f"address{suffix}": own[subnet.version]}
         fields |= {f"gateway{suffix}": "none"} if quiet else {}
         if subnet.version in segment.dynamic:
-            fields |= {"dhcpv6": True, "router_advertisements": True} if six else {"dhcp": True}
+            fields |= {"dhcpv6": True, "router_advertisements": True} if is_ipv6 else {"dhcp": True}
     rest = [text for text in segment.answering if text not in own.values()]
     fields |= {"aliases": rest} if rest else {}
     fields |= {"vlan": segment.vlan} if segment.vlan else {}

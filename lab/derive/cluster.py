@@ -70,7 +70,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     subnets = _subnets(top)
     rendezvous = other.get("rendezvousIP").address()
     hosts = _placed(_with_bootstrap(listed, rendezvous, counts["master"]), counts, source, problems)
-    if not hosts and not problems.found:
+    if not hosts and not problems.lines:
         top.get("controlPlane", "replicas").wrong("a cluster has at least one node")
     _names(listed)
     api, ingress = _vips(top, "apiVIP", platform), _vips(top, "ingressVIP", platform)
@@ -96,7 +96,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         ntp=tuple(str(one) for text in other.get("additionalNTPSources").texts() if (one := words.address(text))),
         minimal=other.get("minimalISO").value is True,
         hosts=hosts,
-        # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
+        # A proxy for either scheme is the registry's too, as far as the lab is concerned.
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
         load_balancer=balancer,
         inner=_inner(top),
@@ -186,7 +186,7 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
             one.wrong(str(error))
             continue
         if not subnet.prefixlen:
-            one.wrong(f"{subnet} is all addresses there are, no network")
+            one.wrong(f"{subnet} is all addresses, which is no network")
         subnets.append(subnet)
     return tuple(subnets)
 
@@ -292,7 +292,7 @@ def _placed(
     listed: list[tuple[Field, Host]], counts: Mapping[Role, int], source: str, problems: Problems
 ) -> tuple[tuple[Host, Role], ...]:
     """Every listed host with its role, in the files' order, then as many more as the counts ask for."""
-    if not any(counts.values()) and problems.found:
+    if not any(counts.values()) and problems.lines:
         # They were too many, and that is told already.
         return ()
     left = Counter({role: counts[role] for role in ROLES})

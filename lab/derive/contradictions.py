@@ -33,7 +33,7 @@ def check(
             _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
     if subnets and hosts:
         _reached(hosts, subnets, problems)
-    if (address := rendezvous.address()) and not problems.found:
+    if (address := rendezvous.address()) and not problems.lines:
         _rendezvous(address, hosts, subnets, place=rendezvous, taken=taken, elsewhere=elsewhere)
 
 
@@ -114,10 +114,10 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
     servers = document.get("dns-resolver", "config", "server")
     families = {one.version for one in attachment.addresses}
     if not any(text not in taken and ip_address(text).version in families for text in attachment.dns):
-        given = (
-            f"of {', '.join(attachment.dns)} none is a server that it reaches" if attachment.dns else "no DNS server"
+        servers_text = (
+            f"it reaches none of the DNS servers {', '.join(attachment.dns)}" if attachment.dns else "no DNS server"
         )
-        servers.wrong(f"{given}, and the host does not ask for one: it would find no registry")
+        servers.wrong(f"{servers_text}, and the host does not ask for one: it would find no registry")
 
 
 def _holds(cidr: str, text: str) -> bool:

@@ -22,20 +22,20 @@ _TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "y": True} | {
 
 @dataclass
 class Problems:
-    """What is wrong, in the order in which it was found: a file and a line each."""
+    """What is wrong, in the order in which it was noted: `lines` has a file and a line for each."""
 
-    found: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, source: str, where: str, rule: str) -> None:
         """Note one, unless it is noted already."""
         problem = (source, f"{where}: {rule}" if where else rule)
-        if problem not in self.found:
-            self.found.append(problem)
+        if problem not in self.lines:
+            self.lines.append(problem)
 
     def raise_if_any(self) -> None:
         """Raise ConfigsError with all of them, if there are any."""
-        if self.found:
-            raise ConfigsError(self.found)
+        if self.lines:
+            raise ConfigsError(self.lines)
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,12 @@ def disks(hints: Field) -> tuple[Disk, ...]:
     if (rotational := hints.get("rotational").flag()) is not None and BUSES[bus].rotation:
         disk["rotational"] = rotational
     if (vendor := hints.get("vendor").text()) and not _of_vendor(vendor):
-        known = " and ".join(f"{name} ({bus})" for name, bus in _VENDORS.items())
-        hints.get("vendor").wrong(f"{vendor!r}: the vendors of a lab's disks are {known}, others cannot be had")
+        vendors = " and ".join(f"{name} ({bus})" for name, bus in _VENDORS.items())
+        hints.get("vendor").wrong(f"{vendor!r}: the vendors of a lab's disks are {vendors}; there are no others")
     if (place := hints.get("hctl").text()) and place != "0:0:0:0":
-        hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0, no other place can be had")
+        hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0; there is no other address")
     usual = set(disk) == {"root", "size_gib"} and bus == "virtio" and not before and disk["size_gib"] == DISK_GIB
-    if usual or hints.problems.found:
+    if usual or hints.problems.lines:
         # What is wrong may contradict itself, and no lab comes of it.
         return ()
     return (*(Disk(size_gib=_OTHER_GIB, bus=bus) for _ in range(before)), Disk(bus=bus, **disk))  # type: ignore[arg-type]

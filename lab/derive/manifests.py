@@ -81,7 +81,7 @@ class _Configs:
         hosts = [dict(one.map()) for one in agent.get("hosts").items()]
         if not hosts:
             self._place("hosts", "documents")
-        given: dict[int, Field] = {}
+        documents: dict[int, Field] = {}
         for config in configs:
             spec = config.get("spec")
             cards = _macs(spec)
@@ -90,10 +90,10 @@ class _Configs:
                 hosts.append({"interfaces": spec.get("interfaces").value})
                 self._place(f"hosts[{index}]", config.path)
                 self._place(f"hosts[{index}].interfaces", f"{config.path}.spec.interfaces")
-            if index in given:
-                rule = f"a MAC address of {given[index].path} too; each host has one document"
+            if index in documents:
+                rule = f"a MAC address of {documents[index].path} too; each host has one document"
                 spec.get("interfaces").wrong(rule)
-            given[index] = config
+            documents[index] = config
             if not hosts[index].get("networkConfig"):
                 hosts[index]["networkConfig"] = spec.get("config").value
                 self._place(f"hosts[{index}].networkConfig", f"{config.path}.spec.config")

@@ -14,8 +14,8 @@ from lab.errors import TopologyError
 
 @dataclass
 class Segment:
-    """A network in the making: what lies in it. One that is `made` is of cards that ask for addresses of which the
-    files say nothing."""
+    """A network in the making: what lies in it. One that is `invented` is for cards that ask for addresses of which
+    the files say nothing."""
 
     subnets: list[Subnet] = field(default_factory=list)
     vlan: int = 0
@@ -23,7 +23,7 @@ class Segment:
     dynamic: set[int] = field(default_factory=set)
     routers: list[str] = field(default_factory=list)
     servers: list[str] = field(default_factory=list)
-    made: bool = False
+    invented: bool = False
 
     @property
     def own_subnets(self) -> list[Subnet]:
@@ -125,7 +125,7 @@ class Plan:
         name = str(face.vlan or face.base)
         if name not in self._asking:
             subnets = [self._unused(version) for version in sorted(face.dynamic)]
-            self._asking[name] = Segment(subnets, face.vlan, made=True)
+            self._asking[name] = Segment(subnets, face.vlan, invented=True)
             self.segments.append(self._asking[name])
         return self._asking[name]
 

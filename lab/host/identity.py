@@ -26,8 +26,8 @@ def alive(pid: int, started: int) -> bool:
     return int(fields[19]) == started and fields[0] not in "ZX"
 
 
-def me() -> tuple[int, int]:
-    """This process: its pid and start time."""
+def this_process() -> tuple[int, int]:
+    """The pid and start time of this process."""
     pid = os.getpid()
     started = start_time(pid)
     if started is None:

@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import LabError, UnknownLabError, WaitTimeout
-from lab.host.identity import alive, boot_id, me
+from lab.host.identity import alive, boot_id, this_process
 from lab.host.paths import labs_dir
 from lab.topology import Topology
 
@@ -69,9 +69,9 @@ class Record(msgspec.Struct, frozen=True):
     def save(self, folder: Path | None = None) -> None:
         """Write it into its directory, atomically."""
         place = folder or self.root
-        fresh = place / f"{_FILE}.new"
-        fresh.write_bytes(msgspec.json.encode(self))
-        fresh.replace(place / _FILE)
+        temporary = place / f"{_FILE}.new"
+        temporary.write_bytes(msgspec.json.encode(self))
+        temporary.replace(place / _FILE)
 
 
 class State(enum.Enum):
@@ -130,25 +130,25 @@ def create(record: Record) -> int:
     """Make the directory of a new lab, with its record in it. Returns the locked descriptor of `alive`: the lab has
     ended when no process has it open any more."""
     with _locked():
-        fresh = labs_dir() / f"{_NEW}{record.id}"
-        fresh.mkdir(mode=0o700)
-        fd = os.open(fresh / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        temporary = labs_dir() / f"{_NEW}{record.id}"
+        temporary.mkdir(mode=0o700)
+        fd = os.open(temporary / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             claim(fd, "owner")
-            record.save(fresh)
+            record.save(temporary)
             # Atomic: the directory appears with its lock and its record.
-            fresh.rename(record.root)
+            temporary.rename(record.root)
         except BaseException:
             os.close(fd)
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
     return fd
 
 
 def claim(fd: int, what: str) -> None:
     """Write this process into a lab's `alive` file; `what` is `owner` or `supervisor`."""
-    pid, started = me()
+    pid, started = this_process()
     line = f"{what} {pid} {started} {boot_id()}\n".encode()
     os.pwrite(fd, line, 0)
     os.ftruncate(fd, len(line))

@@ -82,7 +82,7 @@ class _Driver(ContainerDriver):
         self._machines = machines
 
 
-def hurried(shape: Profile, factor: float) -> Profile:
+def hurried(bmc_profile: Profile, factor: float) -> Profile:
     """The profile with all its durations multiplied."""
 
     def shorter(part: Any) -> Any:
@@ -90,7 +90,7 @@ def hurried(shape: Profile, factor: float) -> Profile:
         return msgspec.structs.replace(part, **{name: getattr(part, name) * factor for name in names})
 
     return msgspec.structs.replace(
-        shape, media=shorter(shape.media), power=shorter(shape.power), boot=shorter(shape.boot)
+        bmc_profile, media=shorter(bmc_profile.media), power=shorter(bmc_profile.power), boot=shorter(bmc_profile.boot)
     )
 
 
@@ -145,18 +145,20 @@ def running(name: str, folder: Path, changed: Profile | None = None) -> Iterator
     authority = Authority.make("test")
     authority.issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
     (folder / "ca.crt").write_bytes(authority.pem)
-    shape, machine = changed or profile(name), Memory()
+    bmc_profile, machine = changed or profile(name), Memory()
     with ExitStack() as stack:
         application = stack.enter_context(emulated(machine, state))
         statuses: list[int] = []
         front = Front(
-            shape, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD),
+            bmc_profile, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD),
             log=lambda _, response, __: statuses.append(response.status_code),
         )  # fmt: skip
-        server = serve(front, "127.0.0.1", 0, context(folder / "server.crt", folder / "server.key", shape.tls))
+        server = serve(front, "127.0.0.1", 0, context(folder / "server.crt", folder / "server.key", bmc_profile.tls))
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
-        yield Running(f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, shape, statuses)
+        yield Running(
+            f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, bmc_profile, statuses
+        )
 
 
 @contextmanager

@@ -63,12 +63,12 @@ def test_every_bus_has_a_row():
 
 def test_no_other_module_has_a_table_of_buses():
     modules = [path for room in ("lab", "scenarios", "ci") for path in (ROOT / room).rglob("*.py")]
-    found = {
+    tables = {
         str(path.relative_to(ROOT)): buses
         for path in modules
         if "tests" not in path.parts and (buses := tables(path.read_text()))
     }
-    assert list(found) == ["lab/buses.py"]
+    assert list(tables) == ["lab/buses.py"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_disk_of_it_is_what_the_table_says(bus, tmp_path):
         attached_by == "command line",
     )
     assert len(shape.iscsi_links(node)) == (attached_by == "firmware")
-    assert bool(unsupported(shape.on("container"), has=lambda kind: True)) is not in_containers
+    assert bool(unsupported(shape.with_machines("container"), has=lambda kind: True)) is not in_containers
     if in_containers:
         [disk] = containers.machine_spec(node, layout, 0).disks
         device = describe_disk(disk, (7, 0), disk.size)

@@ -73,7 +73,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             if several and getattr(self, one) is None:
                 msgspec.structs.force_setattr(self, one, several[0])
 
-    def follows(self) -> Iterator[str]:
+    def derived_fields(self) -> Iterator[str]:
         """See the class."""
         yield from (f"{name}_vip" for name in ("api", "ingress") if getattr(self, f"{name}_vips"))
         if self.networks and self.machine_network == str(next(iter(self.machine_subnets), "")):
@@ -142,19 +142,19 @@ class Topology(Checked, frozen=True, kw_only=True):
                 first = one.network or ("" if one.trunk else next(iter(networks)))
                 named = [("network", first)] if first else []
                 named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
-                good = True
+                valid = True
                 for field, name in named:
                     network = networks.get(name)
                     if network is None:
-                        good = False
+                        valid = False
                         yield f"{place}.{field}", f"there is no network {name!r}; there are {', '.join(networks)}"
                     elif network.bmc:
-                        good = False
+                        valid = False
                         where = f"{place}.{field}" if path else place
                         yield where, f"{name} is the network of the BMCs, which no machine is on"
                     elif field != "network" and not network.vlan:
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
-                if good:
+                if valid:
                     yield from self._placed(place, node, one)
 
     def _network_boots(self) -> Iterator[Problem]:
@@ -382,11 +382,11 @@ class Topology(Checked, frozen=True, kw_only=True):
         """The node of that name."""
         return next((n for n in self.nodes if n.name == name), None)
 
-    def on(self, machine: MachineKind | None) -> Topology:
+    def with_machines(self, machine: MachineKind | None) -> Topology:
         """The topology with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
 
-    def behind(self, bmc: Bmc | None) -> Topology:
+    def with_bmcs(self, bmc: Bmc | None) -> Topology:
         """The topology with BMCs of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, bmc=bmc) if bmc else self
 

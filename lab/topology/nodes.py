@@ -65,7 +65,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         if len(roots) == 1 and self.disk_gib == DISK_GIB:
             msgspec.structs.force_setattr(self, "disk_gib", roots[0].size_gib)
 
-    def follows(self) -> Iterator[str]:
+    def derived_fields(self) -> Iterator[str]:
         """See the class."""
         if self.nics:
             yield "mac"
@@ -159,7 +159,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
 
     @property
     def attached(self) -> tuple[Nic | Bond, ...]:
-        """What of it is attached to networks: cards on their own, then bonds."""
+        """What is attached to networks: cards on their own, then bonds."""
         bonded = {name for bond in self.bonds for name in bond.nics}
         return (*(card for card in self.all_nics if card.name not in bonded), *self.bonds)
 

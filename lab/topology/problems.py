@@ -20,7 +20,7 @@ _COLLECTING: ContextVar[bool] = ContextVar("collecting", default=False)
 
 @contextmanager
 def collecting() -> Iterator[None]:
-    """Structs made within the block do not raise: who makes them asks for their problems."""
+    """Structs made within the block do not raise: their maker asks for their problems."""
     token = _COLLECTING.set(True)
     try:
         yield
@@ -38,7 +38,7 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def fill(self) -> None:
         """Set what follows from other fields."""
 
-    def follows(self) -> Iterator[str]:
+    def derived_fields(self) -> Iterator[str]:
         """The fields that `fill` would set as they are."""
         yield from ()
 
@@ -50,7 +50,7 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 def written(struct: Checked) -> dict[str, Any]:
     """Its fields as plain data, as a file has to say them: without what follows from others, and changes with them."""
-    left_out = set(struct.follows())
+    left_out = set(struct.derived_fields())
     return {name: _plain(getattr(struct, name)) for name in struct.__struct_fields__ if name not in left_out}
 
 

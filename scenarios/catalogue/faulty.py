@@ -21,7 +21,7 @@ from lab.release.cluster import yamltext
 from lab.topology import Bmc
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
-from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
+from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, output_of
 
 if TYPE_CHECKING:
     from lab.deploy import Deployment
@@ -91,7 +91,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def real(self) -> tuple[Fault, ...]:
-        """What of its faults a lab can have."""
+        """Those of its faults that a lab can have."""
         return tuple(fault for fault in self.faults if not isinstance(fault, Simulated))
 
     @property
@@ -182,7 +182,7 @@ def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
     result = deployment.wait_for("bootstrap-complete", limit + 600, *options)
     if result.returncode == 0:
         result = deployment.wait_for("install-complete", INSTALL_SECONDS, *options)
-    return Outcome(result.returncode, said(result), time.monotonic() - began)
+    return Outcome(result.returncode, output_of(result), time.monotonic() - began)
 
 
 def disturb(deployment: Deployment, row: Row) -> Outcome:

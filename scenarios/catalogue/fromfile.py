@@ -17,12 +17,12 @@ def file_topology(config: pytest.Config) -> shapes.Topology | None:
     if not file:
         return None
     try:
-        shape = shapes.load(file).on(config.getoption("--machines"))
-        if lines := unsupported(shape):
+        topology = shapes.load(file).with_machines(config.getoption("--machines"))
+        if lines := unsupported(topology):
             raise TopologyError(file, lines)
     except TopologyError as error:
         raise pytest.UsageError(str(error)) from error
-    return shape
+    return topology
 
 
 def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pytest.Item]:

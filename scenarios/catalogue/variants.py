@@ -80,7 +80,7 @@ def each(topology: Topology, change: Callable[[int, NodeSpec], NodeSpec]) -> Top
 
 
 def _networks(topology: Topology, change: Callable[[Network], Network], *more: Network) -> Topology:
-    """The topology with its networks changed, and further ones behind them."""
+    """The topology with its networks changed, and further ones after them."""
     networks = tuple(change(network) for network in topology.all_networks)
     return msgspec.structs.replace(topology, networks=(*networks, *more), address=None, aliases=())
 
@@ -193,9 +193,9 @@ def _bond_vlan(topology: Topology) -> Topology:
     return each(_networks(topology, lambda network: msgspec.structs.replace(network, vlan=VLAN)), cards)
 
 
-def _behind(bmc: Bmc) -> Callable[[Topology], Topology]:
+def _with_bmcs(bmc: Bmc) -> Callable[[Topology], Topology]:
     """Machines have BMCs of this kind."""
-    return lambda topology: topology.behind(bmc)
+    return lambda topology: topology.with_bmcs(bmc)
 
 
 def _wanted(row: Row) -> Callable[[Topology], Topology]:
@@ -208,7 +208,7 @@ def _wanted(row: Row) -> Callable[[Topology], Topology]:
         able = tuple(msgspec.structs.replace(disk, can_fail=True) for disk in node.all_disks)
         return msgspec.structs.replace(node, disks=able)
 
-    return lambda topology: each(topology.behind(row.bmc), disks)
+    return lambda topology: each(topology.with_bmcs(row.bmc), disks)
 
 
 def _proxy(topology: Topology) -> Topology:
@@ -333,7 +333,7 @@ FEATURES: dict[str, Variant] = {
     "tpm_encryption": Variant(machines=_signed_with_tpm, cluster_install=_encrypted),
     # The initramfs asks DHCP: what a static host has of a network is in its root.
     "tang_encryption": Variant(machines=_with_tang, addressing=("dhcp",), cluster_install=_encrypted_by_tang),
-    **{bmc: Variant(machines=_behind(bmc)) for bmc in BMCS},
+    **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BMCS},
 }
 # Those through which none can be installed.
 BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
@@ -350,7 +350,7 @@ VARIANTS = FEATURES | {
     "service_killed": Variant(),
     "discovery": Variant(),
     "discovery_minimal": Variant(),
-    **{bmc: Variant(machines=_behind(bmc)) for bmc in BROKEN_BMCS},
+    **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},
     **{row.name: Variant(machines=_wanted(row)) for row in ROWS},
 }
 

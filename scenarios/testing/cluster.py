@@ -26,7 +26,7 @@ STOPPED_SECONDS = 600
 WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
 
 
-def said(result: subprocess.CompletedProcess[str]) -> str:
+def output_of(result: subprocess.CompletedProcess[str]) -> str:
     """A command's whole output, stdout and stderr."""
     return result.stdout + result.stderr
 
@@ -45,7 +45,7 @@ def stop(deployment: Deployment) -> Stopped:
     deployment.create_image()
     deployment.boot()
     result = deployment.wait_for("bootstrap-complete", STOPPED_SECONDS)
-    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
+    assert result.returncode == WAIT_FOR_FAILED, output_of(result)[-2000:]
     return Stopped(deployment, result)
 
 
@@ -65,11 +65,11 @@ class Stopped:
         """wait-for's message about a host's failed validation."""
         messages = [
             match["message"].replace('\\"', '"')
-            for line in said(self.result).splitlines()
+            for line in output_of(self.result).splitlines()
             if "level=error" in line
             and (match := re.search(rf"Host {host} validation {validation} failed: (?P<message>.*?)\"?$", line))
         ]
-        assert messages, f"no error line names {host} and {validation}:\n{said(self.result)[-3000:]}"
+        assert messages, f"no error line names {host} and {validation}:\n{output_of(self.result)[-3000:]}"
         return messages[0]
 
 
@@ -99,7 +99,7 @@ class Installation:
         result = self.lab.run(
             ["kubectl", "--kubeconfig", str(self.deployment.kubeconfig), *words], name="kubectl", timeout=90
         )
-        assert result.returncode == 0, f"kubectl {' '.join(words)}: {said(result)[-2000:]}"
+        assert result.returncode == 0, f"kubectl {' '.join(words)}: {output_of(result)[-2000:]}"
         return result.stdout
 
     def kubectl_json(self, *words: str) -> Any:

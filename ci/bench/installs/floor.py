@@ -158,7 +158,7 @@ def live_iso(release: Release, ignition: str, work: Path) -> Path:
 def once_each(machine: MachineKind = "vm") -> dict[str, Clock]:
     """Take every step once, alone, in a machine of that kind."""
     release = latest_release()
-    shape = topology.sno().on(machine)
+    shape = topology.sno().with_machines(machine)
     with tempfile.TemporaryDirectory() as work, Lab(shape, Path(work) / "artifacts", of_lab(release)) as lab:
         return measure(lab, release, live_iso(release, _ignition(lab), Path(work)))
 

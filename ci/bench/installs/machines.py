@@ -124,9 +124,9 @@ def load_results(path: Path) -> Results:
 
 def keep(path: Path, results: Results) -> None:
     """Replace the file."""
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
-    fresh.replace(path)
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+    temporary.replace(path)
 
 
 def marks(log: str) -> list[tuple[str, float]]:
@@ -168,7 +168,7 @@ def _now() -> tuple[str, float]:
 def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, Clock], *, seconds: float) -> Install:
     """Install once, and look at the cluster at rest for some seconds."""
     scenario = SCENARIO.format(size)
-    shape, processors = topology_of(scenario).on(kind), len(os.sched_getaffinity(0))
+    shape, processors = topology_of(scenario).with_machines(kind), len(os.sched_getaffinity(0))
     chain, spread = floor.bounds(steps, shape, processors)
     when, load = _now()
     with tempfile.TemporaryDirectory() as work:
@@ -197,7 +197,7 @@ def logins(kind: MachineKind, release: Release) -> Login:
     when, load = _now()
     with (
         tempfile.TemporaryDirectory() as work,
-        Lab(topology.ha().on(kind), Path(work) / "artifacts", of_lab(release)) as lab,
+        Lab(topology.ha().with_machines(kind), Path(work) / "artifacts", of_lab(release)) as lab,
     ):
         iso = floor.live_iso(release, NOTHING, Path(work))
         for node in lab.nodes.values():

@@ -81,7 +81,7 @@ def needs_of(scenario: str, machines: MachineKind) -> Amount:
     called by its scenario and a word more."""
     for one in (scenario, scenario.rpartition("-")[0]):
         with contextlib.suppress(ValueError):
-            return need_of(topology_of(one).on(machines))
+            return need_of(topology_of(one).with_machines(machines))
     return Amount()
 
 

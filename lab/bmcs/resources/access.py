@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lab.bmcs.resources.protocol import is_open
 from lab.bmcs.state import ROOT, State, payload
-from lab.bmcs.web import Request, Response, document, done, refusal
+from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _SERVICE = f"{ROOT}/SessionService"
 _SESSIONS = f"{_SERVICE}/Sessions"
@@ -46,7 +46,7 @@ class Access:
         return False
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """The service of sessions."""
+        """Answer for the session service; None for other paths. Raises Refusal."""
         if "session" not in self.state.profile.logins or not f"{path}/".startswith(f"{_SERVICE}/"):
             return None
         if path == _SERVICE:
@@ -66,7 +66,7 @@ class Access:
             raise refusal(404, "Base.1.8.ResourceNotFound", f"The session {identity} was not found.")
         if request.method == "DELETE":
             del self._sessions[identity]
-            return done()
+            return no_content()
         return document(self._session(identity))
 
     def _begin(self, request: Request) -> Response:

@@ -8,7 +8,7 @@ from urllib.parse import urlparse
 
 from lab.bmcs.resources.media import Media
 from lab.bmcs.state import State, payload
-from lab.bmcs.web import Request, Response, document, done, refusal
+from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _ACTION = "#FTSComputerSystem.VirtualMedia"
 
@@ -31,7 +31,7 @@ class Fujitsu:
 
     @property
     def action(self) -> str:
-        """The action."""
+        """The path of the action that connects and disconnects."""
         return f"{self.state.system}/Actions/Oem/FTSComputerSystem.VirtualMedia"
 
     def show(self, body: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ class Fujitsu:
             body["Oem"] = {"ts_fujitsu": {"VirtualMedia": {"@odata.id": self.path}}}
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """The resource and its action."""
+        """Answer for the resource and its action; None for other paths. Raises Refusal."""
         if not self.path or path not in (self.path, self.action):
             return None
         drive = self.state.profile.media.drives[0]
@@ -58,7 +58,7 @@ class Fujitsu:
                 self.media.eject(drive)
             else:
                 raise refusal(400, "Base.1.8.ActionParameterNotSupported", f"{wanted} is not supported.")
-            return done()
+            return no_content()
         if request.method == "PATCH":
             image = payload(request).get("CDImage") or {}
             self._server = str(image.get("Server", self._server))

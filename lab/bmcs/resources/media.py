@@ -11,7 +11,7 @@ import requests
 from lab.bmcs.profile import Drive
 from lab.bmcs.resources.tasks import Tasks
 from lab.bmcs.state import State, payload
-from lab.bmcs.web import Request, Response, document, done, refusal
+from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _DRIVE = "/VirtualMedia/Cd"
 _INSERT, _EJECT = "/Actions/VirtualMedia.InsertMedia", "/Actions/VirtualMedia.EjectMedia"
@@ -48,7 +48,7 @@ class Media:
             body["VirtualMedia"] = {"@odata.id": self.base}
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """Their resources and actions."""
+        """Answer for their resources and actions; None for other paths. Raises Refusal."""
         self._remember()
         self.tasks.finish_due()
         if (answer := self.tasks.handle(request, path)) is not None:
@@ -133,7 +133,7 @@ class Media:
             self._boot_next.pop(drive.id, None)
             if oem.get("BootOnNextServerReset"):
                 self._boot_next[drive.id] = 0
-            return done()
+            return no_content()
         if drive.how != "patch":
             raise refusal(405, "Base.1.8.OperationNotAllowed", f"{drive.id} takes no image by PATCH.")
         if body.get("Image") and body.get("Inserted", True):
@@ -191,7 +191,7 @@ class Media:
 
     def _taken(self, drive: Drive, body: dict[str, Any]) -> Response:
         self._take(drive, body)
-        return done()
+        return no_content()
 
     def _take(self, drive: Drive, body: dict[str, Any]) -> None:
         url = str(body["Image"])
@@ -208,7 +208,7 @@ class Media:
         if self.state.profile.media.eject_body and not request.is_json:
             raise refusal(415, "Base.1.8.UnsupportedMediaType", "The request's content type is not supported.")
         self.eject(drive)
-        return done()
+        return no_content()
 
     def eject(self, drive: Drive) -> None:
         """Take what it holds out."""

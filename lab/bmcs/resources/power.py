@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.bmcs.state import State, payload
-from lab.bmcs.web import Request, Response, document, done, refusal
+from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _RESET = "/Actions/ComputerSystem.Reset"
 _ON = ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle")
@@ -30,7 +30,7 @@ class Power:
             raise refusal(503, power.unready_code, power.unready_message, headers={"Retry-After": f"{left:.0f}"})
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """The Reset action."""
+        """Answer for the Reset action; None for other paths. Raises Refusal."""
         if path != self.state.system + _RESET or request.method != "POST":
             return None
         power, now = self.state.profile.power, self.state.clock()
@@ -47,13 +47,13 @@ class Power:
             )  # fmt: skip
         if kind == "ForceOff" and power.off_seconds:
             self._end_later(power.off_seconds)
-            return done()
+            return no_content()
         if kind in _ON:
             for tell in self.state.resets:
                 tell()
         self.state.ask("POST", _RESET, {"ResetType": kind})
         self._note(kind)
-        return done()
+        return no_content()
 
     def _note(self, kind: str) -> None:
         self._changed = self.state.clock()
@@ -109,7 +109,7 @@ class Boot:
         }
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """The Settings resource, and PATCH of the override."""
+        """Answer for the Settings resource, and for PATCH of the override; None for all else. Raises Refusal."""
         settings = f"{self.state.system}/Settings"
         if self.state.profile.boot.settings and path == settings and request.method == "GET":
             return document(
@@ -126,7 +126,7 @@ class Boot:
         if self.state.profile.boot.settings and path != settings:
             raise refusal(400, "Base.1.8.PropertyNotWritable", "Boot is set in the Settings resource.", "Boot")
         self._set(body)
-        return done()
+        return no_content()
 
     def _set(self, body: dict[str, Any]) -> None:
         boot = self.state.profile.boot

@@ -15,7 +15,7 @@ from lab.lab import Lab
 from lab.testing.containers.kit import PATIENCE
 from lab.topology import Bmc, NodeSpec
 
-SHAPE = topology.sno().on("container")
+SHAPE = topology.sno().with_machines("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
@@ -39,9 +39,9 @@ def shape():
 def ipmi(lab, node, *words):
     argv = ["ipmitool", "-I", "lanplus", "-C", "3", "-H", lab.layout.bmc_address, "-p", str(lab.layout.ipmi_port(node))]
     argv += ["-U", lab.credentials.bmc_user, "-P", lab.credentials.bmc_password, *words]
-    done = subprocess.run(enter_argv(lab.init, argv), capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    completed = subprocess.run(enter_argv(lab.init, argv), capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout.strip()
 
 
 def test_every_vendors_bmc_drives_a_machine_of_one_lab(tmp_path, beside_labs):

@@ -57,14 +57,16 @@ def clusters(draw):
 
 @given(clusters())
 def test_the_files_of_a_topology_lead_back_to_it(drawn):
-    found = derive(*files(drawn), memory_mib=4096)
+    derived = derive(*files(drawn), memory_mib=4096)
     keep = ("name", "role", "mac") + (("ip",) if drawn.addressing == "static" else ())
-    assert [[getattr(n, k) for k in keep] for n in found.nodes] == [[getattr(n, k) for k in keep] for n in drawn.nodes]
+    assert [[getattr(n, k) for k in keep] for n in derived.nodes] == [
+        [getattr(n, k) for k in keep] for n in drawn.nodes
+    ]
     same = ("cluster_domain", "machine_network", "addressing", "platform", "api_vip", "ingress_vip", "rendezvous_ip")
-    assert {k: getattr(found, k) for k in same} == {k: getattr(drawn, k) for k in same}
+    assert {k: getattr(derived, k) for k in same} == {k: getattr(drawn, k) for k in same}
     if drawn.addressing == "static":
-        assert found.gateway == drawn.gateway
-    assert topology.load_text(found.dump()) == found
+        assert derived.gateway == drawn.gateway
+    assert topology.load_text(derived.dump()) == derived
 
 
 @given(clusters(), st.data())
@@ -75,15 +77,15 @@ def test_hosts_that_are_not_listed_are_made_and_get_what_is_free(drawn, data):
         for host in agent["hosts"]:
             host.pop("role", None)
             host.pop("hostname", None)
-    found = derive(install, agent)
-    assert len(found.masters) == len(drawn.masters)
-    assert len(found.workers) == len(drawn.workers)
-    assert {n.mac for n in found.nodes} >= {h["interfaces"][0]["macAddress"] for h in agent["hosts"]}
+    derived = derive(install, agent)
+    assert len(derived.masters) == len(drawn.masters)
+    assert len(derived.workers) == len(drawn.workers)
+    assert {n.mac for n in derived.nodes} >= {h["interfaces"][0]["macAddress"] for h in agent["hosts"]}
     # Topology itself holds that addresses are unique and within the network.
     listed = {
         h["networkConfig"]["interfaces"][0]["ipv4"]["address"][0]["ip"] for h in agent["hosts"] if "networkConfig" in h
     }
-    assert listed <= {n.ip for n in found.nodes}
+    assert listed <= {n.ip for n in derived.nodes}
 
 
 def test_a_gateway_and_servers_elsewhere_are_the_labs():
@@ -93,19 +95,19 @@ def test_a_gateway_and_servers_elsewhere_are_the_labs():
         host["networkConfig"]["dns-resolver"]["config"]["server"] = ["192.168.111.53", "8.8.8.8", "fd00::1"]
     agent["hosts"][0]["networkConfig"]["interfaces"][0]["ipv4"]["address"][0]["ip"] = "192.168.111.1"
     agent["rendezvousIP"] = "192.168.111.1"
-    found = derive(install, agent)
-    assert found.gateway == "192.168.111.254"
-    assert found.aliases == ("192.168.111.53", "8.8.8.8")
-    assert found.rendezvous_ip == "192.168.111.1"
+    derived = derive(install, agent)
+    assert derived.gateway == "192.168.111.254"
+    assert derived.aliases == ("192.168.111.53", "8.8.8.8")
+    assert derived.rendezvous_ip == "192.168.111.1"
 
 
 def test_defaults_are_openshifts():
     install = {"metadata": {"name": "c"}, "baseDomain": "d.e", "platform": {"none": {}}}
-    found = derive(install, {"rendezvousIP": "10.0.7.7"})
-    assert (len(found.masters), len(found.workers), found.machine_network) == (3, 3, "10.0.0.0/16")
-    assert (found.addressing, found.rendezvous_ip) == ("dhcp", "10.0.7.7")
+    derived = derive(install, {"rendezvousIP": "10.0.7.7"})
+    assert (len(derived.masters), len(derived.workers), derived.machine_network) == (3, 3, "10.0.0.0/16")
+    assert (derived.addressing, derived.rendezvous_ip) == ("dhcp", "10.0.7.7")
     # The service makes the weakest masters where nobody says a role.
-    assert [n.memory_mib for n in found.nodes] == [topology.MASTER_MIB] * 3 + [topology.MASTER_MIB + 256] * 3
+    assert [n.memory_mib for n in derived.nodes] == [topology.MASTER_MIB] * 3 + [topology.MASTER_MIB + 256] * 3
 
 
 def test_hosts_of_the_baremetal_platform_count_when_agent_config_has_none():
@@ -227,12 +229,12 @@ def test_the_labs_needs_stand_beside_the_users_own():
         "imageContentSources": [{"source": "a", "mirrors": ["b"]}],
         "fips": False,
     }
-    found = adapt_install_config(own, ACCESS)
-    assert set(json.loads(found["pullSecret"])["auths"]) == {"quay.io", "lab:5000"}
-    assert found["additionalTrustBundle"].split("\n") == ["OWN CA", "LAB CA"]
-    assert found["sshKey"].split("\n") == ["ssh-rsa OWN", "ssh-ed25519 LAB"]
-    assert [entry["source"] for entry in found["imageContentSources"]] == ["a", "release.x/y"]
-    assert "imageDigestSources" not in found
+    adapted = adapt_install_config(own, ACCESS)
+    assert set(json.loads(adapted["pullSecret"])["auths"]) == {"quay.io", "lab:5000"}
+    assert adapted["additionalTrustBundle"].split("\n") == ["OWN CA", "LAB CA"]
+    assert adapted["sshKey"].split("\n") == ["ssh-rsa OWN", "ssh-ed25519 LAB"]
+    assert [entry["source"] for entry in adapted["imageContentSources"]] == ["a", "release.x/y"]
+    assert "imageDigestSources" not in adapted
     assert adapt_install_config({}, ACCESS)["imageDigestSources"] == [
         {"source": "release.x/y", "mirrors": ["lab:5000/y"]}
     ]
@@ -281,9 +283,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 def test_a_proxy_is_the_labs_own(given, wanted):
     install, agent = files(topology.sno())
     install |= {"proxy": given} if given else {}
-    found = derive(install, agent)
-    assert found.proxy is bool(wanted)
-    assert through_proxy(install, found).get("proxy") == (wanted or given)
+    derived = derive(install, agent)
+    assert derived.proxy is bool(wanted)
+    assert through_proxy(install, derived).get("proxy") == (wanted or given)
 
 
 def test_nodes_are_fenced_by_the_labs_bmcs():
@@ -291,19 +293,19 @@ def test_nodes_are_fenced_by_the_labs_bmcs():
     bmcs = tuple(BmcAccess(node.name, f"redfish+https://lab/{node.name}", "ours", "hidden") for node in shape.nodes)
     access = Access(pull_secret="{}", trust_bundle="", ssh_key="", mirrors=(), bmcs=bmcs)
     install, agent = files(shape)
-    given = [
+    own_credentials = [
         {"hostName": name, "address": f"redfish+https://10.9.0.{n}/x", "username": "u", "password": "p"}
         for n, name in enumerate(("master-1", "master-0.corp.example", "elsewhere"))
     ]
-    install["controlPlane"] |= {"fencing": {"credentials": given}}
+    install["controlPlane"] |= {"fencing": {"credentials": own_credentials}}
     assert derive(install, agent).fenced
-    found = fenced_by_lab(install, access)["controlPlane"]["fencing"]["credentials"]
-    assert [(one["hostName"], one["address"]) for one in found] == [
+    credentials = fenced_by_lab(install, access)["controlPlane"]["fencing"]["credentials"]
+    assert [(one["hostName"], one["address"]) for one in credentials] == [
         ("master-1", "redfish+https://lab/master-1"),
         ("master-0.corp.example", "redfish+https://lab/master-0"),
         ("elsewhere", "redfish+https://10.9.0.2/x"),
     ]
-    assert found[0]["certificateVerification"] == "Disabled"
-    assert install["controlPlane"]["fencing"]["credentials"] == given, "the user's own is left alone"
+    assert credentials[0]["certificateVerification"] == "Disabled"
+    assert install["controlPlane"]["fencing"]["credentials"] == own_credentials, "the user's own is left alone"
     plain = files(topology.compact())[0]
     assert fenced_by_lab(plain, access) == plain

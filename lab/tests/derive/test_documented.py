@@ -231,10 +231,10 @@ CASES = {
 def facts(shape):
     """What a plan says, in short."""
     node = shape.nodes[0]
-    found = {name: getattr(shape, name) for name in ("addressing", "proxy", "load_balancer", "gateway")}
+    summary = {name: getattr(shape, name) for name in ("addressing", "proxy", "load_balancer", "gateway")}
     networks = [(" ".join(map(str, one.subnets)), one.vlan, one.gateway_of(4), one.mtu) for one in shape.all_networks]
     answers = [text.partition("/")[0] for one in shape.all_networks for text in shape.lab_addresses(one)]
-    return found | {
+    return summary | {
         "ip": node.ip,
         "roles": "".join(one.role[0] for one in shape.nodes),
         "macs": [nic.mac for nic in node.all_nics],
@@ -254,12 +254,12 @@ def test_it_is_planned_without_an_edit(name, tmp_path, capsys):
     for file, text in files.items():
         (tmp_path / file).write_text(text)
     code = cli.main(["deploy", str(tmp_path), "--plan"])
-    said = capsys.readouterr()
-    assert (code, said.err) == (0, "")
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (0, "")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
-    found = facts(topology.load_text(said.out))
-    found["answers"] = [text for text in wanted.get("answers", []) if text in found["answers"]]
-    assert {key: found[key] for key in wanted} == wanted
+    summary = facts(topology.load_text(captured.out))
+    summary["answers"] = [text for text in wanted.get("answers", []) if text in summary["answers"]]
+    assert {key: summary[key] for key in wanted} == wanted
 
 
 CARDS = host(["eno1"], STATIC)
@@ -335,8 +335,8 @@ WRONG = {
             "none in a lab; name one under /dev/sd",
             "agent-config.yaml: hosts[0].rootDeviceHints.hctl: deviceName means bus nvme, whose disks tell "
             "none in a lab; name one under /dev/sd",
-            "agent-config.yaml: hosts[0].rootDeviceHints.hctl: '1:0:0:0': a lab's first SCSI disk is 0:0:0:0, no other "
-            "place can be had",
+            "agent-config.yaml: hosts[0].rootDeviceHints.hctl: '1:0:0:0': a lab's first SCSI disk is 0:0:0:0; there is no "
+            "other address",
         ],
     ),
     "a hostname that is none": (
@@ -349,7 +349,7 @@ WRONG = {
         [
             "agent-config.yaml: hosts[0].interfaces[0].macAddress: '155826477' is a number to YAML: put it in quotes, "
             "six hex pairs joined by colons",
-            "install-config.yaml: networking.machineNetwork[0].cidr: 0.0.0.0/0 is all addresses there are, no network",
+            "install-config.yaml: networking.machineNetwork[0].cidr: 0.0.0.0/0 is all addresses, which is no network",
             "install-config.yaml: metadata.name: must be text, is list",
             "agent-config.yaml: additionalNTPSources: must be a list, is int",
         ],
@@ -373,6 +373,6 @@ def test_contradictions_are_told_all_at_once(name, tmp_path, capsys):
     for file, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
         (tmp_path / file).write_text(text)
     assert cli.main(["deploy", str(tmp_path), "--plan"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.splitlines() == [f"node0-lab: {line}" for line in wanted]
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [f"node0-lab: {line}" for line in wanted]

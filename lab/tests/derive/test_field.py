@@ -28,7 +28,7 @@ def install(masters, workers=0, **changes):
 
 def hosts(count, config, *, cards=1, **more):
     """agent-config.yaml's hosts; `N` in the network config is the host's number, `@K` its card K's MAC address."""
-    found = []
+    listed = []
     for number in range(count):
         macs = [f"00:1b:21:3c:{card:02x}:{number:02x}" for card in range(cards)]
         text = config.replace("N", str(80 + number))
@@ -41,8 +41,8 @@ def hosts(count, config, *, cards=1, **more):
         }
         if text:
             host["networkConfig"] = yaml.safe_load(text)
-        found.append(host)
-    return {"rendezvousIP": "10.20.30.80", "hosts": found}
+        listed.append(host)
+    return {"rendezvousIP": "10.20.30.80", "hosts": listed}
 
 
 STATIC = """
@@ -174,51 +174,51 @@ FIELD = {
 
 @pytest.mark.parametrize("name", FIELD)
 def test_it_is_derived_without_an_edit(name):
-    found = derive(*FIELD[name])
-    assert topology.load_text(found.dump()) == found
-    assert len(found.nodes) == sum(
-        one[0] for one in [(len(found.masters),), (len(found.workers),), (len(found.arbiters),)]
+    derived = derive(*FIELD[name])
+    assert topology.load_text(derived.dump()) == derived
+    assert len(derived.nodes) == sum(
+        one[0] for one in [(len(derived.masters),), (len(derived.workers),), (len(derived.arbiters),)]
     )
-    assert found.gateway not in {node.ip for node in found.nodes}
+    assert derived.gateway not in {node.ip for node in derived.nodes}
 
 
 def one(name):
-    found = derive(*FIELD[name])
-    return found, found.nodes[0]
+    derived = derive(*FIELD[name])
+    return derived, derived.nodes[0]
 
 
 def test_a_bond_has_a_partner_and_its_vlan_a_network():
-    found, node = one("bond-lacp-vlan")
-    [network] = [net for net in found.networks if net.vlan]
+    derived, node = one("bond-lacp-vlan")
+    [network] = [net for net in derived.networks if net.vlan]
     assert (network.vlan, network.ipv4, network.gateway_of(4)) == (312, "10.20.30.0/24", "10.20.30.1")
     [bond] = node.bonds
     assert (bond.mode, bond.trunk, bond.addresses) == ("802.3ad", (network.name,), ("10.20.30.80",))
     assert [nic.mac for nic in node.nics] == ["00:1b:21:3c:00:00", "00:1b:21:3c:01:00"]
-    assert node.ip == found.rendezvous_ip == "10.20.30.80"
+    assert node.ip == derived.rendezvous_ip == "10.20.30.80"
     assert "10.20.30.2" in network.aliases
 
 
 def test_two_cards_are_in_two_networks_and_the_default_route_is_by_the_second():
-    found, node = one("two-cards")
-    by_name = {net.name: net for net in found.networks}
+    derived, node = one("two-cards")
+    by_name = {net.name: net for net in derived.networks}
     first, second = (by_name[nic.network] for nic in node.nics)
     assert (first.ipv4, first.gateway_of(4)) == ("172.16.0.0/24", "")
     assert (second.ipv4, second.gateway_of(4)) == ("10.20.30.0/24", "10.20.30.1")
     assert node.ip == "10.20.30.80"
-    assert found.machine_subnets[0].with_prefixlen == "10.20.30.0/24"
+    assert derived.machine_subnets[0].with_prefixlen == "10.20.30.0/24"
 
 
 def test_dual_stack_is_one_network_with_two_families():
-    found, node = one("dual-stack")
-    [network] = found.networks
+    derived, node = one("dual-stack")
+    [network] = derived.networks
     assert (network.ipv4, network.ipv6) == ("10.20.30.0/24", "2001:db8:30::/64")
     assert node.nics[0].addresses == ("10.20.30.80", "2001:db8:30::80")
-    assert found.vips("api") == ("10.20.30.5", "2001:db8:30::5")
+    assert derived.vips("api") == ("10.20.30.5", "2001:db8:30::5")
 
 
 def test_who_asks_for_an_address_gets_the_one_of_the_rendezvous():
-    found, node = one("vlan-dhcp")
-    [network] = found.networks
+    derived, node = one("vlan-dhcp")
+    [network] = derived.networks
     assert (network.vlan, network.dhcp) == (40, True)
     assert node.nics[0].trunk == (network.name,)
     assert node.ip == "10.20.30.80"
@@ -255,31 +255,33 @@ def test_disks_satisfy_the_hints(name, disks):
 
 
 def test_memory_and_processors_are_what_the_user_says():
-    found = derive(*FIELD["ha-dhcp"], memory_mib=9000, vcpu=3)
-    assert {(node.memory_mib, node.vcpu) for node in found.nodes} == {(9000, 3)}
-    assert msgspec.to_builtins(found)["nodes"][0]["memory_mib"] == 9000
+    derived = derive(*FIELD["ha-dhcp"], memory_mib=9000, vcpu=3)
+    assert {(node.memory_mib, node.vcpu) for node in derived.nodes} == {(9000, 3)}
+    assert msgspec.to_builtins(derived)["nodes"][0]["memory_mib"] == 9000
 
 
 def test_a_balancer_of_the_users_is_the_labs():
     platform = "{baremetal: {apiVIPs: [10.20.30.5], ingressVIPs: [10.20.30.5], loadBalancer: {type: UserManaged}}}"
-    found = derive(install(3, platform=platform), hosts(3, STATIC))
-    assert found.load_balancer
-    assert "10.20.30.5/32" in found.lab_addresses(found.home)
+    derived = derive(install(3, platform=platform), hosts(3, STATIC))
+    assert derived.load_balancer
+    assert "10.20.30.5/32" in derived.lab_addresses(derived.home)
     assert not derive(install(3, platform=VIPS), hosts(3, STATIC)).load_balancer
 
 
 @pytest.mark.parametrize(("masters", "wanted"), [(1, False), (3, True)])
 def test_on_platform_none_several_nodes_are_behind_one(masters, wanted):
-    found = derive(install(masters, platform="{none: {}}"), hosts(masters, STATIC))
-    assert found.load_balancer is wanted
-    assert found.api_addresses == found.ingress_addresses == ((found.gateway,) if wanted else (found.nodes[0].ip,))
+    derived = derive(install(masters, platform="{none: {}}"), hosts(masters, STATIC))
+    assert derived.load_balancer is wanted
+    assert (
+        derived.api_addresses == derived.ingress_addresses == ((derived.gateway,) if wanted else (derived.nodes[0].ip,))
+    )
 
 
 def test_of_hosts_whose_role_is_left_open_the_rendezvous_host_is_a_master_and_masters_are_the_weakest():
     files = hosts(5, STATIC) | {"rendezvousIP": "10.20.30.84"}
-    found = derive(install(3, 2, platform=VIPS), files)
-    assert [node.role for node in found.nodes] == ["master", "master", "worker", "worker", "master"]
-    by_role = {role: {n.memory_mib for n in found.nodes if n.role == role} for role in ("master", "worker")}
+    derived = derive(install(3, 2, platform=VIPS), files)
+    assert [node.role for node in derived.nodes] == ["master", "master", "worker", "worker", "master"]
+    by_role = {role: {n.memory_mib for n in derived.nodes if n.role == role} for role in ("master", "worker")}
     assert max(by_role["master"]) < min(by_role["worker"])
     for host in files["hosts"][2:4]:
         host["role"] = "worker"

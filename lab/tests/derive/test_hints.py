@@ -9,7 +9,7 @@ from lab.derive.fields import Field, Problems
 def disks(values):
     """The disks for hints, and what is wrong with these."""
     problems = Problems()
-    return hints.disks(Field(values, "f", "h", problems)), [line for _, line in problems.found]
+    return hints.disks(Field(values, "f", "h", problems)), [line for _, line in problems.lines]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_disk_of_the_right_bus_is_made(values, bus, rotational):
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"vendor": "ata"}, "h.vendor: 'ata': the vendors of a lab's disks are QEMU (scsi) and ATA (sata), others"),
+        ({"vendor": "ata"}, "h.vendor: 'ata': the vendors of a lab's disks are QEMU (scsi) and ATA (sata); there are no others"),
         ({"vendor": "QEMU", "deviceName": "/dev/vda"}, "h.vendor: deviceName means bus virtio, whose disks tell none"),
         ({"vendor": "ATA", "hctl": "0:0:0:0"}, "h.hctl: a lab's SCSI disks have it, and their vendor is not ATA"),
         ({"rotational": True, "deviceName": "/dev/nvme0n1"}, "h.rotational: deviceName means bus nvme"),

@@ -32,8 +32,8 @@ def machine(interfaces, device="eno1", cards=CARDS):
         },
     }
     host = {"hostname": "a", "interfaces": yaml.safe_load(cards), "networkConfig": document}
-    found = derive(INSTALL, {"rendezvousIP": "10.20.30.80", "hosts": [host]})
-    return found.nodes[0], {network.name: network for network in found.all_networks}
+    derived = derive(INSTALL, {"rendezvousIP": "10.20.30.80", "hosts": [host]})
+    return derived.nodes[0], {network.name: network for network in derived.all_networks}
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_a_network_that_is_made_up_is_none_of_the_clusters_own():
     install["networking"] |= {"clusterNetwork": [{"cidr": "192.168.192.0/20"}], "serviceNetwork": ["192.168.208.0/24"]}
     interfaces = yaml.safe_load(f"[{{name: eno1, {DHCP}}}, {{name: eno2, {DHCP}}}]")
     host = {"interfaces": yaml.safe_load(CARDS), "networkConfig": {"interfaces": interfaces}}
-    found = derive(install, {"rendezvousIP": "10.20.30.80", "hosts": [host]})
-    assert [network.ipv4 for network in found.networks] == ["10.20.30.0/24", "192.168.209.0/24"]
+    derived = derive(install, {"rendezvousIP": "10.20.30.80", "hosts": [host]})
+    assert [network.ipv4 for network in derived.networks] == ["10.20.30.0/24", "192.168.209.0/24"]

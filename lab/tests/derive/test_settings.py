@@ -8,11 +8,11 @@ from lab.errors import TopologyError
 
 
 def test_fields_are_changed_in_order():
-    found = changed(
+    edited = changed(
         topology.compact(), ["nodes[1].memory_mib=8192", "nodes[1].vcpu=3", "name=other", "nodes[1].vcpu=4"]
     )
-    assert [(n.memory_mib, n.vcpu) for n in found.nodes] == [(4096, 2), (8192, 4), (4096, 1)]
-    assert found.name == "other"
+    assert [(n.memory_mib, n.vcpu) for n in edited.nodes] == [(4096, 2), (8192, 4), (4096, 1)]
+    assert edited.name == "other"
     disks = changed(topology.sno(), ["nodes[0].disks=[{size_gib: 30, root: true, bus: nvme}]", "nodes[0].disk_gib=30"])
     assert disks.nodes[0].root_device == "/dev/nvme0n1"
 
@@ -49,7 +49,7 @@ def test_what_follows_from_a_field_changes_with_it():
     nic = '{mac: "52:54:00:00:00:01", addresses: [192.168.111.80]}'
     disk = "[{size_gib: 30, root: true}]"
     shape = changed(topology.sno(), [f"nodes[0].nics=[{nic}]", f"nodes[0].disks={disk}"])
-    found = changed(
+    node = changed(
         shape,
         [
             "nodes[0].disks[0].size_gib=40",
@@ -57,7 +57,7 @@ def test_what_follows_from_a_field_changes_with_it():
             "nodes[0].nics[0].addresses=[192.168.111.81]",
         ],
     ).nodes[0]
-    assert (found.disk_gib, found.mac, found.ip) == (40, "52:54:00:00:00:02", "192.168.111.81")
+    assert (node.disk_gib, node.mac, node.ip) == (40, "52:54:00:00:00:02", "192.168.111.81")
     networks = changed(
         topology.sno(),
         ["networks=[{name: a, ipv4: 192.168.111.0/24, dhcp: true}]", "networks[0].ipv4=192.168.110.0/23"],

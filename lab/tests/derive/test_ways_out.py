@@ -74,7 +74,7 @@ CONFIG = "agent-config.yaml: hosts[0].networkConfig"
         ),
         (
             agent(servers=["10.20.30.80", "fd00::1"]),
-            [f"{CONFIG}.dns-resolver.config.server: of 10.20.30.80, fd00::1 none is a server that it reaches, and the "
+            [f"{CONFIG}.dns-resolver.config.server: it reaches none of the DNS servers 10.20.30.80, fd00::1, and the "
              "host does not ask for one: it would find no registry"],
         ),
         (
@@ -136,8 +136,8 @@ def test_all_addresses_may_be_written_in_several_ways():
     six = {"enabled": True, "address": [{"ip": "fd00::5", "prefix-length": 64}]}
     card = {"name": "eno1", "type": "ethernet", "state": "up", "ipv6": six}
     install = INSTALL | {"networking": {"machineNetwork": [{"cidr": "fd00::/64"}]}}
-    found = derive(install, agent(card, routes=[route], servers=["fd00::1"]) | {"rendezvousIP": "fd00::5"})
-    assert found.all_networks[0].gateway_of(6) == "fd00::1"
+    derived = derive(install, agent(card, routes=[route], servers=["fd00::1"]) | {"rendezvousIP": "fd00::5"})
+    assert derived.all_networks[0].gateway_of(6) == "fd00::1"
 
 
 @pytest.mark.parametrize(("last", "kind"), [("0", "network's own"), ("255", "broadcast")])
@@ -159,8 +159,8 @@ def test_a_router_of_one_host_may_be_the_dns_server_of_another():
     other = copy.deepcopy(agent(interface("eno1", "10.20.30.81"), routes=[out("10.20.30.254")])["hosts"][0])
     other |= {"hostname": "b", "interfaces": [{"name": "eno1", "macAddress": "00:1b:21:3c:01:01"}]}
     files["hosts"].append(other)
-    found = derive(install, files)
-    assert (found.gateway, found.networks[0].aliases) == ("10.20.30.1", ("10.20.30.254", "10.20.30.2"))
+    derived = derive(install, files)
+    assert (derived.gateway, derived.networks[0].aliases) == ("10.20.30.1", ("10.20.30.254", "10.20.30.2"))
 
 
 @pytest.mark.parametrize(
@@ -169,5 +169,5 @@ def test_a_router_of_one_host_may_be_the_dns_server_of_another():
 def test_a_small_network_has_room_for_one_node(length, first, router):
     install = INSTALL | {"networking": {"machineNetwork": [{"cidr": f"10.20.30.80/{length}"}]}}
     files = agent(interface("eno1", first, length), routes=[out(router)]) | {"rendezvousIP": first}
-    found = derive(install, files)
-    assert (found.nodes[0].ip, found.gateway) == (first, router)
+    derived = derive(install, files)
+    assert (derived.nodes[0].ip, derived.gateway) == (first, router)

@@ -19,7 +19,7 @@ from lab.testing.live import small
 from lab.topology import Disk
 from lab.waiting import wait_until
 
-SHAPE = topology.sno().on("container")
+SHAPE = topology.sno().with_machines("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
@@ -61,13 +61,13 @@ def code(device, *, write):
 
 def attached(root):
     """The files of a lab that loop devices have."""
-    found = []
+    mentions = []
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:
-            found += [line for line in file.read_text().splitlines() if str(root) in line]
+            mentions += [line for line in file.read_text().splitlines() if str(root) in line]
         except OSError:
             continue
-    return found
+    return mentions
 
 
 def test_a_disk_fails_and_works_again(tmp_path):

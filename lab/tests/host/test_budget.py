@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lab.errors import BudgetError
 from lab.host import budget
 from lab.host.budget import Amount, Ledger, capacity, need
-from lab.host.identity import boot_id, me, start_time
+from lab.host.identity import boot_id, start_time, this_process
 
 
 @pytest.fixture
@@ -22,44 +22,44 @@ def ledger(tmp_path):
 
 
 def test_what_is_taken_is_given_back(ledger):
-    ledger.take("a", Amount(600), me(), 0)
+    ledger.take("a", Amount(600), this_process(), 0)
     with pytest.raises(BudgetError, match=r"waits for memory: needs 500 MiB.*; free 400 MiB.*; held by a 600 MiB"):
-        ledger.take("b", Amount(500), me(), 0)
+        ledger.take("b", Amount(500), this_process(), 0)
     ledger.give_back("a")
-    ledger.take("b", Amount(500), me(), 0)
+    ledger.take("b", Amount(500), this_process(), 0)
     assert [e.lab for e in ledger.entries()] == ["b"]
 
 
 def test_more_than_there_is_fails_at_once(ledger):
     with pytest.raises(BudgetError, match=r"has 1000 MiB .* for all labs: too little memory"):
-        ledger.take("a", Amount(1001), me(), 3600)
+        ledger.take("a", Amount(1001), this_process(), 3600)
 
 
 def test_a_dead_owner_owns_nothing(ledger):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ledger.take("a", Amount(900), (child.pid, start_time(child.pid)), 0)
-    assert ledger.try_take("b", Amount(900), me()) is not None
+    assert ledger.try_take("b", Amount(900), this_process()) is not None
     child.communicate(b"\n")
-    assert ledger.try_take("b", Amount(900), me()) is None
+    assert ledger.try_take("b", Amount(900), this_process()) is None
 
 
 def test_a_reused_pid_is_another_owner(ledger):
-    pid, started = me()
+    pid, started = this_process()
     ledger.take("a", Amount(900), (pid, started - 1), 0)
     assert ledger.entries() == []
 
 
 def test_waiting_says_so_and_ends_when_memory_comes(ledger, caplog):
-    ledger.take("a", Amount(900), me(), 0)
+    ledger.take("a", Amount(900), this_process(), 0)
     threading.Timer(0.3, lambda: ledger.give_back("a")).start()
-    ledger.take("b", Amount(900), me(), 30)
+    ledger.take("b", Amount(900), this_process(), 30)
     assert "lab b waits for memory: needs 900 MiB" in caplog.text
     assert "; free 100 MiB" in caplog.text
     assert "; held by a 900 MiB (pid " in caplog.text
 
 
 def test_handing_over_keeps_the_amount(ledger):
-    ledger.take("a", Amount(900), me(), 0)
+    ledger.take("a", Amount(900), this_process(), 0)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ledger.hand_over("a", (child.pid, start_time(child.pid)))
     assert [(e.mib, e.pid) for e in ledger.entries()] == [(900, child.pid)]
@@ -75,17 +75,17 @@ def path(tmp_path):
 def test_a_damaged_ledger_is_put_aside_and_started_anew(path, caplog, damaged):
     path.write_bytes(damaged)
     ledger = Ledger(path, Amount(10, 8, 8))
-    ledger.take("a", Amount(1), me(), 0)
+    ledger.take("a", Amount(1), this_process(), 0)
     assert [(e.lab, e.mib, e.waiting) for e in ledger.entries()] == [("a", 1, False)]
     assert [entry["lab"] for entry in json.loads(path.read_text())] == ["a"]
     assert path.with_name("budget.json.damaged").read_bytes() == damaged
     assert "budget.json is damaged" in caplog.text
     with pytest.raises(BudgetError, match="free 9 MiB"):
-        ledger.take("b", Amount(10), me(), 0)
+        ledger.take("b", Amount(10), this_process(), 0)
 
 
 def theirs(**more):
-    pid, started = me()
+    pid, started = this_process()
     return {"lab": "theirs", "mib": 4, "pid": pid, "started": started, **more}
 
 
@@ -93,14 +93,14 @@ def test_who_was_killed_while_writing_loses_nobodys_entry(path):
     """The new list goes over the old one, and then the file is cut: between the two, a rest of the old one is left."""
     path.write_text(json.dumps([theirs()]) + '"mib": 4, "pid": 1}]')
     ledger = Ledger(path, Amount(10, 8, 8))
-    ledger.take("a", Amount(1), me(), 0)
+    ledger.take("a", Amount(1), this_process(), 0)
     assert [e.lab for e in ledger.entries()] == ["theirs", "a"]
     assert len(json.loads(path.read_text())) == 2
 
 
 def test_the_list_is_never_away_while_it_is_written(path, monkeypatch):
     ledger = Ledger(path, Amount(10, 8, 8))
-    ledger.take("a", Amount(1), me(), 0)
+    ledger.take("a", Amount(1), this_process(), 0)
 
     def killed(*_arguments):
         raise KeyboardInterrupt
@@ -127,11 +127,11 @@ def test_the_list_is_never_away_while_it_is_written(path, monkeypatch):
 def test_another_versions_entries_stay_as_they_are(path, foreign):
     path.write_text(json.dumps([theirs(gpu=1), foreign]))
     ledger = Ledger(path, Amount(10, 8, 8))
-    ledger.take("a", Amount(1), me(), 0)
+    ledger.take("a", Amount(1), this_process(), 0)
     ledger.give_back("a")
-    found = json.loads(path.read_text())
-    assert foreign in found
-    assert theirs(gpu=1) in found, "a field that this version does not know is lost"
+    entries = json.loads(path.read_text())
+    assert foreign in entries
+    assert theirs(gpu=1) in entries, "a field that this version does not know is lost"
     assert ledger.foreign() == 1
     assert ledger.free(ledger.entries()).mib == 6
 
@@ -139,7 +139,7 @@ def test_another_versions_entries_stay_as_they_are(path, foreign):
 def test_another_versions_ledger_is_not_overwritten(path):
     path.write_text('{"version": 9, "entries": []}')
     with pytest.raises(BudgetError, match="is another version's ledger: wait for its labs to end"):
-        Ledger(path, Amount(10, 8, 8)).take("a", Amount(1), me(), 0)
+        Ledger(path, Amount(10, 8, 8)).take("a", Amount(1), this_process(), 0)
     assert path.read_text() == '{"version": 9, "entries": []}'
 
 
@@ -157,9 +157,9 @@ def test_an_entry_of_another_boot_is_nobodys(path):
 def test_processes_never_take_more_than_there_is(tmp_path):
     code = (
         "import sys, pathlib, time\n"
-        "from lab.host.budget import Amount, Ledger\nfrom lab.host.identity import me\n"
+        "from lab.host.budget import Amount, Ledger\nfrom lab.host.identity import this_process\n"
         "ledger = Ledger(pathlib.Path(sys.argv[1]), Amount(1000))\n"
-        "print(ledger.try_take(sys.argv[2], Amount(300), me()) is None, flush=True)\ninput()\n"
+        "print(ledger.try_take(sys.argv[2], Amount(300), this_process()) is None, flush=True)\ninput()\n"
     )
     children = [
         subprocess.Popen(
@@ -183,44 +183,46 @@ def test_overheads_are_counted():
 
 def test_disk_counts_too(ledger):
     with pytest.raises(BudgetError, match=r"too little disk; free some, or point NODE0_STATE at another file system$"):
-        ledger.take("a", Amount(1, 1, 9), me(), 3600)
-    ledger.take("a", Amount(1, 4, 4), me(), 0)
+        ledger.take("a", Amount(1, 1, 9), this_process(), 3600)
+    ledger.take("a", Amount(1, 4, 4), this_process(), 0)
     with pytest.raises(BudgetError, match="lab b waits for disk: "):
-        ledger.take("b", Amount(1, 1, 6), me(), 0)
+        ledger.take("b", Amount(1, 1, 6), this_process(), 0)
 
 
 def test_a_lab_with_more_vcpus_than_there_are_runs_alone(ledger):
-    ledger.take("small", Amount(1, 1), me(), 0)
+    ledger.take("small", Amount(1, 1), this_process(), 0)
     with pytest.raises(BudgetError, match="lab wide waits for vCPUs: "):
-        ledger.take("wide", Amount(1, 9), me(), 0)
+        ledger.take("wide", Amount(1, 9), this_process(), 0)
     ledger.give_back("small")
-    ledger.take("wide", Amount(1, 9), me(), 0)
+    ledger.take("wide", Amount(1, 9), this_process(), 0)
     with pytest.raises(BudgetError, match="lab small waits for vCPUs: "):
-        ledger.take("small", Amount(1, 1), me(), 0)
+        ledger.take("small", Amount(1, 1), this_process(), 0)
 
 
 def test_who_waits_is_in_the_ledger_and_holds_nothing(ledger):
-    ledger.take("a", Amount(900), me(), 0)
-    assert ledger.try_take("big", Amount(500), me()) is not None
+    ledger.take("a", Amount(900), this_process(), 0)
+    assert ledger.try_take("big", Amount(500), this_process()) is not None
     assert [(e.lab, e.waiting) for e in ledger.entries()] == [("a", False), ("big", True)]
     assert ledger.free(ledger.entries()) == Amount(100, 8, 8)
     with pytest.raises(BudgetError):
-        ledger.take("impatient", Amount(500), me(), 0)
+        ledger.take("impatient", Amount(500), this_process(), 0)
     assert [e.lab for e in ledger.entries()] == ["a", "big"], "who gave up waits no longer"
 
 
 def test_the_first_in_the_queue_has_the_first_choice(ledger):
-    ledger.take("a", Amount(900), me(), 0)
-    assert ledger.try_take("first", Amount(500), me()) is not None
-    assert ledger.try_take("second", Amount(600), me()) is not None
-    assert ledger.try_take("small", Amount(100), me()) is None, "what does not do for the first is free for others"
+    ledger.take("a", Amount(900), this_process(), 0)
+    assert ledger.try_take("first", Amount(500), this_process()) is not None
+    assert ledger.try_take("second", Amount(600), this_process()) is not None
+    assert ledger.try_take("small", Amount(100), this_process()) is None, (
+        "what does not do for the first is free for others"
+    )
     ledger.give_back("small")
     ledger.give_back("a")
-    assert ledger.try_take("second", Amount(600), me()) is not None
-    assert ledger.try_take("first", Amount(500), me()) is None
-    assert ledger.try_take("second", Amount(600), me()) is not None
+    assert ledger.try_take("second", Amount(600), this_process()) is not None
+    assert ledger.try_take("first", Amount(500), this_process()) is None
+    assert ledger.try_take("second", Amount(600), this_process()) is not None
     ledger.give_back("first")
-    assert ledger.try_take("second", Amount(600), me()) is None
+    assert ledger.try_take("second", Amount(600), this_process()) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 1200), st.integers(1, 10), st.booleans())))
@@ -231,7 +233,7 @@ def test_never_more_is_held_than_there_is(steps):
             if leave:
                 ledger.give_back(lab)
             elif not any(e.lab == lab and not e.waiting for e in ledger.entries()):
-                ledger.try_take(lab, Amount(mib, vcpu), me())
+                ledger.try_take(lab, Amount(mib, vcpu), this_process())
             entries = ledger.entries()
             assert not Amount().short(ledger.free(entries))
             assert len({e.lab for e in entries}) == len(entries)
@@ -256,50 +258,50 @@ def waiting(path, lab):
 def test_one_that_waits_for_a_smaller_budget_of_its_own_holds_up_nobody(path):
     """Processes may be told different budgets (NODE0_BUDGET_MIB): whether a lab fits is judged by its own."""
     large, small = Ledger(path, Amount(1000, 8, 8)), Ledger(path, Amount(500, 8, 8))
-    large.take("a", Amount(300), me(), 0)
-    assert small.try_take("first", Amount(400), me()) is not None
-    assert large.try_take("second", Amount(400), me()) is None
+    large.take("a", Amount(300), this_process(), 0)
+    assert small.try_take("first", Amount(400), this_process()) is not None
+    assert large.try_take("second", Amount(400), this_process()) is None
     assert [(e.lab, e.waiting) for e in large.entries()] == [("a", False), ("first", True), ("second", False)]
 
 
 def test_one_with_a_larger_budget_of_its_own_has_its_turn(path):
     large, small = Ledger(path, Amount(1000, 8, 8)), Ledger(path, Amount(500, 8, 8))
-    large.take("a", Amount(900), me(), 0)
-    assert large.try_take("first", Amount(700), me()) is not None
+    large.take("a", Amount(900), this_process(), 0)
+    assert large.try_take("first", Amount(700), this_process()) is not None
     large.give_back("a")
-    assert small.try_take("second", Amount(100), me()) is not None, "the first's turn has come"
-    assert large.try_take("first", Amount(700), me()) is None
+    assert small.try_take("second", Amount(100), this_process()) is not None, "the first's turn has come"
+    assert large.try_take("first", Amount(700), this_process()) is None
 
 
 def test_one_that_no_longer_looks_holds_up_nobody_and_keeps_its_place(ledger, monkeypatch):
-    ledger.take("a", Amount(900), me(), 0)
-    assert ledger.try_take("first", Amount(500), me()) is not None
+    ledger.take("a", Amount(900), this_process(), 0)
+    assert ledger.try_take("first", Amount(500), this_process()) is not None
     ledger.give_back("a")
-    assert ledger.try_take("second", Amount(600), me()) is not None, "it is the first's turn"
+    assert ledger.try_take("second", Amount(600), this_process()) is not None, "it is the first's turn"
     clock = time.monotonic()
     monkeypatch.setattr(budget.time, "monotonic", lambda: clock + 31)
-    assert ledger.try_take("second", Amount(600), me()) is None, "which has not looked for half a minute"
-    assert ledger.try_take("first", Amount(500), me()) is not None
+    assert ledger.try_take("second", Amount(600), this_process()) is None, "which has not looked for half a minute"
+    assert ledger.try_take("first", Amount(500), this_process()) is not None
     ledger.give_back("second")
-    assert ledger.try_take("third", Amount(600), me()) is not None, "and looks again, in its old place"
-    assert ledger.try_take("first", Amount(500), me()) is None
+    assert ledger.try_take("third", Amount(600), this_process()) is not None, "and looks again, in its old place"
+    assert ledger.try_take("first", Amount(500), this_process()) is None
 
 
 def test_one_of_an_older_version_is_judged_by_this_budget(path):
     path.write_text(json.dumps([theirs(waiting=True)]))
-    assert Ledger(path, Amount(3, 8, 8)).try_take("a", Amount(3), me()) is None
+    assert Ledger(path, Amount(3, 8, 8)).try_take("a", Amount(3), this_process()) is None
     Ledger(path, Amount(3, 8, 8)).give_back("a")
-    assert Ledger(path, Amount(10, 8, 8)).try_take("b", Amount(10), me()) is not None
+    assert Ledger(path, Amount(10, 8, 8)).try_take("b", Amount(10), this_process()) is not None
     assert waiting(path, "theirs") == theirs(waiting=True)
 
 
 def test_who_waits_says_how_much_it_may_use_and_that_it_looks(path):
     ledger = Ledger(path, Amount(10, 8, 8))
-    ledger.take("a", Amount(10), me(), 0)
-    assert ledger.try_take("b", Amount(5), me()) is not None
+    ledger.take("a", Amount(10), this_process(), 0)
+    assert ledger.try_take("b", Amount(5), this_process()) is not None
     first = waiting(path, "b")
     assert first["budget"] == {"mib": 10, "vcpu": 8, "disk_gib": 8}
-    assert ledger.try_take("c", Amount(5), me()) is not None
-    assert ledger.try_take("b", Amount(5), me()) is not None
+    assert ledger.try_take("c", Amount(5), this_process()) is not None
+    assert ledger.try_take("b", Amount(5), this_process()) is not None
     assert waiting(path, "b")["looked"] > first["looked"]
     assert [e.lab for e in ledger.entries()] == ["a", "b", "c"], "to look again costs nobody his place"

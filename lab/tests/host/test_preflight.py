@@ -18,8 +18,8 @@ V2 = "0::/init.scope\n"
     ("groups", "missing"), [(V1, []), (V1.replace("devices", "freezer"), ["devices"]), ("4:memory:/\n0::/\n", 3)]
 )
 def test_a_host_with_v1_controllers(groups, missing):
-    found = missing_controllers(groups, "")
-    assert found == missing or len(found) == missing
+    lacking = missing_controllers(groups, "")
+    assert lacking == missing or len(lacking) == missing
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_host_with_v1_controllers(groups, missing):
 def test_a_host_with_cgroup2_alone(tmp_path, controllers, missing):
     (tmp_path / "cgroup.controllers").write_text(controllers)
     mounts = f"proc /proc proc rw 0 0\ncgroup2 {tmp_path} cgroup2 rw,nosuid 0 0\n"
-    found = missing_controllers(V2, mounts)
-    assert found == missing or len(found) == missing
+    lacking = missing_controllers(V2, mounts)
+    assert lacking == missing or len(lacking) == missing
 
 
 def test_where_cgroup2_is_not_mounted_the_machines_own_mount_tells():
@@ -39,7 +39,7 @@ def test_where_cgroup2_is_not_mounted_the_machines_own_mount_tells():
 
 def test_a_proxy_needs_its_program(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "tinyproxy" else "/bin/x")
-    proxied = msgspec.structs.replace(topology.sno().on("container"), proxy=True)
+    proxied = msgspec.structs.replace(topology.sno().with_machines("container"), proxy=True)
     assert any("apt-get install tinyproxy-bin" in line for line in preflight.problems(proxied, tmp_path, "x"))
     assert not any("tinyproxy" in line for line in preflight.problems(topology.sno(), tmp_path, "x"))
 

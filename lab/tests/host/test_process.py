@@ -9,7 +9,7 @@ import time
 import pytest
 
 from lab.errors import CommandTimeoutError
-from lab.host.identity import alive, me, start_time
+from lab.host.identity import alive, start_time, this_process
 from lab.host.process import clean_environment, in_background, run_streaming
 from lab.waiting import wait_until
 
@@ -44,7 +44,7 @@ def test_an_error_in_the_block_ends_it_too(tmp_path):
 
 
 def test_a_process_is_known_by_pid_and_start():
-    pid, started = me()
+    pid, started = this_process()
     assert alive(pid, started)
     assert not alive(pid, started + 1)
     assert start_time(2**22 + 1) is None
@@ -57,8 +57,8 @@ def run(tmp_path, code, timeout=30.0):
 
 def test_streams_are_apart_in_the_result_and_together_in_the_file(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    done = run(tmp_path, "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
-    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    completed = run(tmp_path, "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (3, "out\n", "err\n")
     text = (tmp_path / "log").read_text()
     assert "out\n" in text
     assert "err\n" in text

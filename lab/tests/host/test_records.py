@@ -16,7 +16,7 @@ from lab import topology
 from lab.commands import cli
 from lab.errors import LabError, UnknownLabError
 from lab.host import records
-from lab.host.identity import boot_id, me
+from lab.host.identity import boot_id, this_process
 from lab.host.records import State
 
 
@@ -27,7 +27,7 @@ def own_places(tmp_path, monkeypatch):
 
 
 def record(lab_id, supervisor=None, owner=None):
-    return records.Record(lab_id, topology.sno(), owner or me(), time.time(), "/nowhere", supervisor)
+    return records.Record(lab_id, topology.sno(), owner or this_process(), time.time(), "/nowhere", supervisor)
 
 
 def made(lab_id, **more):
@@ -46,7 +46,7 @@ def old(lab_id, text):
 
 
 def states():
-    return {found.id: found.state for found in records.look()}
+    return {lab_dir.id: lab_dir.state for lab_dir in records.look()}
 
 
 def test_a_new_lab_has_no_name_that_another_one_has(monkeypatch):
@@ -59,7 +59,7 @@ def test_a_new_lab_has_no_name_that_another_one_has(monkeypatch):
 def test_a_lab_lives_as_long_as_somebody_has_its_descriptor():
     fd = made("mine-1")
     # The record says that it is dead: the lock knows better.
-    pid, started = me()
+    pid, started = this_process()
     records.read("mine-1").__class__.save(record("mine-1", supervisor=(pid, started + 1)))
     assert states() == {"mine-1": State.RUNS}
     assert records.reap() == []
@@ -112,12 +112,12 @@ def test_a_running_lab_whose_record_cannot_be_read_is_kept(text, locked):
 
 
 def test_a_lab_of_before_there_were_locks_is_judged_by_its_record():
-    pid, started = me()
+    pid, started = this_process()
     for lab_id, supervisor in (("old-alive", (pid, started)), ("old-dead", (pid, started - 5))):
         old(lab_id, msgspec.json.encode(record(lab_id, supervisor=supervisor)).decode())
     assert states() == {"old-alive": State.RUNS, "old-dead": State.ENDED}
     assert len(records.reap()) == 1
-    assert [found.id for found in records.look()] == ["old-alive"]
+    assert [lab_dir.id for lab_dir in records.look()] == ["old-alive"]
 
 
 def test_a_lock_that_cannot_be_looked_at_proves_nothing(monkeypatch):
@@ -172,8 +172,8 @@ CHILD = """
 import os, sys, time
 from lab import topology
 from lab.host import records
-from lab.host.identity import me
-fd = records.create(records.Record("theirs-1", topology.sno(), me(), time.time(), "/"))
+from lab.host.identity import this_process
+fd = records.create(records.Record("theirs-1", topology.sno(), this_process(), time.time(), "/"))
 if sys.argv[1] == "supervisor":
     records.claim(fd, "supervisor")
 print("made", flush=True)
@@ -220,7 +220,7 @@ def test_who_makes_a_lab_is_not_ended_for_it():
 
 def test_a_pid_of_another_boot_is_nobodys(monkeypatch):
     fd = made("before-1")
-    pid, started = me()
+    pid, started = this_process()
     os.pwrite(fd, f"supervisor {pid} {started} another-boot\n".encode(), 0)
     assert records.supervisor_of(records.labs_dir() / "before-1") is None
     os.pwrite(fd, f"supervisor {pid} {started} {boot_id()} what a later version adds\n".encode(), 0)
@@ -242,12 +242,12 @@ def test_ls_and_gc_tell_of_labs_that_they_do_not_understand(capsys):
     (records.labs_dir() / "new-1/lab.json").write_text(json.dumps({"id": "new-1", "version": 9}))
     kept = old("older-1", "{")
     assert cli.main(["ls"]) == 0
-    said = capsys.readouterr().out
-    assert "new-1  lab new-1 runs; its record is not one of this version" in said
-    assert "1 lab(s)" in said
+    output = capsys.readouterr().out
+    assert "new-1  lab new-1 runs; its record is not one of this version" in output
+    assert "1 lab(s)" in output
     assert cli.main(["gc"]) == 0
-    said = capsys.readouterr().out
-    assert f"lab older-1 is kept, since nothing proves it dead (to remove it: rm -r {kept}); its record" in said
-    assert "0 dead lab(s) removed" in said
+    output = capsys.readouterr().out
+    assert f"lab older-1 is kept, since nothing proves it dead (to remove it: rm -r {kept}); its record" in output
+    assert "0 dead lab(s) removed" in output
     assert kept.is_dir()
     os.close(fd)

@@ -36,18 +36,18 @@ def test_virtual_machines():
 
 
 def test_container_machines():
-    lines = unsupported(SHAPE.on("container"), has=lambda kind: False)
+    lines = unsupported(SHAPE.with_machines("container"), has=lambda kind: False)
     assert paths(lines) == [
         "nodes[0].secure_boot", "nodes[0].tpm", "nodes[0].clock_offset", "nodes[0].bonds[0]", "nodes[0].nics[0].trunk",
     ]  # fmt: skip
     assert all("use machine: vm" in line or "leave it out" in line for line in lines)
-    assert paths(unsupported(SHAPE.on("container"), has=lambda kind: True))[3:] == []
+    assert paths(unsupported(SHAPE.with_machines("container"), has=lambda kind: True))[3:] == []
 
 
 @pytest.mark.parametrize("name", sorted(topology.PRESETS))
 def test_presets_can_be_made_of_both_kinds(name):
     for kind in ("vm", "container"):
-        assert unsupported(topology.load(name).on(kind), has=lambda kind: False) == []
+        assert unsupported(topology.load(name).with_machines(kind), has=lambda kind: False) == []
 
 
 def test_an_iscsi_disk_wants_a_kernel_of_the_machines_own():
@@ -56,7 +56,7 @@ def test_an_iscsi_disk_wants_a_kernel_of_the_machines_own():
         topology.sno(), nodes=(msgspec.structs.replace(topology.sno().nodes[0], disks=(disk,)),)
     )
     assert unsupported(shape, has=lambda kind: True) == []
-    assert paths(unsupported(shape.on("container"), has=lambda kind: True)) == ["nodes[0].disks[0].bus"]
+    assert paths(unsupported(shape.with_machines("container"), has=lambda kind: True)) == ["nodes[0].disks[0].bus"]
 
 
 def test_the_host_is_asked():

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from lab.deploy import shape_of
+from lab.deploy import topology_for
 from lab.errors import TopologyError
 from lab.inputs import ztp
 from lab.inputs.configs import Access
@@ -47,8 +47,8 @@ def nmstate(index, *addresses, mac=None, extra=None):
 
 def write(folder, *, spec, hosts=(), environment=None, agent=None, secret=None):
     """A directory as users of ZTP have it."""
-    made = folder / "cluster-manifests"
-    made.mkdir(parents=True)
+    manifests = folder / "cluster-manifests"
+    manifests.mkdir(parents=True)
     name = {"name": "z", "namespace": "z"}
     documents = {
         "agent-cluster-install.yaml": {"kind": "AgentClusterInstall", "metadata": name, "spec": {
@@ -61,9 +61,9 @@ def write(folder, *, spec, hosts=(), environment=None, agent=None, secret=None):
             ".dockerconfigjson": '{"auths": {"quay.io": {"auth": "eDp5"}}}'}},
     }  # fmt: skip
     for file, document in documents.items():
-        (made / file).write_text(yaml.safe_dump(document))
+        (manifests / file).write_text(yaml.safe_dump(document))
     if hosts:
-        (made / "nmstateconfig.yaml").write_text("---\n".join(yaml.safe_dump(host) for host in hosts))
+        (manifests / "nmstateconfig.yaml").write_text("---\n".join(yaml.safe_dump(host) for host in hosts))
     if agent:
         (folder / "agent-config.yaml").write_text(yaml.safe_dump(agent))
     return folder
@@ -75,7 +75,7 @@ def needs(masters, workers=0, **rest):
 
 def test_one_node_with_an_address_of_its_own(tmp_path):
     networks = {"networking": {"machineNetwork": [{"cidr": "192.168.5.0/24"}]}}
-    shape = shape_of(write(tmp_path, spec=needs(1, **networks), hosts=[nmstate(0, "192.168.5.7/24")]))
+    shape = topology_for(write(tmp_path, spec=needs(1, **networks), hosts=[nmstate(0, "192.168.5.7/24")]))
     assert (shape.cluster_domain, shape.platform, shape.rendezvous_ip) == ("z.example.com", "none", "192.168.5.7")
     [node] = shape.nodes
     assert (node.role, node.ip, node.mac) == ("master", "192.168.5.7", "52:54:00:11:22:00")
@@ -84,7 +84,7 @@ def test_one_node_with_an_address_of_its_own(tmp_path):
 def test_the_network_is_that_of_the_api_address_where_none_is_said(tmp_path):
     hosts = [nmstate(i, f"10.9.8.{10 + i}/24") for i in range(5)]
     spec = needs(3, 2, apiVIPs=["10.9.8.2"], ingressVIPs=["10.9.8.3"])
-    shape = shape_of(write(tmp_path, spec=spec, hosts=hosts))
+    shape = topology_for(write(tmp_path, spec=spec, hosts=hosts))
     assert (shape.platform, [str(one) for one in shape.machine_subnets]) == ("baremetal", ["10.9.8.0/24"])
     assert (len(shape.masters), len(shape.workers), shape.vips("api")) == (3, 2, ("10.9.8.2",))
     assert shape.rendezvous_ip == "10.9.8.10"
@@ -96,7 +96,7 @@ def test_both_families_and_clocks_of_the_infraenv(tmp_path):
         3, platformType="BareMetal", apiVIPs=["10.1.0.2", "fd00::2"], ingressVIPs=["10.1.0.3", "fd00::3"],
         networking={"machineNetwork": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd00::/64"}]},
     )  # fmt: skip
-    shape = shape_of(write(tmp_path, spec=spec, hosts=hosts, environment={"additionalNTPSources": ["10.1.0.99"]}))
+    shape = topology_for(write(tmp_path, spec=spec, hosts=hosts, environment={"additionalNTPSources": ["10.1.0.99"]}))
     assert len(shape.machine_subnets) == 2
     assert "10.1.0.99" in shape.dump()
 
@@ -107,7 +107,7 @@ def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
          "rootDeviceHints": {"serialNumber": "S2"}}]}  # fmt: skip
     spec = needs(3, apiVIP="192.168.5.2", ingressVIP="192.168.5.3")
     hosts = [nmstate(i, f"192.168.5.{7 + i}/24") for i in range(3)]
-    shape = shape_of(write(tmp_path, spec=spec, hosts=hosts, agent=agent))
+    shape = topology_for(write(tmp_path, spec=spec, hosts=hosts, agent=agent))
     assert shape.rendezvous_ip == "192.168.5.8"
     named = next(node for node in shape.nodes if node.name == "b")
     assert (named.ip, named.mac) == ("192.168.5.8", "52:54:00:11:22:01")
@@ -132,7 +132,7 @@ def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
 )
 def test_what_cannot_be_is_said_by_manifest_and_field(tmp_path, change, said):
     with pytest.raises(TopologyError, match=r"^cluster-manifests/") as error:
-        shape_of(write(tmp_path, spec={**needs(1), **change}, hosts=[nmstate(0, "192.168.5.7/24")]))
+        topology_for(write(tmp_path, spec={**needs(1), **change}, hosts=[nmstate(0, "192.168.5.7/24")]))
     assert said in str(error.value)
 
 
@@ -143,7 +143,7 @@ def test_other_architectures_and_wrong_interfaces_are_told_at_once(tmp_path):
         hosts=[nmstate(0, "192.168.5.7/24", extra=[tunnel])],
     )  # fmt: skip
     with pytest.raises(TopologyError) as error:
-        shape_of(folder)
+        topology_for(folder)
     assert "infraenv.yaml: spec.cpuArchitecture: " in str(error.value)
     assert "nmstateconfig.yaml: [0].spec.config.interfaces[1]" in str(error.value)
 
@@ -152,17 +152,17 @@ def test_two_hosts_with_one_address_are_told_by_their_manifests(tmp_path):
     hosts = [nmstate(index, "192.168.5.7/24") for index in range(2)]
     folder = write(tmp_path, spec=needs(3, apiVIPs=["192.168.5.2"], ingressVIPs=["192.168.5.3"]), hosts=hosts)
     with pytest.raises(TopologyError) as error:
-        shape_of(folder)
+        topology_for(folder)
     field = "spec.config.interfaces[0].ipv4.address[0].ip"
-    told = f"cluster-manifests/nmstateconfig.yaml: [1].{field}: 192.168.5.7 is that of [0].{field} too"
-    assert str(error.value) == told
+    message = f"cluster-manifests/nmstateconfig.yaml: [1].{field}: 192.168.5.7 is that of [0].{field} too"
+    assert str(error.value) == message
 
 
 def test_a_missing_manifest_is_named(tmp_path):
     folder = write(tmp_path, spec=needs(1))
     (folder / "cluster-manifests/cluster-deployment.yaml").unlink()
     with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: is missing or empty"):
-        shape_of(folder)
+        topology_for(folder)
 
 
 def test_the_lab_adds_what_a_disconnected_cluster_needs(tmp_path):
@@ -170,7 +170,7 @@ def test_the_lab_adds_what_a_disconnected_cluster_needs(tmp_path):
     folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
     (folder / "mirror").mkdir()
     (folder / "mirror/registries.conf").write_text('[[registry]]\nlocation = "quay.io/a"\n')
-    shape = shape_of(folder)
+    shape = topology_for(folder)
     ztp.adapt(folder, shape, ACCESS, "r.x/y@sha256:1")
 
     def manifest(name):
@@ -198,7 +198,7 @@ def test_encrypted_disks_get_tpms_or_the_labs_own_tang_server(tmp_path, on):
     for mode, servers in theirs.items():
         spec["diskEncryption"] = {"enableOn": on, "mode": mode, **servers}
         folder = write(tmp_path / mode, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
-        shape = shape_of(folder)
+        shape = topology_for(folder)
         assert [node.tpm for node in shape.nodes] == [mode == "tpmv2" and on != "none"]
         assert shape.tang is (mode == "tang" and on != "none")
         ztp.adapt(folder, shape, replace(ACCESS, tang_servers="[ours]"), "r")
@@ -211,7 +211,7 @@ def test_a_disk_encryption_that_is_none_is_told_by_its_field(tmp_path):
     spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]}, diskEncryption=["all"])
     folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
     with pytest.raises(TopologyError, match=r"agent-cluster-install.yaml: spec.diskEncryption: must be a mapping"):
-        shape_of(folder)
+        topology_for(folder)
 
 
 def test_what_the_installer_falls_back_to_is_not_hidden(tmp_path):
@@ -219,7 +219,7 @@ def test_what_the_installer_falls_back_to_is_not_hidden(tmp_path):
     folder = write(
         tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")], environment={"additionalTrustBundle": "USER CA\n"}
     )
-    ztp.adapt(folder, shape_of(folder), ACCESS, "r")
+    ztp.adapt(folder, topology_for(folder), ACCESS, "r")
     environment = yaml.safe_load((folder / "cluster-manifests/infraenv.yaml").read_text())["spec"]
     assert environment["sshAuthorizedKey"] == "ssh-rsa USER\nssh-ed25519 LAB"
     assert (folder / "mirror/ca-bundle.crt").read_text() == "USER CA\nLAB CA\n"
@@ -229,7 +229,7 @@ def test_what_the_installer_falls_back_to_is_not_hidden(tmp_path):
 def test_a_config_image_is_refused_before_anything_starts(tmp_path):
     spec = needs(1, networking={"machineNetwork": [{"cidr": "192.168.5.0/24"}]})
     folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")])
-    shape = shape_of(folder)
+    shape = topology_for(folder)
     assert ztp.check(folder, shape) == []
     [line] = ztp.check(folder, msgspec.structs.replace(shape, boot="config-image"))
     assert line.startswith("boot: config-image is made from install-config.yaml")
@@ -239,7 +239,7 @@ def test_a_bad_pull_secret_is_refused_without_its_text(tmp_path):
     folder = write(tmp_path, spec=needs(1), secret={"kind": "Secret", "stringData": {".dockerconfigjson": "s3cret{"}},
                    hosts=[nmstate(0, "192.168.5.7/24")])  # fmt: skip
     with pytest.raises(TopologyError, match=r"pull-secret.yaml: stringData") as error:
-        ztp.adapt(folder, shape_of(folder), ACCESS, "r")
+        ztp.adapt(folder, topology_for(folder), ACCESS, "r")
     assert "s3cret" not in str(error.value)
 
 
@@ -249,7 +249,7 @@ def test_two_documents_of_one_host_are_told(tmp_path):
     with pytest.raises(
         TopologyError, match=r"\[1\].spec.interfaces: a MAC address of \[0\] too; each host has one doc"
     ):
-        shape_of(write(tmp_path, spec=spec, hosts=hosts))
+        topology_for(write(tmp_path, spec=spec, hosts=hosts))
 
 
 def test_a_name_that_is_none_is_told_where_it_stands(tmp_path):
@@ -257,4 +257,4 @@ def test_a_name_that_is_none_is_told_where_it_stands(tmp_path):
     path = folder / "cluster-manifests/cluster-deployment.yaml"
     path.write_text(path.read_text().replace("clusterName: z", "clusterName: Z z"))
     with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: spec.clusterName: 'Z z' is not a DNS label"):
-        shape_of(folder)
+        topology_for(folder)

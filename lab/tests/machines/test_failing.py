@@ -24,7 +24,7 @@ def own_places(tmp_path, monkeypatch):
 def shape(*, able):
     disks = (Disk(size_gib=1), Disk(size_gib=1, root=True, can_fail=able))
     node = msgspec.structs.replace(topology.sno().nodes[0], disk_gib=1, disks=disks)
-    return msgspec.structs.replace(topology.sno(), nodes=(node,)).on("container")
+    return msgspec.structs.replace(topology.sno(), nodes=(node,)).with_machines("container")
 
 
 def test_a_disk_is_found_by_its_name_or_as_the_one_to_install_on(tmp_path):

@@ -16,7 +16,7 @@ from lab.lab import Lab
 from lab.machines import containers
 from lab.testing.containers.kit import PATIENCE
 
-SHAPE = topology.sno().on("container")
+SHAPE = topology.sno().with_machines("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,

@@ -18,7 +18,7 @@ from lab.machines.container.hardware.cables import port
 from lab.testing.containers.kit import PATIENCE, run_in, tree
 from lab.waiting import wait_until
 
-SHAPE = topology.sno().on("container")
+SHAPE = topology.sno().with_machines("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
@@ -125,8 +125,8 @@ def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, 
         lab.nodes["master-0"].links["enp7s0"].set_up(False)
         assert within(lab, "master-0", "cat /sys/class/net/enp7s0/carrier").strip() == "0"
 
-        said = json.loads(within(lab, "master-0", "lsblk -J -b -o name,serial,wwn,model,rota,size"))
-        disks = {disk.pop("name"): disk for disk in said["blockdevices"]}
+        listed = json.loads(within(lab, "master-0", "lsblk -J -b -o name,serial,wwn,model,rota,size"))
+        disks = {disk.pop("name"): disk for disk in listed["blockdevices"]}
         assert {name: disk["serial"] for name, disk in disks.items()} == {
             "sda": "SATA-1", "sdb": "SCSI-1", "nvme0n1": "NVME-1", "vda": "VIRTIO-1", "sdc": "USB-1",
         }  # fmt: skip
@@ -194,8 +194,8 @@ class Cards:
     def say(self, number, state):
         """What Linux says of a port: its system, key 9, its number, a state; and of the partner, what it heard."""
         heard = self.heard[number]
-        told = heard[0] if heard else lacp.Side()
-        data = lacp.pack(lacp.Side(HOST, 9, number + 1, state), told)
+        partner = heard[0] if heard else lacp.Side()
+        data = lacp.pack(lacp.Side(HOST, 9, number + 1, state), partner)
         self.lines[number].send(lacp.GROUP + HOST + struct.pack("!H", lacp.TYPE) + data)
 
     def receive(self, number):
@@ -236,8 +236,10 @@ class Cards:
         question = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + HOST + address[0] + bytes(6) + address[1]
         tagged = struct.pack("!HH", 0x8100, tag) if tag else b""
         self.lines[number].send(b"\xff" * 6 + HOST + tagged + struct.pack("!H", 0x0806) + question)
-        found = [(where, t, frame) for where in range(2) for t, frame in self.receive(where)]
-        return [(where, t) for where, t, frame in found if frame[12:14] == b"\x08\x06" and frame[28:32] == address[1]]
+        received = [(where, t, frame) for where in range(2) for t, frame in self.receive(where)]
+        return [
+            (where, t) for where, t, frame in received if frame[12:14] == b"\x08\x06" and frame[28:32] == address[1]
+        ]
 
 
 def test_live_a_bond_with_vlans_has_a_partner_that_speaks_lacp(tmp_path):
@@ -288,8 +290,8 @@ def test_live_a_lab_of_ipv6_alone(tmp_path, plain):
         # Registry, NTP and DNS have said that they are there, at that address.
         assert all(lab.services.running().values())
         host = f"master-0.{lab.topology.cluster_domain}"
-        [found] = {entry[4][0] for entry in lab.inside(socket.getaddrinfo, host, 22, socket.AF_INET6)}
-        assert found == "fd2e:6f44:5dd8:c956::14"
+        [resolved] = {entry[4][0] for entry in lab.inside(socket.getaddrinfo, host, 22, socket.AF_INET6)}
+        assert resolved == "fd2e:6f44:5dd8:c956::14"
         with pytest.raises(socket.gaierror):
             lab.inside(socket.getaddrinfo, host, 22, socket.AF_INET)
         at_login(lab, "master-0")
