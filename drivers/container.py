@@ -98,7 +98,7 @@ class Machines:
         return reply.machines
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: no connection is held open."""
 
     def all(self) -> tuple[View, ...]:
         """All machines."""
@@ -110,19 +110,19 @@ class Machines:
 
 
 class Machine:
-    """One of them; implements Power, VirtualMedia, Boot and Screenshot."""
+    """One machine; implements Power, VirtualMedia, Boot and Screenshot."""
 
     def __init__(self, machines: Machines, name: str) -> None:
         self._machines = machines
         self.name = name
 
     def ask(self, op: Operation, value: str = "", *, once: bool = False, up: bool = True) -> View:
-        """One request about it; what it is like then."""
+        """Send one request about it; returns its state afterwards. Raises what the daemon says went wrong."""
         [view] = self._machines.ask(Request(op=op, machine=self.name, value=value, once=once, up=up))
         return view
 
     def look(self) -> View:
-        """What it is like."""
+        """Its state now."""
         return self.ask("look")
 
     def state(self) -> PowerState:
@@ -169,7 +169,7 @@ class Machine:
         self.ask("first", _NAMES[device], once=once)
 
     def png(self) -> bytes:
-        """There is none. Raises ScreenshotError."""
+        """Raises ScreenshotError: a container has no screen."""
         raise ScreenshotError("it is a container and has no screen; look at its console", machine=self.name)
 
     def link(self, mac: str) -> MachineLink:

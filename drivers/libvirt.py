@@ -32,7 +32,7 @@ class Hypervisor:
             raise ConnectionFailedError(f"libvirt at {uri}: {error}") from error
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         try:
             self._connection.close()
         except libvirt.libvirtError:

@@ -26,8 +26,8 @@ def certificate(tmp_path_factory):
 
 def test_the_hash_is_openssls(certificate):
     steps = "openssl x509 -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64"
-    done = subprocess.run(["sh", "-c", steps], input=certificate, capture_output=True, check=True)
-    assert spki(certificate) == done.stdout.decode().strip()
+    completed = subprocess.run(["sh", "-c", steps], input=certificate, capture_output=True, check=True)
+    assert spki(certificate) == completed.stdout.decode().strip()
 
 
 @needs_chromium
@@ -56,5 +56,5 @@ def test_whichever_descriptors_are_free(certificate, tmp_path):
         "    print(page.js('1 + 1'))\n"
     )
     argv = [sys.executable, "-c", text]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout == "2\n", done.stderr
+    completed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert completed.stdout == "2\n", completed.stderr
