@@ -37,7 +37,7 @@ class Connection:
 
     @property
     def hypervisor(self) -> Owner:
-        """Who has the lab's machines: its libvirt, or the daemon of container machines."""
+        """What owns the lab's machines: its libvirt, or the daemon of container machines."""
         if self._hypervisor is None:
             raise LabGoneError(f"lab {self._id} is not running")
         return self._hypervisor

@@ -155,7 +155,7 @@ class NodeUnreachableError(WaitTimeout):
 
 
 class ImageFetchError(LabError):
-    """An image cannot be had. `status` is what a BMC answers then: 400 for the client's mistake, else 502."""
+    """An image cannot be fetched. `status` is what a BMC answers then: 400 for the client's mistake, else 502."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

@@ -28,7 +28,7 @@ class RunningLab(Protocol):
 
     @property
     def hypervisor(self) -> Owner:
-        """Who has its machines: libvirt, or the daemon of container machines."""
+        """What owns its machines: libvirt, or the daemon of container machines."""
 
     @property
     def services(self) -> Control:

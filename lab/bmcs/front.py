@@ -45,7 +45,7 @@ class Front:
         self._log = log
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """WSGI."""
+        """Answer one request (WSGI, PEP 3333)."""
         request, begin = Request(environ), time.monotonic()
         try:
             response = self._answer(request)

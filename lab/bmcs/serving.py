@@ -16,7 +16,7 @@ class _Silent(WSGIRequestHandler):
     """Requests are logged by who answers them."""
 
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:

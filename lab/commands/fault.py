@@ -88,7 +88,7 @@ def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.ArgumentParser], object]) -> None:
-    """Its commands; `add_lab` adds the option that chooses the lab."""
+    """Add its commands; `add_lab` adds the option that chooses the lab."""
     parser.epilog, parser.formatter_class = _EPILOG, argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="what")
     begin = commands.add_parser("begin", help="break something", description="Break something in a running lab.")
@@ -121,7 +121,7 @@ def fault_of(arguments: argparse.Namespace) -> Fault:
     try:
         fault: Fault = msgspec.convert({"type": kind.__name__, **values}, Fault, strict=False)
     except msgspec.ValidationError as error:
-        # Where in the data it was is nothing that who has options would know.
+        # The path in the data means nothing to somebody who gave options.
         raise LabError(f"{arguments.fault}: {str(error).partition(' - at `')[0]}") from error
     return fault
 
@@ -131,7 +131,7 @@ def _text(fault: Fault) -> str:
 
 
 def run(arguments: argparse.Namespace, attach: Callable[[argparse.Namespace], Lab]) -> int:
-    """Do it. Raises LabError."""
+    """Run the command; returns the exit code. Raises LabError."""
     with attach(arguments) as lab:
         if arguments.what == "begin":
             fault = fault_of(arguments)

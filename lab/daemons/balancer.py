@@ -1,7 +1,7 @@
 """haproxy's configuration as the load balancer that users bring: on platform none, or where they manage their own.
 
 It hands TCP through, as OpenShift's documentation has it: the API (6443) and the machine-config server (22623) to the
-control plane, ports 80 and 443 to the nodes that run the router. Who is not ready gets no connection.
+control plane, ports 80 and 443 to the nodes that run the router. A server that is not ready gets no connection.
 """
 
 from __future__ import annotations

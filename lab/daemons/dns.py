@@ -122,21 +122,21 @@ def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
     """What hosts of a network are told; `bridge` is its tag too."""
     tag = f"tag:{bridge}"
     for subnet in network.subnets:
-        six = subnet.version == 6
-        if network.dhcpv6 if six else _leased(topology, network):
+        is_ipv6 = subnet.version == 6
+        if network.dhcpv6 if is_ipv6 else _leased(topology, network):
             # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
             least = subnet[subnet.num_addresses // 2]
             length = str(subnet.netmask) if isinstance(subnet, IPv4Network) else str(subnet.prefixlen)
             last = max(least, subnet[-3]) if subnet.num_addresses < 1 << 16 else least + (1 << 12)
             yield f"dhcp-range=set:{bridge},{least},{last},{length},1h"
-        elif six and network.router_advertisements:
+        elif is_ipv6 and network.router_advertisements:
             yield f"dhcp-range=set:{bridge},{subnet[0]},slaac,ra-stateless,{subnet.prefixlen},1h"
         else:
             continue
         yield from _told(tag, network, subnet)
     if network.router_advertisements:
         yield "enable-ra"
-        # The interval in seconds; nobody who comes later waits longer. Without a gateway the router's lifetime is 0.
+        # The interval in seconds: whoever comes later waits no longer. Without a gateway the router's lifetime is 0.
         yield f"ra-param={bridge},mtu:{network.mtu},10,{60 if network.gateway_of(6) else 0}"
 
 

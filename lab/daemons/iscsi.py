@@ -104,7 +104,7 @@ def config(layout: Layout) -> Config | None:
 
 
 def commands(served: Config) -> Iterator[list[str]]:
-    """tgtadm's words for all of it; the portals come last, so that who reaches one finds all there."""
+    """tgtadm's arguments for all of it; the portals come last: whoever reaches one finds all the rest there."""
     for number, target in enumerate(served.targets, 1):
         tid = ["--tid", str(number)]
         lun = ["--mode", "logicalunit", *tid, "--lun", str(_LUN)]
@@ -134,9 +134,9 @@ def configure(served: Config) -> None:
     ask = ["--op", "show", "--mode", "sys"]
     wait_until(lambda: administer(served, ask).returncode == 0, _SECONDS, "tgtd's answer", poll=_POLL_SECONDS)
     for words in commands(served):
-        done = administer(served, words)
-        if done.returncode:
-            raise LabError(f"tgtadm {' '.join(words)}: {done.stderr.strip()}")
+        completed = administer(served, words)
+        if completed.returncode:
+            raise LabError(f"tgtadm {' '.join(words)}: {completed.stderr.strip()}")
 
 
 def main(argv: list[str]) -> None:

@@ -143,7 +143,7 @@ def _write_network(owner: Hypervisor, name: str, file: Path) -> None:
 def collect(lab: RunningLab, target: Path) -> list[str]:
     """Collect everything below `target`; returns what could not be collected, one line each."""
     work = _Collector(lab, target)
-    work.attempt("what of the lab has ended", lambda: tell_failure(lab.ended(), target))
+    work.attempt("which parts of the lab have ended", lambda: tell_failure(lab.ended(), target))
     work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
     owner = lab.hypervisor
     if isinstance(owner, Hypervisor):

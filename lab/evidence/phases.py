@@ -71,6 +71,6 @@ class Phases:
 
     def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_name(self._path.name + ".new")
-        fresh.write_text(json.dumps(self._entries, indent=1) + "\n")
-        fresh.replace(self._path)
+        temporary = self._path.with_name(self._path.name + ".new")
+        temporary.write_text(json.dumps(self._entries, indent=1) + "\n")
+        temporary.replace(self._path)

@@ -177,6 +177,6 @@ def write(root: Path) -> Path | None:
     all_runs = runs(root)
     if not all_runs:
         return None
-    fresh = root / f".{PAGE}.new"
-    fresh.write_text(page(root, all_runs))
-    return fresh.replace(root / PAGE)
+    temporary = root / f".{PAGE}.new"
+    temporary.write_text(page(root, all_runs))
+    return temporary.replace(root / PAGE)

@@ -78,13 +78,13 @@ class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         check_address("address", self.address)
 
     def begin(self, lab: RunningLab) -> None:
-        """Lie."""
+        """Answer with the wrong address."""
         name = _full(lab, self.name)
         change: Callable[[str], str] = lambda text: f"{_without(text, name)}host-record={name},{self.address}\n"  # noqa: E731
         _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
 
     def end(self, lab: RunningLab) -> None:
-        """Tell the truth."""
+        """Answer with the right one again."""
         _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
 
 
@@ -99,7 +99,7 @@ class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
             check_address(field, getattr(self, field), 4)
 
     def begin(self, lab: RunningLab) -> None:
-        """Lease so. Raises LabError where the lab leases nothing."""
+        """Lease with the other gateway and DNS server. Raises LabError where the lab leases nothing."""
 
         def change(text: str) -> str:
             for option, value in (("router", self.gateway), ("dns-server", self.dns)):
@@ -111,7 +111,7 @@ class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
 
     def end(self, lab: RunningLab) -> None:
-        """Lease what is right."""
+        """Lease with the right ones again."""
         _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
 
 
@@ -138,7 +138,7 @@ class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fiel
     """The registry answers 401: it does not know the pull secret's user any more."""
 
     def begin(self, lab: RunningLab) -> None:
-        """Let somebody else in instead."""
+        """Accept another user's password only."""
         path = lab.layout.root / "registry.htpasswd"
         _refuse_twice("registry", path)
         shutil.copy2(path, _whole(path))
@@ -146,7 +146,7 @@ class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fiel
         write_private(path, f"nobody:{hashed}\n".encode())
 
     def end(self, lab: RunningLab) -> None:
-        """Know it again."""
+        """Accept the pull secret's user again."""
         path = lab.layout.root / "registry.htpasswd"
         _whole(path).replace(path)
         # docker-registry reads the file anew when its date is another one.

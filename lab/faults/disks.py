@@ -13,7 +13,7 @@ from lab.running import RunningLab
 
 
 class DiskErrors(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """What is written to a machine's disk fails with an I/O error, and, where `fails` is all, what is read from it too.
+    """Writes to a machine's disk fail with an I/O error, and reads too where `fails` is all.
 
     `disk` is its name in the machine (vda); without it, the one to install on.
     """
@@ -23,7 +23,7 @@ class DiskErrors(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
     fails: Literal["writes", "all"] = "writes"
 
     def begin(self, lab: RunningLab) -> None:
-        """Fail. Raises LabError for a disk that cannot."""
+        """Let requests fail. Raises LabError for a disk that cannot."""
         failing.fail(failing.place(lab.layout, lab.nodes[self.node].name, self.disk), reads=self.fails == "all")
 
     def end(self, lab: RunningLab) -> None:
@@ -42,10 +42,10 @@ class DiskSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     disk: str = ""
 
     def begin(self, lab: RunningLab) -> None:
-        """Slow down. Raises LabError for a disk that cannot be."""
+        """Slow it down. Raises LabError for a disk that cannot be slowed down."""
         place = failing.place(lab.layout, lab.nodes[self.node].name, self.disk)
         disks.slow_down(lab.layout.failing, place, self.kib)
 
     def end(self, lab: RunningLab) -> None:
-        """As quick as before."""
+        """Let it be as quick as before."""
         disks.slow_down(lab.layout.failing, failing.place(lab.layout, self.node, self.disk), 0)

@@ -32,11 +32,11 @@ class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     node: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Off, at once."""
+        """Switch it off at once."""
         lab.nodes[self.node].power.off()
 
     def end(self, lab: RunningLab) -> None:
-        """On."""
+        """Switch it on."""
         lab.nodes[self.node].power.on()
 
 
@@ -54,13 +54,13 @@ class Reset(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Kill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A process of a host is killed (SIGKILL), once, as soon as it runs; who watches over it may start it again."""
+    """A process of a host is killed (SIGKILL), once, as soon as it runs; whoever watches over it may start it again."""
 
     node: str
     process: Process
 
     def begin(self, lab: RunningLab) -> None:
-        """Kill."""
+        """Send SIGKILL as soon as the process runs."""
         _signal(lab, self.node, self.process, "KILL")
 
     def end(self, lab: RunningLab) -> None:
@@ -141,13 +141,13 @@ class Panic(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The clock of a virtual machine, and its hardware's, jump by so many seconds (backwards where less than 0)."""
+    """The clock of a virtual machine, and its hardware's, jump by `seconds` (backwards where negative)."""
 
     node: str
     seconds: Jump
 
     def begin(self, lab: RunningLab) -> None:
-        """Jump."""
+        """Set the clocks ahead or back."""
         _root(lab, self.node, f"date -s @$(( $(date +%s) + {self.seconds} )) >/dev/null && hwclock -w -u")
 
     def end(self, lab: RunningLab) -> None:
@@ -157,10 +157,10 @@ class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 def _root(lab: RunningLab, node: str, script: str) -> str:
     """Run a shell script on a host as root; its output. Raises LabError."""
     host: Any = lab.nodes[node].ssh(_SSH_SECONDS)
-    done = host.run(f"sudo bash -c {shlex.quote(script)}")
-    if done.rc:
-        raise LabError(f"{node}: {' '.join((done.stderr or done.stdout).split())[:300]}")
-    return str(done.stdout)
+    completed = host.run(f"sudo bash -c {shlex.quote(script)}")
+    if completed.rc:
+        raise LabError(f"{node}: {' '.join((completed.stderr or completed.stdout).split())[:300]}")
+    return str(completed.stdout)
 
 
 def _pids(process: str) -> str:

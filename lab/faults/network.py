@@ -25,11 +25,11 @@ class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     node: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Pull."""
+        """Pull the cable."""
         lab.nodes[self.node].link.set_up(False)
 
     def end(self, lab: RunningLab) -> None:
-        """Plug."""
+        """Plug it in again."""
         lab.nodes[self.node].link.set_up(True)
 
 
@@ -74,7 +74,7 @@ class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
     jitter_ms: Jitter = 0
 
     def begin(self, lab: RunningLab) -> None:
-        """Delay. Raises LabError when the host's kernel cannot."""
+        """Delay packets. Raises LabError when the host's kernel cannot."""
         for tap in _there(lab, self.node):
             _tc(lab, f"qdisc add dev {tap} root netem delay {self.ms}ms {self.jitter_ms}ms")
 
@@ -84,7 +84,7 @@ class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Of the packets to a machine `percent` percent are lost; without a machine, of all that the lab itself sends.
+    """`percent` percent of the packets to a machine are lost; without a machine, of all that the lab itself sends.
 
     A machine's cable is another one after its power was off: what is to outlast that is the lab's.
     """
@@ -123,7 +123,7 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
 
 class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """DNS is slow: `percent` percent of its answers (UDP, IPv4) are lost, and who asks asks again seconds later."""
+    """DNS is slow: `percent` percent of its answers (UDP, IPv4) are lost, and resolvers ask again seconds later."""
 
     percent: Percent = 75
 
@@ -196,9 +196,9 @@ def ip(lab: RunningLab, words: str) -> None:
 
 
 def _run(lab: RunningLab, program: str, words: str) -> None:
-    done = lab.inside(subprocess.run, [program, *words.split()], capture_output=True, text=True)
-    if done.returncode:
-        hint = " (this host's kernel has no sch_netem)" if "netem" in words and "kind" in done.stderr else ""
-        if re.search(r"File exists|Exclusivity flag", done.stderr):
+    completed = lab.inside(subprocess.run, [program, *words.split()], capture_output=True, text=True)
+    if completed.returncode:
+        hint = " (this host's kernel has no sch_netem)" if "netem" in words and "kind" in completed.stderr else ""
+        if re.search(r"File exists|Exclusivity flag", completed.stderr):
             hint = " (it is so already, or has another fault of the kind: end that first)"
-        raise LabError(f"{program} {words}: {' '.join(done.stderr.split())}{hint}")
+        raise LabError(f"{program} {words}: {' '.join(completed.stderr.split())}{hint}")

@@ -50,7 +50,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The way to a running machine comes and goes: `down_ms` of every `period_ms` milliseconds nothing gets to it."""
+    """The way to a running machine comes and goes: for `down_ms` of every `period_ms` milliseconds nothing arrives."""
 
     node: str
     period_ms: Milliseconds = 6000
@@ -63,7 +63,7 @@ class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
             )
 
     def begin(self, lab: RunningLab) -> None:
-        """Begin. Raises LabError where the machine is off."""
+        """Drop packets in the first part of each period. Raises LabError where the machine is off."""
         for port, _ in _cables(lab, self.node):
             lab.inside(bpf.attach, port, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING)
 

@@ -45,7 +45,7 @@ GUEST_DISK_GIB = 2
 # Likewise one that holds somebody's data (lab.machines.disks).
 FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
-# Who waits looks each second; on a machine that has far too much to do, some seconds late.
+# A lab that waits looks each second; on an overloaded machine, some seconds late.
 _LOOKS_SECONDS = 30.0
 _REPEAT_SECONDS = 60.0
 
@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def amount(self) -> Amount:
-        """How much."""
+        """What it holds or asks for."""
         return Amount(self.mib, self.vcpu, self.disk_gib)
 
 
@@ -245,7 +245,7 @@ class Ledger:
             entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waits, boot_id())
             if waits:
                 entry = msgspec.structs.replace(entry, budget=self.capacity, looked=time.monotonic())
-            # Who waits stays where it is in the queue.
+            # A lab that waits keeps its place in the queue.
             entries[:] = [entry if e.lab == lab else e for e in entries] if lab in queue and waits else [*others, entry]
             return others if waits else None
 

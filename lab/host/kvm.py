@@ -66,15 +66,15 @@ def run_tiny_guest(accelerator: str, deadline: float = DEADLINE_SECONDS) -> Verd
         argv += ["-no-user-config", "-display", "none", "-bios", str(firmware), "-debugcon", "stdio"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
         try:
-            done = subprocess.run(argv, capture_output=True, timeout=deadline, stdin=subprocess.DEVNULL)
+            completed = subprocess.run(argv, capture_output=True, timeout=deadline, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"a guest of fourteen bytes did not end within {deadline:g} s")
         except OSError as error:
             return Verdict(False, f"{QEMU}: {error.strerror}")
-    if done.returncode == _EXIT_CODE and done.stdout == b"K":
+    if completed.returncode == _EXIT_CODE and completed.stdout == b"K":
         return Verdict(True, "a guest has run")
-    words = done.stderr.decode(errors="replace").strip().splitlines()
-    return Verdict(False, words[0] if words else f"QEMU ended with {done.returncode}")
+    words = completed.stderr.decode(errors="replace").strip().splitlines()
+    return Verdict(False, words[0] if words else f"QEMU ended with {completed.returncode}")
 
 
 def run_firmware(accelerator: str, deadline: float = FIRMWARE_SECONDS) -> Verdict:
@@ -139,7 +139,7 @@ def probe() -> Verdict:
     for old in cache_dir().glob("kvm-*.json"):
         if boot_id() not in old.name:
             old.unlink(missing_ok=True)
-    fresh = cached.with_name(f"{cached.name}.{os.getpid()}")
-    fresh.write_bytes(msgspec.json.encode(verdict))
-    fresh.replace(cached)
+    temporary = cached.with_name(f"{cached.name}.{os.getpid()}")
+    temporary.write_bytes(msgspec.json.encode(verdict))
+    temporary.replace(cached)
     return verdict

@@ -41,8 +41,7 @@ LIMITS = (
 
 
 def raise_limits(sysctl: Path = _SYSCTL) -> None:
-    """
-    Raise what machines need of this host's kernel; a higher limit stays as it is.
+    """Raise what machines need of this host's kernel; a higher limit stays as it is.
 
     They are the host's and outlast the lab. For one that cannot be set (/proc/sys is read-only in many containers) a
     warning names the limit and the command.

@@ -144,7 +144,9 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
     if not contained and not Path("/dev/net/tun").exists():
         reasons.append("/dev/net/tun is missing: modprobe tun")
     if found := _NO_PATH.search(str(labs)):
-        reasons.append(f"{labs} has {found[0]!r} in it, which ssh and daemons take amiss: point NODE0_STATE elsewhere")
+        reasons.append(
+            f"{labs} has {found[0]!r} in it, which ssh and daemons take in no path: point NODE0_STATE elsewhere"
+        )
     length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)
     if length > _SOCKET_PATH_BYTES:
         reasons.append(

@@ -90,15 +90,15 @@ def _families(link: Link, network: Network | None) -> dict[str, Any]:
 
 
 def _family(version: int, addresses: list[dict[str, Any]], network: Network | None) -> dict[str, Any]:
-    six = version == 6
-    leased = network is not None and (network.dhcpv6 if six else network.dhcp)
-    advertised = network is not None and six and network.router_advertisements
+    is_ipv6 = version == 6
+    leased = network is not None and (network.dhcpv6 if is_ipv6 else network.dhcp)
+    advertised = network is not None and is_ipv6 and network.router_advertisements
     if leased or (advertised and not addresses):
         # NetworkManager has one switch for both of IPv6: whether there is DHCPv6, the router says (nmstate.md §2.3).
-        return {"enabled": True, "dhcp": True, **({"autoconf": True} if six else {})}
+        return {"enabled": True, "dhcp": True, **({"autoconf": True} if is_ipv6 else {})}
     if not addresses:
         return {"enabled": False}
-    return {"enabled": True, "dhcp": False, **({"autoconf": False} if six else {}), "address": addresses}
+    return {"enabled": True, "dhcp": False, **({"autoconf": False} if is_ipv6 else {}), "address": addresses}
 
 
 def _routes(link: Link, network: Network, interface: str) -> list[dict[str, Any]]:

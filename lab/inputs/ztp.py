@@ -88,7 +88,7 @@ def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) ->
     _edit(directory, CLUSTER_INSTALL, lambda one: _cluster_install(one, topology, access))
     _edit(directory, INFRA_ENV, lambda one: _infra_env(one, topology, access, key))
     _registries(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
-    # Without a blank line behind the last certificate, which the installer refuses.
+    # Without a blank line after the last certificate, which the installer refuses.
     write_private(directory / CA_BUNDLE, f"{_joined(bundle, access.trust_bundle)}\n")
     _agent_config(directory, topology)
 

@@ -1,4 +1,4 @@
-"""Where a machine's cables end, the same for all kinds of machines; and what of a topology a kind cannot be."""
+"""Where a machine's cables end, the same for all kinds of machines."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
 
 
 def _stick(node: NodeSpec, layout: Layout) -> tuple[DiskSpec, ...]:
-    """The USB stick, behind the machine's own disks."""
+    """The USB stick, after the machine's own disks."""
     if layout.topology.boot not in FROM_STICK:
         return ()
     target = kernel_names((*node.all_disks, Disk(bus="usb")))[-1]

@@ -91,13 +91,13 @@ def _randomise(image: BinaryIO, serial: str, spans: Iterable[tuple[int, int]]) -
 
 def _run(argv: list[str], text: str = "") -> None:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv, input=text, capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PATH": _PATH}
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabError(f"{argv[0]} for a disk's content: {error}") from error
-    if done.returncode:
-        raise LabError(f"{argv[0]} for a disk's content: {' '.join(done.stderr.split())}")
+    if completed.returncode:
+        raise LabError(f"{argv[0]} for a disk's content: {' '.join(completed.stderr.split())}")
 
 
 def fingerprint(path: Path) -> str:

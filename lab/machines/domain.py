@@ -230,7 +230,7 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
 
 
 def _boot_orders(node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> dict[str, int]:
-    """The places of cards in the boot order, by their MAC addresses: behind the disk to install on, or in its place the
+    """The places of cards in the boot order, by their MAC addresses: after the disk to install on, or in its place the
     one by which the machine reaches it."""
     if layout.topology.boot in FROM_NETWORK:
         return {cable.nic.mac: _AFTER_THE_DISK + number for number, cable in enumerate(cables)}

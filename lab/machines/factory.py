@@ -41,7 +41,7 @@ Owner = Hypervisor | container.Machines
 
 
 def owner(layout: Layout) -> Owner:
-    """Who has the lab's machines: its libvirt, or the daemon of its container machines."""
+    """What owns the lab's machines: its libvirt, or the daemon of its container machines."""
     if layout.topology.machine == "container":
         return container.Machines(layout.machined)
     return Hypervisor(layout.libvirt_uri)

@@ -1,7 +1,7 @@
 """Disks that can be made to fail: two loop devices, one above the other, in front of the image.
 
 The machine has the upper one. The lower one, the medium, is what fails: the kernel refuses what is written to a block
-device that is read-only (EPERM, block/fops.c), and reads nothing behind a device's end. A loop device that meets either
+device that is read-only (EPERM, block/fops.c), and reads nothing beyond a device's end. A loop device that meets either
 below it ends the request with an I/O error (drivers/block/loop.c), and stays as it is for all who have it open. So this
 takes neither device mapper nor a daemon in the path, and the disk is as quick as any other until it fails
 (feasibility.md, "Disks that fail").

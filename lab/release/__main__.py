@@ -1,4 +1,4 @@
-"""``python -m lab.release``: build the lab release, or a part of it, and say where it is."""
+"""Build the lab release, or a part of it, and print where it is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         "--hours",
         type=HOURS,
         default=48.0,
-        help="remove what has not been used for this long (default 48, least 1)",
+        help="remove what has not been used for this long (default: 48, at least 1)",
     )
     commands.add_parser("show", help="list the release built last: tags, sizes, digests")
     return top

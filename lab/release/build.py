@@ -121,13 +121,13 @@ def _push(store: Store, layout: Layout, written: Sequence[Written], version: str
     """Push the images that the storage lacks. The release image goes last: it names the others."""
     storage = store.root / STORAGE
     wanted = [(image, _remote_tag(image, version)) for image in written]
-    fresh = [(image, tag) for image, tag in wanted if not has_manifest(storage, image.digest, tag)]
-    if not fresh:
+    missing = [(image, tag) for image, tag in wanted if not has_manifest(storage, image.digest, tag)]
+    if not missing:
         return
     work = store.scratch("registry")
     try:
-        with progress.step(f"pushing {len(fresh)} images"), loopback_registry(storage, work) as address:
-            for image, tag in fresh:
+        with progress.step(f"pushing {len(missing)} images"), loopback_registry(storage, work) as address:
+            for image, tag in missing:
                 push(layout.root, image.tag, address, remote_tag=tag, log=store.log(f"push-{image.tag}"))
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -157,7 +157,7 @@ def _record(store: Store, version: str, written: Sequence[Written], iso: Path | 
     }
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
     for name in (f"{version}.json", *([LATEST] if latest else [])):
-        fresh = folder / f"{name}.new"
-        fresh.write_text(text)
-        fresh.replace(folder / name)
+        temporary = folder / f"{name}.new"
+        temporary.write_text(text)
+        temporary.replace(folder / name)
     return Release.load(folder / f"{version}.json", store.cache)

@@ -21,7 +21,7 @@ from lab.release.stage.store import Store
 # The product version whose installer and objects the lab's cluster resembles.
 BASE_VERSION = "4.18.0"
 
-# What of cluster/manifests goes where: files right in it to /release-manifests, these folders to theirs.
+# Where the files of cluster/manifests go: files right in it to /release-manifests, these folders to theirs.
 MANIFESTS = Path(__file__).with_name("cluster") / "manifests"
 FOLDERS = {"cvo": "manifests", "bootstrap": "bootstrap"}
 EXTENSIONS = (".yaml", ".yml", ".json")

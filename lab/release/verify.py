@@ -65,7 +65,7 @@ def in_chroot(root: Path, *argv: str) -> tuple[int, str]:
     """Exit code and output of a command in a root file system."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [progress.need("chroot", "coreutils"), str(root), *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -78,7 +78,7 @@ def in_chroot(root: Path, *argv: str) -> tuple[int, str]:
         )
     except subprocess.TimeoutExpired:
         return 124, f"{argv[0]} did not end within {CHROOT_SECONDS:g} s"  # timeout(1)'s code
-    return done.returncode, done.stdout.strip()
+    return completed.returncode, completed.stdout.strip()
 
 
 def verify_images(store: Store) -> list[str]:

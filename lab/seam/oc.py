@@ -28,7 +28,7 @@ _COPY_SECONDS = 900
 
 
 class _OcError(Exception):
-    """What oc says behind "error: "."""
+    """What oc says after "error: "."""
 
 
 def mirrored(name: str, policy: dict[str, object]) -> list[str]:
@@ -64,11 +64,11 @@ def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Pat
             if arguments.registry_config:
                 argv.append(f"--src-authfile={arguments.registry_config}")
             argv += [f"docker://{name}", f"dir:{target}"]
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=_COPY_SECONDS)
-            if done.returncode == 0:
+            completed = subprocess.run(argv, capture_output=True, text=True, timeout=_COPY_SECONDS)
+            if completed.returncode == 0:
                 yield target
                 return
-            output.append(f"{name}: {' '.join(done.stderr.split())}")
+            output.append(f"{name}: {' '.join(completed.stderr.split())}")
         raise _OcError(f"unable to read image {'; '.join(output)}")
 
 

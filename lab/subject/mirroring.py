@@ -117,8 +117,8 @@ class Cache:
 
     def copy(self, names: Sequence[tuple[str, str]], source: Source) -> None:
         """Copy images, as (tag, name by digest), that are not here yet, and tell how far it is. Raises SubjectError."""
-        fresh = [(tag, name) for tag, name in names if not self._has(name)]
-        if not fresh:
+        missing = [(tag, name) for tag, name in names if not self._has(name)]
+        if not missing:
             return
         with (
             tempfile.TemporaryDirectory(prefix="registry-", dir=self.root) as work,
@@ -135,8 +135,8 @@ class Cache:
                 return tag
 
             try:
-                for count, tag in enumerate(pool.map(one, fresh), 1):
-                    progress.say(f"release: image {count} of {len(fresh)} copied: {tag}")
+                for count, tag in enumerate(pool.map(one, missing), 1):
+                    progress.say(f"release: image {count} of {len(missing)} copied: {tag}")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -173,9 +173,9 @@ class Cache:
         )
         path = self._record(name.rpartition("@")[2])
         path.parent.mkdir(exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
-        fresh.replace(path)
+        temporary = path.with_suffix(".new")
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+        temporary.replace(path)
 
     def installer(self, digest: str, label: str) -> Path | None:
         """The openshift-install of an image that has been copied; None where it does not run by itself."""

@@ -41,20 +41,20 @@ def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
     """What skopeo prints. Raises SubjectError, which begins with `source` and says what went wrong in a few words."""
     argv = ["skopeo", "--insecure-policy", *words]
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=COPY_SECONDS)
+        completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=COPY_SECONDS)
     except FileNotFoundError as error:
         raise SubjectError(source, "skopeo is not installed: apt-get install skopeo") from error
     except subprocess.TimeoutExpired as error:
         raise SubjectError(source, f"was not copied within {COPY_SECONDS:.0f} s") from error
-    if done.returncode:
-        output = done.stderr.decode(errors="replace")
+    if completed.returncode:
+        output = completed.stderr.decode(errors="replace")
         messages = [_unquoted(text) for text in _SAID.findall(output)]
-        message = (messages or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
+        message = (messages or [output.strip() or f"skopeo ended with {completed.returncode}"])[-1]
         advice = next((text for pattern, text in _ADVICE if re.search(pattern, message, re.IGNORECASE)), "")
         if advice and "credentials" in advice:
             advice += hint
         raise SubjectError(source, f"{advice} ({message})" if advice else message)
-    return done.stdout
+    return completed.stdout
 
 
 def _unquoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A pair of cards in a lab's network, to see what of what one sends comes to the other."""
+"""A pair of cards in a lab's network, to see how much of what one sends reaches the other."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Link:
 
 
 def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
-    """What of a machine is attached to networks, with the paths in its fields; empty for a single card."""
+    """A machine's cards and bonds that are attached to networks, by their paths in its fields (one card: empty)."""
     if not node.nics:
         yield "", node.all_nics[0]
         return

@@ -29,29 +29,31 @@ class _Reader:
     """Makes structs of plain data and collects what is wrong."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
 
     def struct(self, value: Any, kind: type[Checked], path: str) -> Any:
         """A struct, or _MISSING when it cannot be made."""
         if not isinstance(value, Mapping):
-            self.found.append((path, f"must be a mapping, is {_named(value)}"))
+            self.problems.append((path, f"must be a mapping, is {_named(value)}"))
             return _MISSING
-        before, types = len(self.found), get_type_hints(kind)
+        before, types = len(self.problems), get_type_hints(kind)
         for name in value:
             if name not in types:
-                self.found.append((_join(path, str(name)), f"there is no field {name!r}; there are {', '.join(types)}"))
+                self.problems.append(
+                    (_join(path, str(name)), f"there is no field {name!r}; there are {', '.join(types)}")
+                )
         fields: dict[str, Any] = {}
         for field in msgspec.structs.fields(kind):
             if field.name in value:
                 fields[field.name] = self.value(value[field.name], types[field.name], _join(path, field.name))
             elif field.required:
-                self.found.append((_join(path, field.name), "is missing"))
-        if len(self.found) > before and any(one is _MISSING for one in fields.values()):
+                self.problems.append((_join(path, field.name), "is missing"))
+        if len(self.problems) > before and any(one is _MISSING for one in fields.values()):
             return _MISSING
         if any(field.required and field.name not in fields for field in msgspec.structs.fields(kind)):
             return _MISSING
         struct = kind(**fields)
-        self.found += [(_join(path, where), message) for where, message in struct.problems()]
+        self.problems += [(_join(path, where), message) for where, message in struct.problems()]
         return struct
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
@@ -59,14 +61,14 @@ class _Reader:
         if get_origin(kind) is tuple and issubclass(get_args(kind)[0], Checked):
             return self.structs(value, get_args(kind)[0], path)
         if get_origin(kind) is Literal and value not in get_args(kind):
-            self.found.append((path, f"{value!r} is not one of {', '.join(get_args(kind))}"))
+            self.problems.append((path, f"{value!r} is not one of {', '.join(get_args(kind))}"))
             return _MISSING
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             at = _WHERE.fullmatch(str(error))
             message, inner = (at[1], at[2]) if at else (str(error), "")
-            self.found.append(
+            self.problems.append(
                 (path + inner, _mistyped(_at(value, inner), get_args(kind)[0] if inner else kind) or message)
             )
             return _MISSING
@@ -74,7 +76,7 @@ class _Reader:
     def structs(self, value: Any, kind: type[Checked], path: str) -> Any:
         """A list of structs, or _MISSING when one cannot be made."""
         if not isinstance(value, list | tuple):
-            self.found.append((path, f"must be a list, is {_named(value)}"))
+            self.problems.append((path, f"must be a list, is {_named(value)}"))
             return _MISSING
         structs = tuple(self.struct(one, kind, f"{path}[{index}]") for index, one in enumerate(value))
         return _MISSING if _MISSING in structs else structs
@@ -112,8 +114,8 @@ def read(document: Any, source: str = "topology") -> Topology:
     reader = _Reader()
     with collecting():
         topology = reader.struct(document, Topology, "")
-    if reader.found or not isinstance(topology, Topology):
-        raise TopologyError(source, [line(*problem) for problem in reader.found])
+    if reader.problems or not isinstance(topology, Topology):
+        raise TopologyError(source, [line(*problem) for problem in reader.problems])
     return topology
 
 

@@ -168,15 +168,15 @@ class Network(Checked, frozen=True, kw_only=True):
 @remembered
 def only_network(cidr: str, address: str, dhcp: bool, aliases: tuple[str, ...]) -> Network:
     """The network of a topology whose networks are not listed."""
-    six = ":" in cidr
+    is_ipv6 = ":" in cidr
     return Network(
         name=ONLY,
-        ipv4="" if six else cidr,
-        ipv6=cidr if six else "",
-        address="" if six else address,
-        address6=address if six else "",
-        dhcp=dhcp and not six,
-        dhcpv6=dhcp and six,
-        router_advertisements=dhcp and six,
+        ipv4="" if is_ipv6 else cidr,
+        ipv6=cidr if is_ipv6 else "",
+        address="" if is_ipv6 else address,
+        address6=address if is_ipv6 else "",
+        dhcp=dhcp and not is_ipv6,
+        dhcpv6=dhcp and is_ipv6,
+        router_advertisements=dhcp and is_ipv6,
         aliases=aliases,
     )

@@ -48,7 +48,7 @@ class Protocol:
             raise refusal(405, "Base.1.8.OperationNotAllowed", text, headers={"Allow": allowed})
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """The well-known documents and the accounts' service."""
+        """Answer for the well-known documents and the accounts' service; None for other paths. Raises Refusal."""
         if path == "/redfish":
             return document({"v1": f"{ROOT}/"})
         if path == f"{ROOT}/odata":

@@ -22,7 +22,7 @@ class _Task:
 
 @dataclass
 class Tasks:
-    """The tasks of one BMC. Each is done when somebody asks for it, or another timer is due, `seconds` after its
+    """The tasks of one BMC. Each is finished when somebody asks for it, or another timer is due, `seconds` after its
     begin."""
 
     state: State
@@ -31,13 +31,13 @@ class Tasks:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, end: Callable[[], Response]) -> Response:
-        """202, with the task in which `end` is done."""
+        """202, with the task that `end` finishes."""
         identity = str(len(self._tasks) + 1)
         self._tasks[identity] = _Task(self.state.clock(), end)
         return self._shown(identity)
 
     def finish_due(self) -> None:
-        """Do what is due."""
+        """Finish the tasks that are due."""
         with self._lock:
             for task in self._tasks.values():
                 if task.answer is None and self.state.clock() - task.begin >= self.seconds:
@@ -62,7 +62,7 @@ class Tasks:
         return document(body, 202, Location=f"{_MONITORS}/{identity}", Retry_After="1")
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """The tasks' monitors."""
+        """Answer for the tasks' monitors; None for other paths. Raises Refusal."""
         if not self.seconds or not path.startswith(f"{_MONITORS}/"):
             return None
         identity = path.removeprefix(f"{_MONITORS}/")

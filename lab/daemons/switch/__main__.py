@@ -27,8 +27,8 @@ _SECONDS = 30
 
 
 def _ip(*words: str) -> str:
-    done = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=_SECONDS)
-    return done.stdout
+    completed = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=_SECONDS)
+    return completed.stdout
 
 
 class _Group:

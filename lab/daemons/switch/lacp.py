@@ -10,7 +10,7 @@ GROUP = bytes.fromhex("0180c2000002")
 TYPE = 0x8809
 # The bits of a state (clause 6.4.2.3).
 ACTIVITY, TIMEOUT, AGGREGATION, SYNCHRONIZED, COLLECTING, DISTRIBUTING, DEFAULTED, EXPIRED = (1 << n for n in range(8))
-# Seconds: with the short time-out both sides speak each second, and who is silent for three is gone (clause 6.4.4).
+# Seconds: with the short time-out both sides speak each second; one that is silent for three is gone (clause 6.4.4).
 FAST, SHORT = 1.0, 3.0
 _INFORMATION = struct.Struct("!H6sHHHB")
 _LENGTH = 110
@@ -88,7 +88,7 @@ class Aggregator:
         before = (port.partner, port.meant)
         port.partner, port.heard = heard[0], now
         port.meant = port.actor.known_as(heard[1])
-        # Who does not know yet what this port says is told at once (clause 6.4.9, update_NTT).
+        # A partner that does not know yet what this port says is told at once (clause 6.4.9, update_NTT).
         answer = heard[1].state != port.actor.state or (port.partner, port.meant) != before
         return self.look(now) or answer
 

@@ -158,9 +158,9 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class Fence:
-    """What those are behind who read an image: a descriptor of the machine's user namespace, an empty directory that
-    becomes their root, what puts a process into the machine's control groups (None: nothing does); and a descriptor of
-    the network namespace with the machine's cards, by which others ask for them (-1: there is none)."""
+    """What the readers of an image are kept behind: a descriptor of the machine's user namespace, an empty directory
+    that becomes their root, what puts a process into the machine's control groups (None: nothing does); and a
+    descriptor of the network namespace with the machine's cards, by which others ask for them (-1: there is none)."""
 
     users: int
     empty: Path

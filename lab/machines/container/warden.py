@@ -8,7 +8,7 @@ machine that finds nothing to boot, whose boot stops, or whose init dies stays o
 do.
 
 However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
-are left to who waits for it.
+are left to whoever waits for it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from lab.release.stage.store import Store
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
-# What of the checkout goes into an image. lab and lab.release themselves pull in the whole lab (libvirt and all), so
+# The checkout's share of an image. lab and lab.release themselves pull in the whole lab (libvirt and all), so
 # in an image they are empty packages that hold just the cluster's programs.
 INSTALLER = ("installer",)
 CLUSTER = ("lab/release/cluster",)

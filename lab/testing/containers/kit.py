@@ -202,5 +202,5 @@ def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subpr
 def attempt(world: World, machine: Machine, code: str) -> tuple[bool, list[str]]:
     """Run it as root of a machine. True when it got through; its last words."""
     script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
-    done = world.run(machine, script)
-    return done.returncode == 0, done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]
+    completed = world.run(machine, script)
+    return completed.returncode == 0, completed.stderr.strip().splitlines()[-1:] or [str(completed.returncode)]

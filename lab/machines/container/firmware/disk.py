@@ -77,7 +77,7 @@ def _kind(device: int) -> Literal["ext4", "xfs"] | None:
 
 
 def mounter(line: socket.socket) -> Mounter:
-    """Has partitions mounted by who is at the other end of `line`."""
+    """Has partitions mounted by the firmware at the other end of `line`."""
 
     def mount(partition: str, kind: Literal["ext4", "xfs"]) -> int:
         line.send(msgspec.json.encode(Mount(partition, kind)))

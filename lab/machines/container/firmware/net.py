@@ -29,7 +29,7 @@ _SCRIPT_BYTES = 1 << 20
 
 
 class Network:
-    """The cards, by who is at the other end of `line`."""
+    """The machine's cards, through the firmware at the other end of `line`."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line

@@ -21,7 +21,7 @@ from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512
-# What of ASCII stays as it is in names in /dev.
+# The ASCII characters that stay as they are in names in /dev.
 _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
 _MOST = 256

@@ -50,7 +50,7 @@ class SerialLine:
             try:
                 client.send(data, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                # Who does not read misses something: the machine does not wait for onlookers.
+                # Whoever does not read misses something: the machine does not wait for onlookers.
                 continue
             except OSError:
                 self._drop(client)

@@ -38,7 +38,7 @@ _LINKS = {
 _SYSCTL = Path("/proc/sys")
 # limits.h
 _NAME_BYTES = 255
-# What of kernel.* has a namespace of its own (ipc, uts, pid), or answers anew each time.
+# Files of kernel.* that have a namespace of their own (ipc, uts, pid), or answer anew each time.
 _NAMESPACED = ("hostname", "domainname", "sem", "sem_next_id", "ns_last_pid", "cap_last_cap")
 _NAMESPACED_PREFIXES = ("shm", "msg")
 _KEPT_OF_FS = ("binfmt_misc", "mqueue")

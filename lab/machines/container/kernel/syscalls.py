@@ -162,8 +162,8 @@ def file_owner(user: int) -> Iterator[None]:
 
 
 def change_user(user: int) -> None:
-    """This process is `user` from now on to who asks whose it is (its effective user), with the capabilities that it
-    has (capabilities(7), SECBIT_NO_SETUID_FIXUP); the real user, whose limits count, stays."""
+    """This process is `user` from now on to whoever asks whose it is (its effective user), with the capabilities that
+    it has (capabilities(7), SECBIT_NO_SETUID_FIXUP); the real user, whose limits count, stays."""
     _prctl(_PR_SET_SECUREBITS, _prctl(_PR_GET_SECUREBITS, 0) | _NO_SETUID_FIXUP)
     os.seteuid(user)
 

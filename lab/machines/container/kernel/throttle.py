@@ -2,7 +2,7 @@
 
 There a group limits what its own processes ask for, not those of groups below it, and what the kernel writes back by
 itself is the root's. So a limit is written into every group, and again for groups that are new. It outlives the lab and
-the loop device, whose number another one gets: what a lab has limited is noted in /run, for who cleans up behind it.
+the loop device, whose number another one gets: what a lab has limited is noted in /run, for whoever cleans up after it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ TURN_SECONDS = 20 * 60.0
 API_SECONDS = 20 * 60.0  # §2.8
 JOIN_SECONDS = 60 * 60.0
 ASSETS_SECONDS = 60 * 60.0
-#: Spare zero bytes kept behind the last record of a write-ahead log, well over what a record's padding needs.
+#: Spare zero bytes kept after the last record of a write-ahead log, well over what a record's padding needs.
 WAL_TAIL = 4096
 
 
@@ -103,15 +103,15 @@ def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
 
 
 def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
-    """MachineConfigs (ours and the user's), rendered ones and pools, for each role; rendered ones directly behind."""
+    """MachineConfigs (ours and the user's), and for each role the rendered one, directly followed by its pool."""
     pools = cluster.config.pools
     own = [c for role in pools for c in machineconfig.standard(cluster.config, cluster.images, role)]
     configs = [*own, *(obj for obj in from_user if obj["kind"] == "MachineConfig")]
     all_configs = list(own)
     for pool in pools:
-        done = machineconfig.rendered(pool, configs)
+        merged = machineconfig.rendered(pool, configs)
         sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
-        all_configs += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
+        all_configs += [merged, machineconfig.machine_config_pool(pool, merged["metadata"]["name"], sorted(sources))]
     return all_configs
 
 
@@ -234,9 +234,9 @@ def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: 
     say(host, "applied")
     expect(host, "stopped")
     text = json.dumps(master_ignition(cluster, host, machines))
-    fresh = host.assets / ".master.ign.new"
-    write_private(fresh, text)
-    fresh.rename(host.assets / "master.ign")
+    temporary = host.assets / ".master.ign.new"
+    write_private(temporary, text)
+    temporary.rename(host.assets / "master.ign")
     log.info("Wrote master.ign, %d bytes", len(text))
     say(host, "written")
 

@@ -150,10 +150,10 @@ class Agent:
         return SUCCESS
 
     def _take_over(self) -> None:
-        fresh = self._kubelet_pod.with_name(f".{self._kubelet_pod.name}.new")
-        shutil.copyfile(self._directory / pacemaker.POD, fresh)
-        fresh.chmod(0o600)
-        fresh.rename(self._kubelet_pod)
+        temporary = self._kubelet_pod.with_name(f".{self._kubelet_pod.name}.new")
+        shutil.copyfile(self._directory / pacemaker.POD, temporary)
+        temporary.chmod(0o600)
+        temporary.rename(self._kubelet_pod)
         log.info("kubelet has been told to end its etcd")
         if not _until(lambda: not _listens(self._plan.client), HANDOVER_SECONDS):
             raise AgentError("kubelet", f"its etcd still answers at {self._plan.client}")
@@ -184,12 +184,12 @@ class Agent:
         """As a member of the other's cluster, with the other's data."""
         others = self._members(self._plan.other_client)
         members = _patiently(others.members, OTHER_SECONDS)
-        mine = [m for m in members if self._plan.url in m.peer_urls]
-        if any(m.votes for m in mine):  # it had become whole before the property could be taken away
+        own_members = [m for m in members if self._plan.url in m.peer_urls]
+        if any(m.votes for m in own_members):  # it had become whole before the property could be taken away
             self._together()
             host.set_attribute(STANDALONE, "")
             return
-        for stale in mine:
+        for stale in own_members:
             others.remove(stale)
         _patiently(lambda: others.add_learner(self._plan.url), OTHER_SECONDS)
         peers = scaling.peers_for(self._plan.node, self._plan.url, others.members())
@@ -246,12 +246,12 @@ class Agent:
         return SUCCESS
 
     def _leave(self) -> None:
-        mine = self._members(self._plan.client)
+        own_etcd = self._members(self._plan.client)
         host.set_attribute(STANDALONE, self._plan.other)
         try:
-            for member in mine.members():
+            for member in own_etcd.members():
                 if self._plan.url in member.peer_urls:
-                    mine.remove(member)
+                    own_etcd.remove(member)
         except EtcdError as error:
             log.warning("leaving etcd: %s", error)
             host.set_attribute(STANDALONE, "")

@@ -82,10 +82,12 @@ class Pair:
     def _await_corosync(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + COROSYNC_SECONDS
         while not self._told:
-            done = subprocess.run(["corosync-cfgtool", "-s"], capture_output=True, text=True, timeout=30, check=False)
-            if done.returncode == 0:
+            completed = subprocess.run(
+                ["corosync-cfgtool", "-s"], capture_output=True, text=True, timeout=30, check=False
+            )
+            if completed.returncode == 0:
                 return
-            seen = " ".join((done.stderr or done.stdout).split())
+            seen = " ".join((completed.stderr or completed.stdout).split())
             if process.poll() is not None:
                 raise WaitError("corosync", COROSYNC_SECONDS, f"it ended with {process.returncode}")
             if time.monotonic() > deadline:

@@ -26,10 +26,10 @@ def run(argv: Sequence[str], seconds: float = SECONDS) -> subprocess.CompletedPr
 
 def must(argv: Sequence[str], seconds: float = SECONDS) -> str:
     """A program's output. Raises AgentError when it fails."""
-    done = run(argv, seconds)
-    if done.returncode:
-        raise AgentError(" ".join(argv[:3]), " ".join((done.stderr or done.stdout).split())[-300:])
-    return done.stdout
+    completed = run(argv, seconds)
+    if completed.returncode:
+        raise AgentError(" ".join(argv[:3]), " ".join((completed.stderr or completed.stdout).split())[-300:])
+    return completed.stdout
 
 
 def on_host(*words: str, seconds: float = SECONDS) -> str:
@@ -93,12 +93,12 @@ class Etcd:
 def attribute(name: str) -> str:
     """A property of the cluster, which both nodes know and keep; empty when there is none. Raises AgentError."""
     argv = ["crm_attribute", "--name", name, "--query", "--quiet"]
-    done = run(argv)
-    if done.returncode == _NO_SUCH:
+    completed = run(argv)
+    if completed.returncode == _NO_SUCH:
         return ""
-    if done.returncode:
-        raise AgentError(" ".join(argv[:3]), " ".join((done.stderr or done.stdout).split())[-300:])
-    return done.stdout.strip()
+    if completed.returncode:
+        raise AgentError(" ".join(argv[:3]), " ".join((completed.stderr or completed.stdout).split())[-300:])
+    return completed.stdout.strip()
 
 
 def set_attribute(name: str, value: str) -> None:

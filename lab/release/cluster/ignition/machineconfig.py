@@ -189,11 +189,11 @@ def rendered(pool: str, configs: Iterable[Object]) -> Object:
     arguments add up, and one with `fips` is enough. Raises ConfigError."""
     merged: Config = ignition.config()
     arguments: list[str] = []
-    mine = [c for c in configs if (c["metadata"].get("labels") or {}).get(ROLE) == pool]
-    for entry in sorted(mine, key=lambda c: str(c["metadata"]["name"])):
+    of_pool = [c for c in configs if (c["metadata"].get("labels") or {}).get(ROLE) == pool]
+    for entry in sorted(of_pool, key=lambda c: str(c["metadata"]["name"])):
         merged = ignition.merge(merged, entry["spec"].get("config") or {})
         arguments += kernel_arguments(entry)
-    mode = any(entry["spec"].get("fips") is True for entry in mine)
+    mode = any(entry["spec"].get("fips") is True for entry in of_pool)
     content = json.dumps([merged, arguments, mode], sort_keys=True)
     digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
     return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments, fips=mode)

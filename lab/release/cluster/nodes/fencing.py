@@ -69,8 +69,8 @@ class Fencing:
         missing = view.without_pacemaker
         if len(nodes) != self._config.control_plane_replicas:
             return True
-        there = {pod["metadata"]["name"] for pod in view.pods}
-        if any(SETUP + node["metadata"]["name"] not in there for node in nodes) and missing:
+        existing = {pod["metadata"]["name"] for pod in view.pods}
+        if any(SETUP + node["metadata"]["name"] not in existing for node in nodes) and missing:
             self._begin(nodes)
         self._report(view.now, done=not missing)
         return bool(missing)

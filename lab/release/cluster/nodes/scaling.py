@@ -106,14 +106,14 @@ def leave(etcd: Etcd, seconds: float = LEAVE_SECONDS, pause: Callable[[float], N
     while True:
         try:
             members = etcd.members()
-            mine = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
-            others = [m for m in members if m.votes and m is not mine]
-            if mine is None or not others:
+            bootstrap_member = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
+            others = [m for m in members if m.votes and m is not bootstrap_member]
+            if bootstrap_member is None or not others:
                 return
             # A member that has been removed does not answer any more: the other says whether it has.
             etcd.endpoints = (*own, *(url.replace(":2380", ":2379") for url in others[0].peer_urls))
             etcd.lead(others[0])
-            etcd.remove(mine)
+            etcd.remove(bootstrap_member)
             log.info("etcd member %s is removed, %s is alone", BOOTSTRAP_MEMBER, others[0].name)
             seen = "it is listed still"
         except EtcdError as error:

@@ -37,9 +37,9 @@ def copy_files(source: Path, target: Path) -> int:
             continue
         place = target / path.relative_to(base)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = place.with_name(f".{place.name}.new")
-        write_private(fresh, path.read_bytes())
-        fresh.rename(place)
+        temporary = place.with_name(f".{place.name}.new")
+        write_private(temporary, path.read_bytes())
+        temporary.rename(place)
         count += 1
     return count
 
@@ -54,9 +54,9 @@ def place(manifest: Path, directory: Path) -> None:
     """Hand one static pod to the kubelet, which ignores names that begin with a dot."""
     directory.mkdir(parents=True, exist_ok=True)
     name = f"{manifest.stem.partition('_')[2]}-pod.yaml"
-    fresh = directory / f".{name}.new"
-    write_private(fresh, manifest.read_bytes())
-    fresh.rename(directory / name)
+    temporary = directory / f".{name}.new"
+    write_private(temporary, manifest.read_bytes())
+    temporary.rename(directory / name)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -88,10 +88,10 @@ def node_patch(node: Object, schedulable_masters: bool) -> Object:
 def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
     """The status of a MachineConfigPool from its nodes' annotations."""
     name, wanted = pool["metadata"]["name"], pool["spec"]["configuration"]["name"]
-    mine = [n for n in nodes if machineconfig.role_of(n) == name]
-    current = [n for n in mine if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
+    of_pool = [n for n in nodes if machineconfig.role_of(n) == name]
+    current = [n for n in of_pool if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
     ready = [n for n in current if probes.node_ready(n)]
-    updated = len(current) == len(mine)
+    updated = len(current) == len(of_pool)
     conditions = list((pool.get("status") or {}).get("conditions") or [])
     text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
     conditions = put(conditions, "Updated", "True" if updated else "False", now, reason="", message=text)
@@ -102,10 +102,10 @@ def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
         **(pool.get("status") or {}),
         "conditions": conditions,
         "configuration": pool["spec"]["configuration"],
-        "machineCount": len(mine),
+        "machineCount": len(of_pool),
         "updatedMachineCount": len(current),
         "readyMachineCount": len(ready),
-        "unavailableMachineCount": len(mine) - len(ready),
+        "unavailableMachineCount": len(of_pool) - len(ready),
         "degradedMachineCount": 0,
     }
 

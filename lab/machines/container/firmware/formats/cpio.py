@@ -1,4 +1,4 @@
-"""What the kernel does with an initrd: newc cpio archives, compressed or not, one behind another (Linux,
+"""What the kernel does with an initrd: newc cpio archives, compressed or not, one after another (Linux,
 Documentation/driver-api/early-userspace/buffer-format.rst and init/initramfs.c)."""
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class Medium:
                 self.directories.append(path)
                 self._walk(record, path, name_of, above)
                 continue
-            # A file of more than 4 GiB has several records, one behind the other (ECMA-119, 6.5.1).
+            # A file of more than 4 GiB has several records, one after the other (ECMA-119, 6.5.1).
             extent = Extent(record.extent.offset - whole, record.extent.length + whole)
             whole = extent.length if record.flags & _MULTI_EXTENT else 0
             if extent.offset + extent.length > self.size:

@@ -24,7 +24,7 @@ class Entry:
 
 
 class Room:
-    """What a boot loader's files may take of the memory: who reads them here is no process of the machine's, and has no
+    """What a boot loader's files may take of the memory: their reader is no process of the machine's, and has no
     limit."""
 
     def __init__(self, count: int) -> None:

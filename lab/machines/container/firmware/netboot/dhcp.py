@@ -32,7 +32,7 @@ _TRIES = (1.0, 2.0, 4.0)
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks: by which class of vendor, for which architecture (RFC 4578's numbers), and as iPXE or not."""
+    """The client that asks: its vendor class, its architecture (RFC 4578's numbers), and whether it is iPXE."""
 
     vendor: str
     architecture: int
