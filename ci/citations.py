@@ -2,7 +2,7 @@
 
 CONTRIBUTING.md has the convention: `installer.md §5.5` is a section of docs/reference/installer.md; a § without a page
 is one of the page that the paragraph named last, else of the room's page (ROOM_PAGES); `rule 12` is a row of the table
-of rules; row, step and number stand behind the section that has them (`cluster.md §2.2 step 18b`);
+of rules; row, step and number follow the section that has them (`cluster.md §2.2 step 18b`);
 `design.md, decision 1` and `feasibility.md, "Registry"` name a heading. After a standard's name (RFC 9110 §14.2) a §
 is the standard's.
 """

@@ -110,11 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="ci/matrix", description="What scenarios/catalogue/matrix.yaml covers.", allow_abbrev=False
     )
     parser.add_argument("--missing", action="store_true", help="propose rows for the pairs of values that no row has")
-    parser.add_argument("--pairs", action="store_true", help="with --missing: tell each row's new pairs as well")
+    parser.add_argument("--pairs", action="store_true", help="with --missing: print each row's new pairs as well")
     parser.add_argument("--all", action="store_true", help="count the values that wait for something as well")
     arguments = parser.parse_args(argv)
     if arguments.pairs and not arguments.missing:
-        parser.error("--pairs tells more of --missing; give both")
+        parser.error("--pairs needs --missing")
     ids = possible_ids(dimensions(MATRIX, everything=arguments.all))
     wanted = set().union(*ids.values())
     covered = set().union(*(pairs_of(row.id) for row in MATRIX.rows)) & wanted

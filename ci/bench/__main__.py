@@ -183,28 +183,30 @@ def parser() -> argparse.ArgumentParser:
     _options_of_installations(parser)
     _options_of_oracles(parser)
     _options_of_mutants(parser)
-    parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
-    parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
+    parser.add_argument(
+        "--cold", action="store_true", help="builds: also build into an empty cache (about six minutes)"
+    )
+    parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: the most hosts to try (default: 2000)")
     parser.add_argument(
         "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
-        help="fault-times: what --artifacts of pytest named (default: artifacts)",
+        help="fault-times: directories that pytest's --artifacts named (default: artifacts)",
     )  # fmt: skip
-    parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
+    parser.add_argument("--before", metavar="COMMIT", help="house: compare HEAD with this earlier commit")
     return parser
 
 
 def _options_of_installations(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("floor, install, idle, machines")
     add = group.add_argument
-    add("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
+    add("--scenario", default=SCENARIO, help=f"floor, install: the scenario (default: {SCENARIO})")
     add("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
-    add("--seconds", type=SECONDS, default=60, help="idle, machines: how long to look at rest (default: 60)")
-    add("--kinds", nargs="+", choices=["vm", "container"], help="machines: of which kind (default: both)")
+    add("--seconds", type=SECONDS, default=60, help="idle, machines: seconds to watch machines at rest (default: 60)")
+    add("--kinds", nargs="+", choices=["vm", "container"], help="machines: kinds to measure (default: both)")
     add(
         "--sizes",
         nargs="+",
         choices=["sno", "compact", "ha"],
-        help="machines: of which size (default: all in containers, sno in VMs)",
+        help="machines: sizes to measure (default: all in containers, sno in VMs)",
     )
     add("--show", action="store_true", help="machines: measure nothing, print what was measured last")
 
@@ -220,27 +222,27 @@ def _options_of_oracles(parser: argparse.ArgumentParser) -> None:
         "--scripts",
         type=Path,
         metavar="DIR",
-        help="oracle: instead, run the integration scripts of openshift-install below DIR",
+        help="oracle: run openshift-install's integration scripts below DIR instead",
     )
-    add("--worlds", type=COUNT, default=200, help="oracle-service: scenarios (default: 200)")
+    add("--worlds", type=COUNT, default=200, help="oracle-service: number of scenarios (default: 200)")
 
 
 def _options_of_mutants(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("mutants")
     add = group.add_argument
-    add("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
-    add("--module", default="", metavar="TEXT", help="only modules with this in their path")
-    add("--sample", type=SAMPLE, default=60, metavar="N", help="of each package; 0: all (default: 60)")
-    add("--seed", type=SAMPLE, default=1, help="of the sample; of the inputs of both oracles (default: 1)")
+    add("--package", action="append", choices=list(PACKAGES), help="a package to mutate (default: all)")
+    add("--module", default="", metavar="TEXT", help="only modules whose path contains this")
+    add("--sample", type=SAMPLE, default=60, metavar="N", help="mutants of each package; 0: all of them (default: 60)")
+    add("--seed", type=SAMPLE, default=1, help="seed of the sample, and of both oracles' inputs (default: 1)")
     add("--list-survivors", action="store_true", help="print the mutants that no test killed")
-    add("--root", type=Path, default=ROOT, metavar="DIR", help="another checkout (default: this one)")
-    add("--jobs", type=COUNT, default=os.cpu_count() or 1, help="in parallel (default: one per CPU)")
+    add("--root", type=Path, default=ROOT, metavar="DIR", help="the checkout to mutate (default: this one)")
+    add("--jobs", type=COUNT, default=os.cpu_count() or 1, help="mutants to run in parallel (default: one per CPU)")
     add("--budget", type=SECONDS, default=20, metavar="S", help="seconds of tests for each mutant (default: 20)")
     add("--patience", type=SECONDS, default=15, metavar="S", help="seconds to wait for an endless mutant (default: 15)")
 
 
 def problems(args: argparse.Namespace) -> Iterator[str]:
-    """What of the command line does not fit what is to be measured."""
+    """What is wrong with the command line for what is to be measured, a line each."""
     for name in args.what:
         if BENCHMARKS[name].alone and args.what != [name]:
             yield f"{name} is measured alone"

@@ -63,11 +63,11 @@ class House:
 def unpack(commit: str, folder: Path, root: Path = ROOT) -> Path:
     """The tree of a commit, in `folder`. SystemExit when git does not know it."""
     argv = ["git", "-C", str(root), "archive", "--format=tar", commit]
-    done = subprocess.run(argv, capture_output=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"--before {commit}: {done.stderr.decode(errors='replace').strip()}")
+    completed = subprocess.run(argv, capture_output=True, check=False)
+    if completed.returncode:
+        raise SystemExit(f"--before {commit}: {completed.stderr.decode(errors='replace').strip()}")
     folder.mkdir()
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=done.stdout, check=True)
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=completed.stdout, check=True)
     return folder
 
 

@@ -1,7 +1,7 @@
 """`create image` against `cp` of the same base ISO: time, memory, steps; judging many hosts; start of the command.
 
-Both write into the same folder, after a sync and with no old output there, and who is first changes with each round.
-`cp` waits for no disk and neither does `create image`: what is durable when, the kernel decides; with `os.sync` behind
+Both write into the same folder, after a sync and with no old output there, and which is first changes with each round.
+`cp` waits for no disk and neither does `create image`: what is durable when, the kernel decides; with `os.sync` after
 them, both wait until all is on the disk. What `create image` does besides copying (keys, documents, start of Python)
 is shown alone, with a base of next to nothing.
 
@@ -62,10 +62,10 @@ class Taken:
 _RUNNER = """
 import resource, subprocess, sys, time
 begin = time.monotonic()
-done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+completed = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 seconds = time.monotonic() - begin
-if done.returncode:
-    sys.exit(done.stdout[-500:].decode(errors="replace"))
+if completed.returncode:
+    sys.exit(completed.stdout[-500:].decode(errors="replace"))
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(seconds, used.ru_maxrss, used.ru_utime + used.ru_stime)
 """
@@ -74,10 +74,10 @@ print(seconds, used.ru_maxrss, used.ru_utime + used.ru_stime)
 def measured(command: list[str], env: dict[str, str], cwd: Path | None = None) -> tuple[float, float, float]:
     """(seconds, peak memory in MB of its biggest process, CPU seconds of all) of a command that must succeed."""
     runner = [sys.executable, "-c", _RUNNER, *command]
-    done = subprocess.run(runner, env={**os.environ, **env}, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed: {done.stderr}")
-    seconds, peak, cpu = map(float, done.stdout.split())
+    completed = subprocess.run(runner, env={**os.environ, **env}, cwd=cwd, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise SystemExit(f"{' '.join(command)} failed: {completed.stderr}")
+    seconds, peak, cpu = map(float, completed.stdout.split())
     return seconds, peak / 1024, cpu
 
 
@@ -148,7 +148,7 @@ def _compare(name: str, work: Path, base: Path, server: Registry, *, release: st
 
 
 def _fixed(work: Path, server: Registry, release: str) -> None:
-    """What `create image` costs whatever the size of its base, and what of it is the four RSA keys and the hash."""
+    """What `create image` costs whatever its base's size, and how much of that the four RSA keys and the hash take."""
     base = build(work / "small", "2023-07.x86_64", SMALL)
     taken = _pairs(work, base, server, release)
     code = (

@@ -77,14 +77,14 @@ def steps_of(directory: Path, env: Mapping[str, str]) -> dict[str, Step]:
     """
     command = [sys.executable, "-c", _TRACED, str(directory), json.dumps(dict(STEPS)), json.dumps([BEGIN, IMPORTS])]
     at = time.monotonic()
-    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
     end = time.monotonic()
-    if done.returncode:
-        raise SystemExit(f"create image failed: {done.stderr[-500:]}")
+    if completed.returncode:
+        raise SystemExit(f"create image failed: {completed.stderr[-500:]}")
     taken: dict[str, Step] = {}
     worked = 0.0
     # The clock is one for all processes of a machine (clock_gettime(2), CLOCK_MONOTONIC).
-    for name, (mark, work) in json.loads(done.stdout.splitlines()[-1]).items():
+    for name, (mark, work) in json.loads(completed.stdout.splitlines()[-1]).items():
         taken[name] = Step(mark - at, work - worked)
         at, worked = mark, work
     return {**taken, END: Step(end - at)}

@@ -53,10 +53,10 @@ def naming(row: Row, began: datetime, log: str) -> Naming:
         if first is None and match["level"] in ("error", "fatal") and message != "Bootstrap failed to complete":
             first = message
     hosts = [node.name for node in topology_of(row.scenario).nodes]
-    # Whom the row names, and to whom its faults are done. Who has seen it is a witness.
+    # Those whom the row names, and those to whom its faults are done. A host that has seen it is a witness.
     concerned = {row.told.host} | {name for fault in row.faults for name in _nodes(fault)}
-    told = _WITNESS.sub("", first or "")
-    accused = [host for host in hosts if host not in concerned and re.search(rf"\b{re.escape(host)}\b", told)]
+    blame = _WITNESS.sub("", first or "")
+    accused = [host for host in hosts if host not in concerned and re.search(rf"\b{re.escape(host)}\b", blame)]
     return Naming(row.name, seconds, tuple(accused))
 
 

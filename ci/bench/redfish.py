@@ -57,8 +57,8 @@ def _program(name: str) -> Path:
 def _run(bmc: Running, program: str, *words: str) -> str:
     argv = [str(_program(program)), "-u", USER, "-p", PASSWORD, "-r", bmc.url, *words]
     trusted = {**os.environ, "REQUESTS_CA_BUNDLE": str(bmc.ca)}
-    done = subprocess.run(argv, env=trusted, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    return done.stdout + done.stderr
+    completed = subprocess.run(argv, env=trusted, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    return completed.stdout + completed.stderr
 
 
 def _logged(folder: Path, output: str) -> tuple[Counter[str], list[str]]:

@@ -44,12 +44,12 @@ A job is SCENARIO@KIND-OF-MACHINES. The history is one file: --history, $NODE0_H
 ~/.local/state/node0.
 
 exit codes: 0 fine or accepted, 1 rejected or red, 2 bad input, 3 undecided (more runs would tell, or all were
-void), 130 Ctrl-C, 141 nobody reads what it prints
+void), 130 Ctrl-C, 141 its output is no longer read
 """
 
 
 def _add_history(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """--history is understood before and behind the command; only the first parser has a default."""
+    """--history is understood before and after the command; only the first parser has a default."""
     history_help = "the history (default: $NODE0_HISTORY, else history.db in the labs' state directory)"
     parser.add_argument("--history", metavar="FILE", default=default, help=history_help)
 

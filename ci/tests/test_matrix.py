@@ -192,12 +192,12 @@ def test_what_cannot_be_is_not_proposed() -> None:
 
 def test_the_command_proposes_rows_that_the_table_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert combinations.main(["--missing"]) == 0
-    told = capsys.readouterr()
-    assert load("rows:\n" + told.out).rows
-    assert "pairs are covered by" in told.err
+    captured = capsys.readouterr()
+    assert load("rows:\n" + captured.out).rows
+    assert "pairs are covered by" in captured.err
 
 
 def test_pairs_are_those_of_missing_rows(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         combinations.main(["--pairs"])
-    assert "--pairs tells more of --missing" in capsys.readouterr().err
+    assert "--pairs needs --missing" in capsys.readouterr().err

@@ -20,9 +20,9 @@ def install(scenario: str) -> float:
     shortest = f"scenarios/test_install.py::test_console_answers[{scenario}]"
     argv = [sys.executable, "-m", "pytest", "-q", "--weekly", shortest]
     begin = time.monotonic()
-    done = subprocess.run(argv, cwd=ROOT, check=False)
-    if done.returncode:
-        raise SystemExit(f"the scenario failed with {done.returncode}")
+    completed = subprocess.run(argv, cwd=ROOT, check=False)
+    if completed.returncode:
+        raise SystemExit(f"the scenario failed with {completed.returncode}")
     phases = json.loads((ROOT / "artifacts" / scenario / "phases.json").read_text())
     rows = [(entry["name"], f"{entry['seconds']:6.1f} s") for entry in phases]
     total = sum(float(entry["seconds"]) for entry in phases if entry["depth"] == 0)
@@ -33,10 +33,10 @@ def install(scenario: str) -> float:
 
 def run(scenario: str) -> None:
     """Print the floor, the installation, and its ratio to the floor's mean."""
-    shape = topology_of(scenario)
-    before = floor.run(scenario, shape)
+    topology = topology_of(scenario)
+    before = floor.run(scenario, topology)
     taken = install(scenario)
     # A machine's speed may change by a quarter within the hour: the floor is what it was on either side.
-    mean = (before + floor.run(scenario, shape)) / 2
+    mean = (before + floor.run(scenario, topology)) / 2
     rows = [("floor, mean of before and after", f"{mean:6.1f} s")]
     table("install against its floor", [*rows, ("ratio, target under 2.0", f"{taken / mean:.2f}")])

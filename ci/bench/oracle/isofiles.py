@@ -24,9 +24,9 @@ def file_of(iso: Path, path: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "file"
         argv = ["xorriso", "-osirrox", "on", "-indev", str(iso), "-extract", "/" + path.lstrip("/"), str(out)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        completed = subprocess.run(argv, capture_output=True, text=True, check=False)
         if not out.is_file():
-            raise ValueError(f"{iso.name} has no {path}: {done.stderr.strip()[-200:]}")
+            raise ValueError(f"{iso.name} has no {path}: {completed.stderr.strip()[-200:]}")
         return out.read_bytes()
 
 

@@ -100,11 +100,11 @@ def theirs(program: Path, text: str) -> dict[str, str] | None:
         file.write(text)
         file.flush()
         argv = [str(program), "gc", file.name]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    if done.returncode:
+        completed = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    if completed.returncode:
         return None
     # NetworkManager reads a MAC address with dashes as the one with colons, which node0 writes.
-    files = dict(yaml.safe_load(done.stdout)["NetworkManager"])
+    files = dict(yaml.safe_load(completed.stdout)["NetworkManager"])
     return {name: _MAC.sub(lambda match: match[0].replace("-", ":"), text) for name, text in files.items()}
 
 

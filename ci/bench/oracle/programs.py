@@ -147,8 +147,8 @@ class Oracle:
             if one.again is not None:
                 subprocess.run(argv, env=self._env, capture_output=True, timeout=PATIENCE_S, check=False)
                 one.edit(directory)
-            done = subprocess.run(argv, env=self._env, capture_output=True, timeout=PATIENCE_S, check=False)
-            code, text = done.returncode, done.stderr.decode(errors="replace")
+            completed = subprocess.run(argv, env=self._env, capture_output=True, timeout=PATIENCE_S, check=False)
+            code, text = completed.returncode, completed.stderr.decode(errors="replace")
         except subprocess.TimeoutExpired:
             code, text = None, ""
         answer = Answer(code, text.replace(str(directory), "DIR"), collected(directory))

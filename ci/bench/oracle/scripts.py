@@ -97,11 +97,11 @@ def _exec(run: Run, negated: bool, arguments: list[str]) -> None:
     if arguments[0] != "openshift-install":
         raise Failed(f"what is {arguments[0]}?")
     argv = [*run.program, *arguments[1:]]
-    done = subprocess.run(
+    completed = subprocess.run(
         argv, env=run.env, cwd=run.work, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
-    run.stdout, run.stderr = done.stdout, done.stderr
-    _held(negated, done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-600:]}")
+    run.stdout, run.stderr = completed.stdout, completed.stderr
+    _held(negated, completed.returncode == 0, f"exit code {completed.returncode}: {completed.stderr[-600:]}")
 
 
 def _matches(pattern: str, text: str) -> bool:

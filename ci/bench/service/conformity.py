@@ -65,7 +65,7 @@ def run(spec: Path, examples: int) -> None:
         hooks = {"SCHEMATHESIS_HOOKS": "conformity_hooks", "PYTHONPATH": str(Path(__file__).parent)}
         env = {**os.environ, **hooks, "CONFORMITY_IDS": json.dumps(_objects(service))}
         with timed() as clock:
-            done = subprocess.run(command, env=env, cwd=name, capture_output=True, text=True, check=False)
-    print(f"\nthe service against {spec.name}: {clock.seconds:.0f} s\n{done.stdout}{done.stderr}", flush=True)
-    if done.returncode:
-        raise SystemExit(f"schemathesis ended with {done.returncode}")
+            completed = subprocess.run(command, env=env, cwd=name, capture_output=True, text=True, check=False)
+    print(f"\nthe service against {spec.name}: {clock.seconds:.0f} s\n{completed.stdout}{completed.stderr}", flush=True)
+    if completed.returncode:
+        raise SystemExit(f"schemathesis ended with {completed.returncode}")

@@ -45,9 +45,9 @@ def _traces(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from ci.informer.pages import serving
 
-    host, _, given = arguments.listen.rpartition(":")
+    host, _, port_text = arguments.listen.rpartition(":")
     try:
-        port = whole(given, 0, 65535)
+        port = whole(port_text, 0, 65535)
     except ValueError:
         host = ""
     if not host:
@@ -57,7 +57,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def add(command: Adder) -> None:
-    """Add them."""
+    """Add these commands."""
     prune = command("prune", _prune, "remove old evidence of runs; the runs stay in the history")
     prune.add_argument("directory", type=Path, metavar="DIR", help="remove nothing outside of this directory")
     for option, most, default, text in (

@@ -67,7 +67,7 @@ def _hosts(arguments: argparse.Namespace) -> int:
 
 
 def add(command: Adder) -> None:
-    """Add them."""
+    """Add these commands."""
     keys = command("keys", _keys, "make the keys by which scheduler, workers and node0-ci run know one another")
     keys.add_argument("directory", type=Path, metavar="DIR", help="where to write them; copy it to all hosts")
     scheduler = command("scheduler", _scheduler, "hand the runs of node0-ci run out to workers, until Ctrl-C")

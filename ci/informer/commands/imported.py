@@ -70,7 +70,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def add(command: Adder) -> None:
-    """Add them."""
+    """Add these commands."""
     load = command("load", _load, "add runs to the history: a directory of artefacts, or a JUnit file")
     load.add_argument("path", type=Path, metavar="PATH", help="what pytest scenarios/ left, or a JUnit file")
     load.add_argument("--payload", type=name, required=True, help="name of the release that the runs were on")
@@ -81,7 +81,7 @@ def add(command: Adder) -> None:
         _simulate,
         "judge made-up nights: how many regressions are found, and how many false alarms are raised",
     )
-    for option, kind, default, told in (
+    for option, kind, default, what in (
         ("--nights", whole_type(3, 3650), 365, "number of nights"),
         ("--seed", whole_type(0, 2**63), 0, "seed of the random numbers: the same seed gives the same nights"),
         ("--years", whole_type(1, 1000), 1, "repeat with N seeds, beginning with --seed"),
@@ -89,7 +89,7 @@ def add(command: Adder) -> None:
         ("--runs", whole_type(1, 1000), 10, "runs of each job a night"),
         ("--flakes", real_type(0, 50, "percent"), 2, "percent of the runs that fail at random"),
     ):
-        simulated.add_argument(option, type=kind, default=default, metavar="N", help=f"{told} (default: {default})")
+        simulated.add_argument(option, type=kind, default=default, metavar="N", help=f"{what} (default: {default})")
     simulated.add_argument(
         "--planted", type=whole_type(0, 1000), metavar="N",
         help="regressions to be found, one a job: 3 to 30 more failures in 100 runs (default: 10, or one a job)",

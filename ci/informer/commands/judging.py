@@ -127,7 +127,7 @@ def _page(arguments: argparse.Namespace) -> int:
 
 
 def add(command: Adder) -> None:
-    """Add them."""
+    """Add these commands."""
     status = command("status", _status, "show how the jobs are: kind, failures, durations, regressions")
     status.add_argument(
         "--day", type=day, metavar="DATE", help="as they were on this day (default: that of the last run)"

@@ -118,7 +118,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
 
 
 def add(command: Adder) -> None:
-    """Add them."""
+    """Add these commands."""
     nightly = command(
         "nightly", _nightly, "make the runs that say most about a payload within some hours, and judge it"
     )

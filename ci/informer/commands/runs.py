@@ -183,7 +183,7 @@ def _bisect(arguments: argparse.Namespace) -> int:
 
 
 def add(command: Adder) -> None:
-    """Add them."""
+    """Add these commands."""
     run = command("run", _run, "run scenarios and remember how they ended")
     run.add_argument(
         "scenarios", nargs="+", metavar="SCENARIO", help="what to install and test, for example sno-ipv4-static-uefi"

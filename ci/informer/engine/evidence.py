@@ -15,11 +15,11 @@ MOST_EVIDENCE = 256 << 20
 
 
 def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
-    """Write a folder into an archive, small files first; those behind `most` bytes are named in `left-out.txt`."""
+    """Write a folder into an archive, small files first; those beyond `most` bytes are named in `left-out.txt`."""
     files = sorted((p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()), key=lambda p: p.stat().st_size)
     left_out, total = [], 0
-    fresh = archive.with_name(f".{archive.name}")
-    with tarfile.open(fresh, "w:gz", compresslevel=1) as tar:
+    temporary = archive.with_name(f".{archive.name}")
+    with tarfile.open(temporary, "w:gz", compresslevel=1) as tar:
         for path in files:
             size = path.stat().st_size
             if total + size > most:
@@ -31,7 +31,7 @@ def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
         if left_out:
             (folder / "left-out.txt").write_text("".join(left_out))
             tar.add(folder / "left-out.txt", "left-out.txt")
-    fresh.replace(archive)
+    temporary.replace(archive)
 
 
 def unpack(archive: IO[bytes], folder: Path) -> None:
@@ -54,7 +54,7 @@ def unpack(archive: IO[bytes], folder: Path) -> None:
 def fetch(part: Callable[[int], object], folder: Path, name: str) -> None:
     """Fetch a unit's archive from host `name` into a folder here, as much of it as the host still gives.
 
-    `part(offset)` is what comes from a byte on: nothing behind the end, None where the host does not answer. What could
+    `part(offset)` is what comes from a byte on: nothing beyond the end, None where the host does not answer. What could
     not be had in whole is said in `evidence-lost.txt`.
     """
     folder.mkdir(parents=True, exist_ok=True)

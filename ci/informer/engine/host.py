@@ -110,9 +110,9 @@ class Host:
                 if not attempt.unit.folder and attempt.folder.is_dir():
                     pack(attempt.folder, folder / _ARCHIVE)
             with suppress(OSError):
-                fresh = folder / f".{_RESULT}"
-                fresh.write_bytes(text)
-                fresh.replace(folder / _RESULT)
+                temporary = folder / f".{_RESULT}"
+                temporary.write_bytes(text)
+                temporary.replace(folder / _RESULT)
             return text
         finally:
             with self._lock:
@@ -131,7 +131,7 @@ class Host:
             return {**dict.fromkeys(self._running, False), **folders}
 
     def chunk(self, key: str, offset: int) -> bytes:
-        """A part of the archive of a unit's evidence from a byte on; nothing behind its end."""
+        """A part of the archive of a unit's evidence from a byte on; nothing beyond its end."""
         try:
             with (self._folder(key) / _ARCHIVE).open("rb") as file:
                 file.seek(offset)

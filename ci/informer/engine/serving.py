@@ -69,7 +69,7 @@ async def _scheduler(address: str, security: Security | None, say: Say) -> None:
 
 
 def scheduler(address: str, security: Security | None, say: Say) -> None:
-    """Be the scheduler until SIGTERM or SIGINT. Raises InformerError where the address cannot be had."""
+    """Be the scheduler until SIGTERM or SIGINT. Raises InformerError where the address cannot be used."""
     _quiet()
     try:
         with dask.config.set(SETTINGS):

@@ -52,15 +52,15 @@ def _tail(path: Path) -> str:
 
 
 def evidence(folder: Path) -> dict[str, str]:
-    """The ends of a run's texts by kind, without secrets, each file's behind a line with its name.
+    """The ends of a run's texts by kind, without secrets, each file's after a line with its name.
 
     A link that leads out of the folder is none of them: what is loaded is shown, and may have come from elsewhere.
     """
     by_kind: dict[str, str] = {}
     root = folder.resolve()
     for kind, patterns in KINDS.items():
-        found = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
-        paths = dict.fromkeys(path for path in found if path.is_file() and root in path.resolve().parents)
+        matches = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+        paths = dict.fromkeys(path for path in matches if path.is_file() and root in path.resolve().parents)
         texts = [f"== {path.relative_to(folder)}\n{_tail(path)}" for path in paths if path.stat().st_size]
         if texts:
             by_kind[kind] = redact("\n".join(texts)[:KIND_BYTES])

@@ -13,9 +13,9 @@ def write(path: Path, content: bytes | str) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(text)
         return
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.write_bytes(text)
-        fresh.replace(path)
+        temporary.write_bytes(text)
+        temporary.replace(path)
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ def _attempts(element: Element) -> Iterator[Attempt]:
     """The attempts at a test: those of Surefire's reruns, and how it ended in the end."""
     case = xunit2.TestCase.fromelem(element)
     name = str(case.name or "(no name)")
-    test, seconds = f"{case.classname}::{name}" if case.classname else name, _seconds_said(element)
+    test, seconds = f"{case.classname}::{name}" if case.classname else name, _seconds_stated(element)
     for interim in case.interim_result:
         yield Attempt(test, Outcome.FAILED, 0.0, _message(interim))
     outcome, message = Outcome.PASSED, ""
@@ -58,7 +58,7 @@ def _attempts(element: Element) -> Iterator[Attempt]:
     yield Attempt(test, outcome, seconds, message)
 
 
-def _seconds_said(element: Element) -> float:
+def _seconds_stated(element: Element) -> float:
     """What an element says of its time; some write thousands with a comma."""
     return seconds_of((element.get("time") or "").replace(",", ""))
 
@@ -66,7 +66,7 @@ def _seconds_said(element: Element) -> float:
 def _seconds(element: Element) -> float:
     """How long a document, a suite or a test took: its own time, or where it says none that of all in it."""
     within = (_seconds(one) for one in element if one.tag in ("testsuite", "testcase"))
-    return _seconds_said(element) or seconds_of(sum(within))
+    return _seconds_stated(element) or seconds_of(sum(within))
 
 
 def _has_doctype(content: bytes) -> bool:
@@ -110,24 +110,26 @@ def _parsed(path: Path) -> tuple[bytes, Element]:
     return content, root
 
 
-def _said(root: Element, began: str | None) -> str:
+def _stated(root: Element, began: str | None) -> str:
     """When it began, as the user says, else the first of its suites; empty where nobody does."""
     stamps = (one.get("timestamp") for one in root.iter() if one.tag != "testcase")
     return began or next((stamp for stamp in stamps if stamp), "")
 
 
-def _began(path: Path, said: str, *, where: str) -> str:
-    """When it began: as was said (`where`), else when the file was written."""
+def _began(path: Path, stated: str, *, where: str) -> str:
+    """When it began: as was stated (`where`), else when the file was written."""
     try:
-        stamp = datetime.fromisoformat(said.strip()) if said else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        stamp = datetime.fromisoformat(stated.strip()) if stated else datetime.fromtimestamp(path.stat().st_mtime, UTC)
         utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise InformerError(f"{path}: {where}: {said!r} is no time in ISO 8601: say it by --began TIME") from error
+        raise InformerError(f"{path}: {where}: {stated!r} is no time in ISO 8601: say it by --began TIME") from error
     try:
         # Go writes a time that nobody set as 0001-01-01T00:00:00Z.
         return began_of(f"{utc.isoformat(timespec='seconds').removesuffix('+00:00')}Z")
     except ValueError as error:
-        raise InformerError(f"{path}: {where}: {said!r} is no time of this century: say it by --began TIME") from error
+        raise InformerError(
+            f"{path}: {where}: {stated!r} is no time of this century: say it by --began TIME"
+        ) from error
 
 
 def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
@@ -146,12 +148,12 @@ def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
     if not attempts:
         raise InformerError(f"{path}: testcase: there is none")
     text = "\n".join(one.message for one in attempts if one.outcome is Outcome.FAILED)
-    said = _said(root, began)
-    at = _began(path, said, where="--began" if began else "timestamp")
+    stated = _stated(root, began)
+    at = _began(path, stated, where="--began" if began else "timestamp")
     return Run(
         job=job,
         payload=payload,
-        key=f"junit {job} {payload} {at if said else ''} {hashlib.sha256(content).hexdigest()}",
+        key=f"junit {job} {payload} {at if stated else ''} {hashlib.sha256(content).hexdigest()}",
         began=at,
         seconds=seconds,
         attempts=attempts,

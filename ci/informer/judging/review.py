@@ -136,7 +136,7 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
     """As `watched`, and the job's regressions are written into the history. `rows` are all of the job's runs: what
     these do not show any more (runs were replaced, or older ones came) goes."""
     watch, job = Watch(), rows[0].job
-    found: list[str] = []
+    beginnings: list[str] = []
     with history.writing() as db:
         number = db.execute("SELECT id FROM job WHERE name = ?", (job,)).fetchone()["id"]
         for day, night in groupby(rows, key=lambda row: row.day):
@@ -144,9 +144,9 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
                 continue
             before, finding = watch.finding, watch.night(day, counts)
             if finding is not None and finding.again:
-                db.execute("UPDATE regression SET closed = NULL WHERE job = ? AND since = ?", (number, found[-1]))
+                db.execute("UPDATE regression SET closed = NULL WHERE job = ? AND since = ?", (number, beginnings[-1]))
             elif finding is not None:
-                found.append(str(finding.since))
+                beginnings.append(str(finding.since))
                 db.execute(
                     """INSERT INTO regression (job, since, seen, sample, base, p) VALUES (?, ?, ?, ?, ?, ?)
                     ON CONFLICT (job, since) DO UPDATE SET seen = excluded.seen, closed = NULL,
@@ -154,12 +154,12 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
                     (number, str(finding.since), str(finding.seen), str(finding.sample), str(finding.base), finding.p),
                 )
             if before is not None and watch.finding is None:
-                closed = (day.isoformat(), number, found[-1])
+                closed = (day.isoformat(), number, beginnings[-1])
                 db.execute("UPDATE regression SET closed = ? WHERE job = ? AND since = ?", closed)
         db.execute(
             """DELETE FROM regression WHERE job = ? AND since NOT IN (SELECT value FROM json_each(?))
             AND id NOT IN (SELECT regression FROM note WHERE regression IS NOT NULL)""",
-            (number, json.dumps(found)),
+            (number, json.dumps(beginnings)),
         )
     return watch
 

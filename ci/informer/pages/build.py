@@ -68,7 +68,7 @@ def job(history: History, name: str, live: bool = False) -> str:
 
 
 def run(history: History, number: int, live: bool = False) -> str:
-    """A run's page. Raises InformerError for one that there is not."""
+    """A run's page. Raises InformerError for one that does not exist."""
     row = history.run(number)
     red = row.outcome in (Outcome.FAILED, Outcome.VOID)
     details = Details(history.steps(number), history.attempts(number), history.evidence(number) if red else {})

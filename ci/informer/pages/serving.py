@@ -75,7 +75,7 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
 
 
 def serve(path: Path, host: str, port: int, blocking: Sequence[str], *, say: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be had."""
+    """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be used."""
     with History(path):
         pass  # what is no history is told before anything listens
 

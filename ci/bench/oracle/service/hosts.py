@@ -89,7 +89,7 @@ class Host:
 
     def replies(self, peers: Sequence[Host], ids: Sequence[str], cluster: dict[str, Any]) -> list[tuple[str, str]]:
         """(step type, output) of all that it has to say, its inventory first."""
-        # Who has an address answers for it.
+        # The owner of an address answers for it.
         taken = self.taken | {text.partition("/")[0] for peer in peers for _, _, text in peer.addresses}
         answers: dict[str, Any] = {
             StepType.INVENTORY: self.inventory,
@@ -215,13 +215,13 @@ def host(number: int, networks: Sequence[str] = ("192.168.111.0/24",), **changes
     routes = []
     for cidr in networks[:2]:
         net = ip_network(cidr)
-        six = net.version == 6
+        is_ipv6 = net.version == 6
         routes.append(
             {
                 "interface": "enp1s0",
                 "gateway": str(net[1]),
-                "destination": "::" if six else "0.0.0.0",
-                "family": 10 if six else 2,
+                "destination": "::" if is_ipv6 else "0.0.0.0",
+                "family": 10 if is_ipv6 else 2,
                 "metric": 100,
             }
         )

@@ -241,8 +241,8 @@ def theirs(home: Path, keys: Keys, directory: Path, **changes: str) -> Iterator[
 def _arbiter_ignition(data: Path) -> Iterator[None]:
     """Give what the real service's own stand-in for the payload's installer forgets: Ignition for arbiters.
 
-    It makes the other files in a folder with a name by chance and sends them right afterwards; who comes too late
-    finds the cluster ready again (installing.py).
+    It makes the other files in a folder with a random name and sends them right afterwards; a client that comes too
+    late finds the cluster ready again (installing.py).
     """
     ended = threading.Event()
 
