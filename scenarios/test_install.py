@@ -83,7 +83,7 @@ def test_hostname_and_address_are_those_of_the_config(installation: Installation
                 [(mac, own)] = [(x.get("address"), a) for x in links for a in x["addr_info"] if a["local"] == address]
                 assert mac == link.mac, address
                 leased = network.dhcpv6 if ":" in address else network.dhcp
-                # What the root is behind keeps the address of the firmware (docs/machine-os.md).
+                # The card that leads to the root keeps the firmware's address (docs/machine-os.md).
                 leased = leased and link not in topology.iscsi_links(spec)
                 assert bool(own.get("dynamic")) is leased, f"{spec.name}: {address} by DHCP, or the reverse"
 
@@ -148,8 +148,8 @@ def test_hosts_reach_the_registry_through_the_proxy_alone(installation: Installa
         assert asked, f"{spec.name} has never asked the proxy"
         host = installation.lab.nodes[spec.name].ssh()
         for target in (layout.registry, f"{layout.topology.gateway}:{REGISTRY_PORT}"):
-            done = host.run(f"curl --noproxy '*' -ksS --max-time 10 https://{target}/v2/")
-            assert done.rc in (6, 7), f"{spec.name} reaches {target} without the proxy: {done}"
+            completed = host.run(f"curl --noproxy '*' -ksS --max-time 10 https://{target}/v2/")
+            assert completed.rc in (6, 7), f"{spec.name} reaches {target} without the proxy: {completed}"
     assert f"CONNECT {layout.registry} HTTP/1.1" in log
 
 

@@ -15,7 +15,7 @@ class Cloned(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """What agents send comes twice, the second time behind what they have sent since."""
+    """What agents send comes twice, the second time after what they have sent since."""
 
 
 class Apart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ import pytest
 
 
 class LiveLog(logging.Handler):
-    """Print at once what a lab waits for and what of it fails, past pytest's capture and from xdist's workers."""
+    """Print at once what a lab waits for and which parts of it fail, past pytest's capture and from xdist's workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(logging.WARNING)
