@@ -23,9 +23,9 @@ def pytest_scenarios(*options: str) -> tuple[int, str]:
 
 def collected(*options: str) -> list[str]:
     """The ids of the tests that these options select."""
-    code, said = pytest_scenarios("--collect-only", *options)
-    assert code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), said
-    return [line for line in said.splitlines() if "::" in line]
+    code, output = pytest_scenarios("--collect-only", *options)
+    assert code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), output
+    return [line for line in output.splitlines() if "::" in line]
 
 
 @functools.cache

@@ -15,15 +15,15 @@ SCENARIOS = ["sno-ipv4-static-uefi", "compact-ipv4-static-uefi", "ha-ipv4-static
 @given(st.integers(0, 10**9 - 1), st.sampled_from(SCENARIOS))
 def test_a_seed_draws_the_same_rows_again_and_each_fits_the_table(seed, scenario):
     topology = topology_of(scenario)
-    found = drawn(seed, scenario, topology)
-    assert found == drawn(seed, scenario, topology)
-    assert 1 <= len(found) <= MOST
-    assert len({one.kind for one in found}) == len(found)
-    rows = [one.row for one in found]
+    faults = drawn(seed, scenario, topology)
+    assert faults == drawn(seed, scenario, topology)
+    assert 1 <= len(faults) <= MOST
+    assert len({one.kind for one in faults}) == len(faults)
+    rows = [one.row for one in faults]
     assert load({"t": as_yaml(rows)}) == tuple(rows)
     names = {node.name for node in topology.nodes}
     assert {fault.node for row in rows for fault in row.faults if getattr(fault, "node", "")} <= names
-    for place, one in enumerate(found):
+    for place, one in enumerate(faults):
         assert drawn(seed, scenario, topology, [place]) == (one,)
 
 
@@ -44,15 +44,15 @@ def test_fifty_seeds_draw_every_kind():
 
 def test_what_ends_at_once_has_no_end_and_some_faults_never_end():
     topology = topology_of(SCENARIOS[0])
-    found = [one for seed in range(1, 201) for one in drawn(seed, SCENARIOS[0], topology)]
-    staying = [one for one in found if KINDS[one.kind].lasts and one.row.end is None]
+    faults = [one for seed in range(1, 201) for one in drawn(seed, SCENARIOS[0], topology)]
+    staying = [one for one in faults if KINDS[one.kind].lasts and one.row.end is None]
     assert staying
     assert all(KINDS[one.kind].may_stay for one in staying)
-    assert all(one.row.end is None for one in found if not KINDS[one.kind].lasts)
+    assert all(one.row.end is None for one in faults if not KINDS[one.kind].lasts)
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("17", [(17, ())]),
         ("17,23", [(17, ()), (23, ())]),
@@ -60,8 +60,8 @@ def test_what_ends_at_once_has_no_end_and_some_faults_never_end():
         ("17:0,2", [(17, (0, 2))]),
     ],
 )
-def test_seeds_on_the_command_line(text, found):
-    assert seeds(text) == found
+def test_seeds_on_the_command_line(text, expected):
+    assert seeds(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-x", "17:", "17:x", "5-3", "-1"])

@@ -33,11 +33,11 @@ def test_the_busy_module_comes_first(tmp_path):
         "--rootdir",
         ".",
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, "."], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True,
         text=True, check=False, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = re.findall(r"^ +([\d.]+) s  (\S+)$", done.stdout, re.MULTILINE)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    rows = re.findall(r"^ +([\d.]+) s  (\S+)$", completed.stdout, re.MULTILINE)
     assert [name for _, name in rows] == ["test_busy.py", "test_quick.py"]
     assert float(rows[0][0]) >= 0.3

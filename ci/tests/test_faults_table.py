@@ -22,8 +22,8 @@ def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
         names = {node.name for node in topology_of(row.id).nodes}
         nodes = {value for fault in row.faults if (value := getattr(fault, "node", ""))}
         hosts = {moment.host for moment in (row.begin, row.end) if moment is not None and moment.host}
-        told = {row.told.host} if row.told and row.told.host else set()
-        assert nodes | hosts | told <= names, row.name
+        named = {row.told.host} if row.told and row.told.host else set()
+        assert nodes | hosts | named <= names, row.name
 
 
 def test_disks_can_fail_where_a_row_has_them_fail_and_nowhere_else():

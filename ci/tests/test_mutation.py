@@ -96,8 +96,8 @@ def test_tests_are_found_through_kits_and_strings(tmp_path):
     write(tmp_path, "installer/tests/test_kit.py", "from installer.tests.kit import deep\n")
     write(tmp_path, "installer/tests/test_program.py", "ARGS = ['-m', 'installer.orchestrator']\n")
     write(tmp_path, "installer/tests/test_other.py", "import json\n")
-    found = Project(tmp_path).test_files(["installer/orchestrator/deep.py"])
-    assert found == ["installer/tests/test_kit.py", "installer/tests/test_program.py"]
+    files = Project(tmp_path).test_files(["installer/orchestrator/deep.py"])
+    assert files == ["installer/tests/test_kit.py", "installer/tests/test_program.py"]
 
 
 MODULE = '''
@@ -166,7 +166,7 @@ def test_each_fate_in_a_project_of_its_own(tmp_path):
     write(project, "pyproject.toml", "[tool.pytest.ini_options]\n")
     before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}
     argv = [sys.executable, "-m", "ci.bench", "mutants", "--root", str(project), "--package", "orchestrator"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*argv, "--sample", "0", "--list-survivors", "--patience", "3"],
         cwd=ROOT,
         env={**os.environ, "NODE0_CACHE": str(cache)},
@@ -174,9 +174,9 @@ def test_each_fate_in_a_project_of_its_own(tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert {path: path.stat().st_mtime_ns for path in project.rglob("*")} == before
-    out = done.stdout.splitlines()
+    out = completed.stdout.splitlines()
     alive = {" ".join(line.split()) for line in out if ".py:" in line}
     # A test that is red from the start proves nothing.
     assert {line for line in alive if line.startswith("no test")} == {
@@ -198,5 +198,6 @@ def test_each_fate_in_a_project_of_its_own(tmp_path):
     assert timed_out >= 1
     assert out[-1] == f"killed {killed + timed_out} of {mutants_} ({round(100 * (killed + timed_out) / mutants_)} %)"
     assert (
-        "does not pass unmutated in the sandbox: installer/tests/test_module.py::test_red_from_the_start" in done.stderr
+        "does not pass unmutated in the sandbox: installer/tests/test_module.py::test_red_from_the_start"
+        in completed.stderr
     )

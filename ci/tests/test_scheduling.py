@@ -56,8 +56,8 @@ def run(folder, *arguments):
     seen = folder / "seen"
     env = {**os.environ, "SEEN": str(seen), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
-    done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     return [line.split() for line in seen.read_text().splitlines()]
 
 
@@ -72,8 +72,8 @@ def test_order_is_total_and_longest_first(seconds, units):
     order = longest_first(units, seconds)
     assert sorted(order) == sorted(units)
     assert order == longest_first(sorted(units), seconds)
-    known = [seconds[u] for u in order if u in seconds]
-    assert known == sorted(known, reverse=True)
+    recorded = [seconds[u] for u in order if u in seconds]
+    assert recorded == sorted(recorded, reverse=True)
 
 
 def test_durations_survive_damage_and_merge(tmp_path):
@@ -118,8 +118,8 @@ def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_pat
         (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
     env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
     assert len(lines) == 30
     workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
@@ -138,8 +138,8 @@ def test_what_takes_longest_comes_first(tmp_path):
         (tmp_path / f"{name}.py").write_text(GROUPED.replace("6", "3" if "long" in name else "12"))
     env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
     assert len(lines) == 30
     begun = dict(reversed(lines))
@@ -192,10 +192,10 @@ def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(tmp_path
     (tmp_path / "test_x.py").write_text(TROUBLE)
     argv = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert "1 failed, 2 passed" in done.stdout, done.stdout
-    assert "FAILED test_x.py::test_during" in done.stdout
-    assert "master-0: kernel BUG at mm/slub.c:1" in done.stdout
+    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "1 failed, 2 passed" in completed.stdout, completed.stdout
+    assert "FAILED test_x.py::test_during" in completed.stdout
+    assert "master-0: kernel BUG at mm/slub.c:1" in completed.stdout
 
 
 LIFE = """
@@ -271,6 +271,6 @@ def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  weekly: x\n  disruptive: x\n")
     argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert "5 passed, 2 errors" in done.stdout, done.stdout
-    assert done.stdout.count("AssertionError: no cluster") >= 2
+    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "5 passed, 2 errors" in completed.stdout, completed.stdout
+    assert completed.stdout.count("AssertionError: no cluster") >= 2

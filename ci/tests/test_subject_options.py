@@ -15,8 +15,8 @@ from ci.tests.pytest_kit import pytest_scenarios
     ],
 )
 def test_a_usage_error(option, rule):
-    code, said = pytest_scenarios("-k", "console_answers", option)
+    code, output = pytest_scenarios("-k", "console_answers", option)
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert f"ERROR: {option.replace('=', ' ')}: " in said
-    assert rule in said
-    assert "Traceback" not in said
+    assert f"ERROR: {option.replace('=', ' ')}: " in output
+    assert rule in output
+    assert "Traceback" not in output

@@ -22,6 +22,6 @@ def test_each_test_of_that_size_is_there_once_by_the_scenario_most_like_the_file
 
 def test_a_file_that_is_none_is_told(tmp_path):
     (tmp_path / "mine.yaml").write_text("name: x\nnodes: 5\n")
-    code, said = pytest_scenarios("--collect-only", "--topology", str(tmp_path / "mine.yaml"))
+    code, output = pytest_scenarios("--collect-only", "--topology", str(tmp_path / "mine.yaml"))
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert said.strip() == f"ERROR: {tmp_path}/mine.yaml: nodes: must be a list, is int"
+    assert output.strip() == f"ERROR: {tmp_path}/mine.yaml: nodes: must be a list, is int"

@@ -29,13 +29,13 @@ def bare(name: str) -> Topology:
 
 def sections(shape: Topology) -> dict[str, list[str]]:
     """The sections of the configuration, each with its lines."""
-    found: dict[str, list[str]] = {}
+    by_section: dict[str, list[str]] = {}
     name = ""
     for line in balancer.haproxy_config(shape).splitlines():
         if not line.startswith(" "):
             name = line
-        found.setdefault(name, []).append(line.strip())
-    return found
+        by_section.setdefault(name, []).append(line.strip())
+    return by_section
 
 
 @pytest.mark.parametrize("name", ["compact", "ha-ipv6", "ha-dual-dhcp"])
@@ -44,14 +44,14 @@ def test_haproxy_takes_it(name: str, make: Callable[[str], Topology], tmp_path: 
     program = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
     assert program, "haproxy is missing: run ci/setup"
     (tmp_path / "cfg").write_text(balancer.haproxy_config(make(name)))
-    done = subprocess.run([program, "-c", "-f", str(tmp_path / "cfg")], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([program, "-c", "-f", str(tmp_path / "cfg")], capture_output=True, text=True, timeout=30)
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_without_virtual_addresses_names_lead_to_the_labs_own() -> None:
     shape = bare("ha")
-    found = dict(dns.records(shape))
-    assert found[f"api.{shape.cluster_domain}"] == found[f"api-int.{shape.cluster_domain}"] == shape.gateway
+    by_name = dict(dns.records(shape))
+    assert by_name[f"api.{shape.cluster_domain}"] == by_name[f"api-int.{shape.cluster_domain}"] == shape.gateway
     assert shape.ingress_addresses == (shape.gateway,)
     rows = sections(shape)
     assert f"bind {shape.gateway}:6443" in rows["listen api"]

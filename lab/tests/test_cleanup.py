@@ -106,7 +106,7 @@ def test_a_lab_that_does_not_start_leaves_nothing_when_its_logs_cannot_be_kept(t
         failed.start()
     assert caught.value.__notes__ == ["could not keep its logs: OSError: [Errno 28] No space left on device"]
     assert entries() == []
-    assert [found.id for found in records.look()] == []
+    assert [lab_dir.id for lab_dir in records.look()] == []
     assert list(records.labs_dir().iterdir()) == [records.labs_dir() / ".lock"]
 
 

@@ -32,5 +32,5 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("kind", [Topology, Network, NodeSpec, Nic, Bond, Disk])
 def test_every_field_is_told(kind):
-    told = set(re.findall(r"`(\w+)(?:\[\])?`", TEXT))
-    assert {field.name for field in msgspec.structs.fields(kind)} <= told
+    documented = set(re.findall(r"`(\w+)(?:\[\])?`", TEXT))
+    assert {field.name for field in msgspec.structs.fields(kind)} <= documented

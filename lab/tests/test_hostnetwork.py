@@ -18,9 +18,9 @@ def keyfiles(document, tmp_path):
     file = tmp_path / "document.yaml"
     file.write_text(yaml.safe_dump(document))
     command = [*default_installer(), "nmstate", "gc", "--dir", str(tmp_path), str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_a_bond_with_a_vlan_and_both_versions_of_ip(tmp_path):

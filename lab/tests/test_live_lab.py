@@ -204,10 +204,10 @@ def test_a_killed_supervisor_takes_the_lab_with_it(tmp_path):
 
 def test_a_kept_lab_outlives_its_owner_and_can_be_taken_up(tmp_path):
     code = OWNER.replace("lab.run(", "lab.keep(); sys.exit(0)\n    lab.run(")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True, env=ENV
     )
-    supervisor, _, root = done.stdout.split()
+    supervisor, _, root = completed.stdout.split()
     started = start_time(int(supervisor))
     with Lab.attach(Path(root).name) as lab:
         assert lab.nodes["master-0"].power.state() is PowerState.ON

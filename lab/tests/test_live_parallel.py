@@ -108,14 +108,14 @@ def test_two_pytest_processes_share_the_machine_and_leave_nothing(tmp_path, stat
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", str(tmp_path / "t")]
     options = {"cwd": tmp_path, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     both = [subprocess.Popen([*argv, f"--artifacts={tmp_path}/a{i}"], **options) for i in range(2)]
-    said = [process.communicate(timeout=300)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], "\n".join(said)
+    outputs = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], "\n".join(outputs)
     labs = [line.split() for line in shown(tmp_path / "seen")]
     assert len(labs) == 4
     spans = [(float(took), float(left)) for *_, took, left in labs]
     for took, _ in spans:
         assert sum(begin <= took < end for begin, end in spans) <= 2, spans
-    assert re.search(rf"lab sno-\w+ waits for memory: needs {one.mib} MiB .*; free \d+ MiB", "".join(said)), said
+    assert re.search(rf"lab sno-\w+ waits for memory: needs {one.mib} MiB .*; free \d+ MiB", "".join(outputs)), outputs
     nothing_is_left(
         state / "labs", tmp_path / "budget.json", [lab[0] for lab in labs], [(lab[2], float(lab[4])) for lab in labs]
     )

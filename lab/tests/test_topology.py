@@ -23,8 +23,8 @@ def test_presets_survive_yaml(name):
 
 def test_preset_shapes():
     def shape(name):
-        found = topology.load(name)
-        return len(found.masters), len(found.workers), found.platform
+        loaded = topology.load(name)
+        return len(loaded.masters), len(loaded.workers), loaded.platform
 
     assert [shape(n) for n in ("sno", "compact", "ha")] == [(1, 0, "none"), (3, 0, "baremetal"), (3, 2, "baremetal")]
     assert [shape(n) for n in ("arbiter", "four", "five")] == [(n, 0, "baremetal") for n in (2, 4, 5)]
@@ -37,15 +37,17 @@ def test_preset_shapes():
 @pytest.mark.parametrize(("stack", "versions"), [("", {4}), ("-ipv6", {6}), ("-dual", {4, 6})])
 @pytest.mark.parametrize("addressing", ["", "-dhcp"])
 def test_presets_have_their_families_everywhere(stack, versions, addressing):
-    found = topology.load(f"ha{stack}{addressing}")
+    loaded = topology.load(f"ha{stack}{addressing}")
 
     def families(texts):
         return {ipaddress.ip_address(text).version for text in texts}
 
-    assert {subnet.version for subnet in found.machine_subnets} == versions
-    assert all(families(found.known_addresses(node)) == versions for node in found.nodes)
-    assert families(found.vips("api")) == families(found.vips("ingress")) == families(found.api_addresses) == versions
-    [network] = found.all_networks
+    assert {subnet.version for subnet in loaded.machine_subnets} == versions
+    assert all(families(loaded.known_addresses(node)) == versions for node in loaded.nodes)
+    assert (
+        families(loaded.vips("api")) == families(loaded.vips("ingress")) == families(loaded.api_addresses) == versions
+    )
+    [network] = loaded.all_networks
     assert (network.dhcp, network.dhcpv6) == (bool(addressing) and 4 in versions, bool(addressing) and 6 in versions)
     # Hosts with static addresses know their router; those with leases are told it by its advertisements alone.
     assert network.router_advertisements == (bool(addressing) and 6 in versions)
@@ -285,14 +287,14 @@ def test_whatever_stands_in_a_field_is_a_topology_or_a_told_error(data):
             break
         place = place[key]
     lines: tuple[str, ...] = ()
-    made = None
+    loaded = None
     try:
-        made = topology.read(document, "junk")
+        loaded = topology.read(document, "junk")
     except TopologyError as error:
         lines = error.lines
-    assert (made is None) == bool(lines)
+    assert (loaded is None) == bool(lines)
     assert all(line.strip() for line in lines)
-    assert made is None or topology.load_text(made.dump()) == made
+    assert loaded is None or topology.load_text(loaded.dump()) == loaded
 
 
 def test_what_is_nearly_a_preset_is_named_and_all_are_by_their_pattern():

@@ -101,8 +101,8 @@ def test_segments_follow_one_another_and_leave_nothing_out():
         {"name": "wait-for bootstrap-complete", "at": 4.0, "depth": 0, "seconds": None},
     ]
     # The log counts whole seconds: a mark may seem to be earlier than what it followed.
-    told = [("early", 1003.0), ("late", 1020.0)]
-    assert segments(phases, told, 500.0, 1000.0) == [
+    marks_told = [("early", 1003.0), ("late", 1020.0)]
+    assert segments(phases, marks_told, 500.0, 1000.0) == [
         ("lab up", 503.0, 503.5),
         ("power on", 503.5, 504.0),
         ("until early", 504.0, 504.0),

@@ -59,19 +59,19 @@ def test_a_text_without_field_errors_has_none():
 
 
 def test_warnings_are_those_about_the_input():
-    said = (
+    output = (
         "level=warning msg=Found override for release image (x)\nlevel=warning msg=  a is ignored\nlevel=info msg=b\n"
     )
-    assert warnings(Answer(0, said)) == {"a is ignored"}
+    assert warnings(Answer(0, output)) == {"a is ignored"}
 
 
 def test_a_crash_is_named_by_the_first_frame_that_is_not_the_runtime():
     text = "panic: runtime error: x [signal SIGSEGV] goroutine 1: github.com/openshift/installer/pkg/a.(*B).C(0x1)"
     assert message(Answer(2, text)) == text
     assert crash(text) == "runtime error: x in pkg/a.(*B).C"
-    said = 'time="2026-11-24T22:00:00Z" level=warning msg="x \\"y\\" is deprecated"\n'
-    assert message(Answer(2, said + text)) == text
-    assert warnings(Answer(2, said + text)) == {'x "y" is deprecated'}
+    output = 'time="2026-11-24T22:00:00Z" level=warning msg="x \\"y\\" is deprecated"\n'
+    assert message(Answer(2, output + text)) == text
+    assert warnings(Answer(2, output + text)) == {'x "y" is deprecated'}
     assert crash("failed") == ""
 
 
@@ -101,15 +101,15 @@ def test_a_crash_is_named_by_the_first_frame_that_is_not_the_runtime():
     ],
 )  # fmt: skip
 def test_two_answers_are_compared(theirs, ours, agrees, differences):
-    found = compare("x", theirs, ours)
-    assert found.differences == differences
+    comparison = compare("x", theirs, ours)
+    assert comparison.differences == differences
     names = ("verdict", "exit", "errors", "outputs", "warnings", "all")
-    assert " ".join(name for name in names if getattr(found, name)) == agrees
+    assert " ".join(name for name in names if getattr(comparison, name)) == agrees
 
 
 def test_a_crash_is_one_difference_and_its_exit_code_none():
-    found = compare("x", Answer(2, "panic: x goroutine 1"), _refused("a: Forbidden: no"))
-    assert found.differences == ("openshift-install crashes: x in ?",)
+    comparison = compare("x", Answer(2, "panic: x goroutine 1"), _refused("a: Forbidden: no"))
+    assert comparison.differences == ("openshift-install crashes: x in ?",)
 
 
 def test_a_crash_counts_as_such_where_node0_takes_the_input():
@@ -153,9 +153,9 @@ ROW = "| **{}** | theirs | ours | why |\n"
 
 
 def test_a_page_that_names_what_was_found_has_no_problem(two_classes):
-    found = sort({"a": ["x1", "y"], "b": ["z"]})
-    assert found == Found({"one": ["a"], "two": ["a", "b"]}, {})
-    assert problems(ROW.format("one") + ROW.format("two"), found) == []
+    by_class = sort({"a": ["x1", "y"], "b": ["z"]})
+    assert by_class == Found({"one": ["a"], "two": ["a", "b"]}, {})
+    assert problems(ROW.format("one") + ROW.format("two"), by_class) == []
 
 
 def test_a_page_is_told_what_it_lacks_and_what_is_gone(two_classes):
@@ -237,10 +237,10 @@ def test_a_merge_leaves_its_base_alone_and_replaces_platforms():
 
 def test_without_an_openshift_install_one_line_says_how_to_build_it(tmp_path, monkeypatch):
     monkeypatch.setenv("ORACLE_HOME", str(tmp_path))
-    with pytest.raises(SystemExit) as told:
+    with pytest.raises(SystemExit) as error:
         oracle_home()
-    assert str(tmp_path) in str(told.value)
-    assert "go build" in str(told.value)
+    assert str(tmp_path) in str(error.value)
+    assert "go build" in str(error.value)
 
 
 def test_an_answer_is_kept_and_asked_for_once(tmp_path):
@@ -293,5 +293,5 @@ def test_ignition_configs_are_held_against_each_other():
 
 def test_only_what_was_made_is_handed_on():
     one = Input("x", {"install-config.yaml": b"a", "agent-config.yaml": b"b"})
-    made = Answer(0, "", {"cluster-manifests/a.yaml": "c", "mirror/ca-bundle.crt": "d", "auth/kubeconfig": "e"})
-    assert handed_on(one, made).files == {"cluster-manifests/a.yaml": b"c", "mirror/ca-bundle.crt": b"d"}
+    answer = Answer(0, "", {"cluster-manifests/a.yaml": "c", "mirror/ca-bundle.crt": "d", "auth/kubeconfig": "e"})
+    assert handed_on(one, answer).files == {"cluster-manifests/a.yaml": b"c", "mirror/ca-bundle.crt": b"d"}

@@ -11,9 +11,9 @@ REFUSED = "interfaces: [{name: eno1, type: nonsense}]\n"
 
 
 def _program(tmp_path, files, code=0):
-    made = yaml.safe_dump({"NetworkManager": [[name, text] for name, text in files.items()]})
+    document = yaml.safe_dump({"NetworkManager": [[name, text] for name, text in files.items()]})
     path = tmp_path / "nmstatectl"
-    path.write_text(f'#!/bin/sh\n[ "$1" = gc ] && [ -s "$2" ] || exit 9\ncat <<\'END\'\n{made}END\nexit {code}\n')
+    path.write_text(f'#!/bin/sh\n[ "$1" = gc ] && [ -s "$2" ] || exit 9\ncat <<\'END\'\n{document}END\nexit {code}\n')
     path.chmod(0o755)
     return path
 
@@ -28,13 +28,13 @@ def test_equal_keyfiles_are_equal_whatever_is_between_a_mac_addresses_bytes(tmp_
 
 def test_what_differs_is_told_and_what_nothing_explains_is_a_fault(tmp_path):
     other = {name: text.replace("id=eno1", "id=eno2") for name, text in generated(ETHERNET)[0].items()}
-    found = networks.judged(_program(tmp_path, other), ETHERNET)
-    assert "[connection] id: 'eno1' instead of 'eno2'" in found.difference
-    (line,) = networks.unknown([("one", found)])
+    verdict = networks.judged(_program(tmp_path, other), ETHERNET)
+    assert "[connection] id: 'eno1' instead of 'eno2'" in verdict.difference
+    (line,) = networks.unknown([("one", verdict)])
     assert line.endswith("as in one")
     explained = Verdict(True, True, "keyfiles: eno1.nmconnection [ipv4] address1: None instead of '10.0.0.1/24'")
     assert not list(networks.unknown([("two", explained)]))
-    rows = dict(networks.rows([found, explained, Verdict(True, True)]))
+    rows = dict(networks.rows([verdict, explained, Verdict(True, True)]))
     assert rows["keyfiles, of those that both take"].split() == ["1", "of", "3", "(", "33.3", "%)"]
     assert rows["  the same, but for what docs/nmstate.md names"].split()[:3] == ["2", "of", "3"]
 

@@ -39,11 +39,11 @@ def test_each_change_changes_something(name: str) -> None:
 
 
 def test_our_service_takes_what_is_in_order_and_sees_what_is_not(tmp_path: Path) -> None:
-    made = [World(name, *TOPOLOGIES[name]()) for name in READY]
+    worlds = [World(name, *TOPOLOGIES[name]()) for name in READY]
     small = World("small", *TOPOLOGIES["sno"]())
     small.hosts[0].inventory["disks"] = None
     with ours(make_keys(), tmp_path / "ours") as api:
-        played = drive.play_all(api, [*made, small])
+        played = drive.play_all(api, [*worlds, small])
         one, other = requests.Request("a", "GET", "/clusters/{cluster}"), requests.Request("b", "GET", "/clusters/x")
         assert requests.asked(api, [one, other]) == [200, 400]
     assert [view["status"] for _, view in played] == ["ready"] * len(READY) + ["insufficient"]
@@ -54,8 +54,8 @@ def test_our_service_takes_what_is_in_order_and_sees_what_is_not(tmp_path: Path)
     # As if the other had thought so of the first: ids differ, and what is compared is by host.
     played[0][0].world.name = "small"
     differing = verdicts.compare(played[0], played[-1])
-    told = {pair[0] for pair in differing.differences()}
-    assert {"cluster-status", "host-status 0", "host-validation has-min-valid-disks of 0"} <= told
+    differing_names = {pair[0] for pair in differing.differences()}
+    assert {"cluster-status", "host-status 0", "host-validation has-min-valid-disks of 0"} <= differing_names
 
 
 def test_a_step_that_has_another_field_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,9 +56,9 @@ def _cables(lane: SwarmLane, nodes: tuple[str, ...]) -> Undo:
     return lambda: pull(False)
 
 
-def _member(found: set[str], value: str) -> Undo:
-    found.add(value)
-    return lambda: found.discard(value)
+def _member(members: set[str], value: str) -> Undo:
+    members.add(value)
+    return lambda: members.discard(value)
 
 
 def _images(lane: SwarmLane, part: str, why: str) -> Undo:

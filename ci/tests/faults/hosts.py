@@ -182,19 +182,19 @@ class FailingHost(SimulatedHost):
 
     def inventory(self) -> str:
         """As the agent encodes a real one, with what is unlike the others."""
-        found = json.loads(super().inventory())
+        inventory = json.loads(super().inventory())
         unlike = self.unlike
         if unlike.get("hostname"):
-            found["hostname"] = unlike["hostname"]
+            inventory["hostname"] = unlike["hostname"]
         if unlike.get("memory_mib"):
-            found["memory"] = dict.fromkeys(("physical_bytes", "usable_bytes"), unlike["memory_mib"] << 20)
+            inventory["memory"] = dict.fromkeys(("physical_bytes", "usable_bytes"), unlike["memory_mib"] << 20)
         if unlike.get("cpus"):
-            found["cpu"]["count"] = unlike["cpus"]
+            inventory["cpu"]["count"] = unlike["cpus"]
         if unlike.get("disk_gb"):
-            found["disks"][0]["size_bytes"] = unlike["disk_gb"] * 1000**3
+            inventory["disks"][0]["size_bytes"] = unlike["disk_gb"] * 1000**3
         if unlike.get("mac"):
-            found["interfaces"][0]["mac_address"] = unlike["mac"]
-        return json.dumps(found)
+            inventory["interfaces"][0]["mac_address"] = unlike["mac"]
+        return json.dumps(inventory)
 
     def steps(self) -> Mapping[str, Step]:
         """As a simulated host's, where nothing is wrong."""
@@ -231,15 +231,15 @@ class FailingHost(SimulatedHost):
 
         return run
 
-    def _reached(self, found: str, args: list[str]) -> str:
-        """What a host among which nobody is apart has found, as it is."""
+    def _reached(self, output: str, args: list[str]) -> str:
+        """What a host among which nobody is apart has output, as it is."""
         apart = self.truth.apart
         gone = {
             peer["host_id"]
             for peer in json.loads(args[0])
             if self.mac in apart or any(nic["mac"] in apart for nic in peer["nics"])
         }
-        report = json.loads(found)
+        report = json.loads(output)
         for peer in report["remote_hosts"]:
             if peer["host_id"] in gone:
                 for link in peer["l2_connectivity"] + peer["l3_connectivity"]:
@@ -256,11 +256,11 @@ class FailingHost(SimulatedHost):
         return {"name": name, "result": "success", "size_bytes": 1000**3, "time": 10.0, "download_rate": 100.0}
 
     def _names(self, request: DomainsRequest) -> list[dict[str, Any]]:
-        found = super()._names(request)
-        for item in found:
+        names = super()._names(request)
+        for item in names:
             if item["domain_name"].partition(".")[0] in self.truth.unknown:
                 item["ipv4_addresses"] = []
-        return found
+        return names
 
     # -- its installation ------------------------------------------------------------------------------------------
 

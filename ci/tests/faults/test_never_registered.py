@@ -56,7 +56,7 @@ def refused_host(lane: SwarmLane) -> None:
     ids=["cluster-refused", "nobody-asked", "host-refused"],
 )
 def test_why_nobody_registers(before: Callable[[SwarmLane], None], first: tuple[str, ...], tmp_path: Path) -> None:
-    told = outcome(tmp_path, before)
-    assert told.code == 5, told.output
+    result = outcome(tmp_path, before)
+    assert result.code == 5, result.output
     for words in first:
-        assert words in told.errors[0], told.errors
+        assert words in result.errors[0], result.errors

@@ -53,8 +53,8 @@ def accessibility(page: Page, mode: str) -> list[str]:
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
     assert page.js(f"matchMedia('(prefers-color-scheme: {mode})').matches") is True
     page.js((Path(axe.__file__).parent / "axe.min.js").read_text() + "; true")
-    found = page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
-    violations, passed = json.loads(found)
+    report = page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
+    violations, passed = json.loads(report)
     assert passed > 15
     return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in violations]
 
@@ -158,8 +158,10 @@ def test_an_installation_to_watch(service: Running, page: Page, tmp_path: Path) 
     use(service.keys.token("userAuth"))
     page.until(LIVE)
     page.js(f"{kubeconfig}.click()")
-    found = downloads / "kubeconfig"
-    wait_for("the kubeconfig", lambda: found.is_file() and found.read_text() == "clusters: [] # of the page's test")
+    downloaded = downloads / "kubeconfig"
+    wait_for(
+        "the kubeconfig", lambda: downloaded.is_file() and downloaded.read_text() == "clusters: [] # of the page's test"
+    )
     # The network errors are those that this test caused.
     expected = ("401", "net::ERR_", "Failed to load resource")
     assert [text for text in page.complaints if not any(part in text for part in expected)] == []

@@ -33,7 +33,7 @@ def test_the_labs_is_the_installers():
 def test_nobody_has_another():
     """Neither an expression of its own, nor another tool's."""
     own = re.compile(r"PRIVATE KEY-----\.|eyJ\[|eyJ\\\\w|sed -E .*auth|REDACTED|password[^\n]{0,20}\\\*\*\*")
-    found = [
+    own_redactors = [
         path.relative_to(ROOT).as_posix()
         for room in ("installer", "lab", "drivers")
         for path in sorted((ROOT / room).rglob("*"))
@@ -41,7 +41,7 @@ def test_nobody_has_another():
         if not {"tests", "testing", "redact"} & set(path.relative_to(ROOT).parts)
         if own.search(path.read_text(errors="replace"))
     ]
-    assert found == []
+    assert own_redactors == []
 
 
 def test_what_the_lab_keeps_of_its_daemons(tmp_path):
@@ -99,11 +99,11 @@ CONFIG = {
 
 def test_what_the_cluster_keeps_of_its_install_config():
     """ConfigMap cluster-config-v1: everybody in the cluster may read it."""
-    made = installconfig.parse(yaml.safe_dump(CONFIG))
-    kept = made.redacted()
+    parsed = installconfig.parse(yaml.safe_dump(CONFIG))
+    kept = parsed.redacted()
     for secret in (values.AUTH, "c4lvin!Rack7", "Fenc3-Word"):
         assert secret not in kept
-        assert secret not in repr(made)
+        assert secret not in repr(parsed)
     document = yaml.safe_load(kept)
     assert document["platform"]["baremetal"]["hosts"][0]["bmc"]["address"] == "redfish://x"
     assert document["sshKey"] == CONFIG["sshKey"]

@@ -117,25 +117,26 @@ class Rebooting:
 
 
 def test_a_host_becomes_a_node_and_the_cluster_installed(service: Running) -> None:
-    made = Rebooting(service, "reported")
-    kube = Objects(made.controller, "assisted-installer")
+    rebooting = Rebooting(service, "reported")
+    kube = Objects(rebooting.controller, "assisted-installer")
     where = servicereport.target(kube)
     assert where is not None
     reporter = servicereport.Reporter(kube, where)
     assert reporter.step() is False
-    assert made.stage() == "Rebooting"
-    kube.node("another-name", made.machine.ip, ready=False)
+    assert rebooting.stage() == "Rebooting"
+    kube.node("another-name", rebooting.machine.ip, ready=False)
     assert reporter.step() is False
-    assert made.stage() == "Joined"
-    kube.node("another-name", made.machine.ip, ready=True)
+    assert rebooting.stage() == "Joined"
+    kube.node("another-name", rebooting.machine.ip, ready=True)
     reporter.step()
-    assert (made.stage(), made.host()["status"]) == ("Done", "installed")
-    assert made.world.status(made.cluster) == "finalizing"
+    assert (rebooting.stage(), rebooting.host()["status"]) == ("Done", "installed")
+    assert rebooting.world.status(rebooting.cluster) == "finalizing"
 
     kube.operators(available=False)
     assert reporter.step() is False
     operators = {
-        item["name"]: item for item in made.user.call("GET", f"/clusters/{made.cluster}")["monitored_operators"]
+        item["name"]: item
+        for item in rebooting.user.call("GET", f"/clusters/{rebooting.cluster}")["monitored_operators"]
     }
     assert {name: (item["status"], item["version"]) for name, item in operators.items()} == {
         "console": ("failed", "4.18.0"),
@@ -146,8 +147,8 @@ def test_a_host_becomes_a_node_and_the_cluster_installed(service: Running) -> No
     meta = {"namespace": "openshift-config-managed", "name": "default-ingress-cert"}
     kube.put({"kind": "ConfigMap", "metadata": meta, "data": {"ca-bundle.crt": CA}})
     assert reporter.step() is True
-    assert made.world.status(made.cluster) == "installed"
-    raw = made.user.download(f"/clusters/{made.cluster}/downloads/credentials", {"file_name": "kubeconfig"})
+    assert rebooting.world.status(rebooting.cluster) == "installed"
+    raw = rebooting.user.download(f"/clusters/{rebooting.cluster}/downloads/credentials", {"file_name": "kubeconfig"})
     [cluster] = yaml.safe_load(raw)["clusters"]
     assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode() == f"API\n{CA}"
     # The controller of another node, or of the next boot, has nothing left to say.
@@ -155,8 +156,8 @@ def test_a_host_becomes_a_node_and_the_cluster_installed(service: Running) -> No
 
 
 def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) -> None:
-    made = Rebooting(service, "patient")
-    kube = Objects(made.controller, "assisted-installer")
+    rebooting = Rebooting(service, "patient")
+    kube = Objects(rebooting.controller, "assisted-installer")
     kube.away = True
     stop = threading.Event()
     loop = threading.Thread(target=servicereport.run, args=(kube, stop, 0.05))
@@ -164,11 +165,11 @@ def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) 
     try:
         service.kill()
         kube.away = False
-        kube.node("host-0", made.machine.ip, ready=True)
+        kube.node("host-0", rebooting.machine.ip, ready=True)
         service.start()
-        wait_for("the host to be Done", lambda: made.stage() == "Done")
+        wait_for("the host to be Done", lambda: rebooting.stage() == "Done")
         assert loop.is_alive()
-        made.user.call("POST", f"/clusters/{made.cluster}/actions/cancel")
+        rebooting.user.call("POST", f"/clusters/{rebooting.cluster}/actions/cancel")
         loop.join(20)
         assert not loop.is_alive(), "a cluster that was cancelled is still reported"
     finally:
@@ -191,12 +192,12 @@ def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
 
 
 def test_the_controller_of_an_earlier_attempt_tells_nothing(service: Running) -> None:
-    made = Rebooting(service, "again")
-    before = replace(made.controller, attempt="the one before")
+    rebooting = Rebooting(service, "again")
+    before = replace(rebooting.controller, attempt="the one before")
     kube = Objects(before, "assisted-installer")
-    kube.node("host-0", made.machine.ip, ready=True)
+    kube.node("host-0", rebooting.machine.ip, ready=True)
     servicereport.run(kube, threading.Event(), 0.05)  # comes back: 409
-    assert made.stage() == "Rebooting"
+    assert rebooting.stage() == "Rebooting"
 
 
 def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
@@ -205,19 +206,19 @@ def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
 
 
 def test_bootkube_creates_what_the_orchestrator_leaves(tmp_path) -> None:
-    made = Controller("https://192.0.2.1:8090/", "PEM\n", False, "the token", "c", 1)
-    made.write(HostSystem(tmp_path))
+    controller = Controller("https://192.0.2.1:8090/", "PEM\n", False, "the token", "c", 1)
+    controller.write(HostSystem(tmp_path))
     assets = tmp_path / "opt/openshift"
     cluster = SimpleNamespace(images=SimpleNamespace(version="4.18.0"))
-    found = bootkube.user_objects(cluster, assets)
-    assert [(item["kind"], item["metadata"]["name"]) for item in found] == [
+    objects = bootkube.user_objects(cluster, assets)
+    assert [(item["kind"], item["metadata"]["name"]) for item in objects] == [
         ("ConfigMap", servicereport.CONFIG_MAP),
         ("Secret", servicereport.SECRET),
     ]
     namespaces = yaml.safe_load_all((MANIFESTS / "0000_05_config-operator_02_namespaces.yaml").read_text())
     [own] = [item for item in namespaces if item["metadata"]["name"] == servicereport.NAMESPACE]
     assert own["metadata"]["annotations"]["release.openshift.io/bootstrap-required"] == "true"
-    assert {item["metadata"]["namespace"] for item in found} == {servicereport.NAMESPACE}
+    assert {item["metadata"]["namespace"] for item in objects} == {servicereport.NAMESPACE}
 
 
 def test_the_controller_may_read_what_it_reads() -> None:
@@ -254,5 +255,5 @@ def test_the_controller_may_read_what_it_reads() -> None:
     ],
 )
 def test_the_first_condition_that_says_something_decides(conditions, expected) -> None:
-    made = [{"type": kind, "status": status, "message": "m"} for kind, status in conditions]
-    assert servicereport.operator_status(made)[0] == expected
+    conditions_made = [{"type": kind, "status": status, "message": "m"} for kind, status in conditions]
+    assert servicereport.operator_status(conditions_made)[0] == expected

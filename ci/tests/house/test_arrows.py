@@ -42,13 +42,13 @@ KNOWN_SHARED_TESTS: set[str] = set()
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Path]:
+def by_name() -> dict[str, Path]:
     return modules(ROOT, ROOMS)
 
 
 @pytest.fixture(scope="module")
-def edges(found) -> list[Edge]:
-    return graph(found)
+def edges(by_name) -> list[Edge]:
+    return graph(by_name)
 
 
 def room(module: str) -> str:
@@ -90,20 +90,20 @@ def test_a_room_imports_only_along_the_arrows(edges):
     assert wrong == KNOWN_ARROWS  # what is mended leaves the list
 
 
-def test_every_module_of_a_folder_has_a_row(found):
+def test_every_module_of_a_folder_has_a_row(by_name):
     """A new folder in installer/ or lab/, at any depth, is a room: it says in ALLOWED what it may import."""
-    folders = {".".join(path.parts[:-1]) for path in relative(found) if len(path.parts) > 2}
+    folders = {".".join(path.parts[:-1]) for path in relative(by_name) if len(path.parts) > 2}
     ours = {name for name in folders if name.split(".")[0] in ("installer", "lab")}
     assert {name for name in ours if not {"tests", "testing"} & set(name.split("."))} - set(ALLOWED) == set()
-    assert {name for name in ALLOWED if name not in found} == set()
+    assert {name for name in ALLOWED if name not in by_name} == set()
 
 
 def test_a_leaf_imports_nothing_of_ours(edges):
     assert [str(edge) for edge in edges if edge.importer in LEAVES] == []
 
 
-def relative(found) -> list[Path]:
-    return [path.relative_to(ROOT) for path in found.values()]
+def relative(by_name) -> list[Path]:
+    return [path.relative_to(ROOT) for path in by_name.values()]
 
 
 def test_the_arrows_themselves_have_no_cycle():
@@ -126,29 +126,29 @@ def test_no_module_imports_itself_in_a_circle(edges):
     assert closing(edges, {"now", "late", "typing"}, "typing") == KNOWN_TYPING_CYCLES
 
 
-def test_no_room_starts_a_module_of_another_by_name(found):
+def test_no_room_starts_a_module_of_another_by_name(by_name):
     """It runs the other's command instead; tests may replace what they like."""
-    paths = {path: True for path in relative(found) if "tests" not in path.parts}
+    paths = {path: True for path in relative(by_name) if "tests" not in path.parts}
     for top in ROOMS:
         scripts = (path for path in (ROOT / top).rglob("*") if path.is_file() and path.suffix in SCRIPTS)
         paths |= {path.relative_to(ROOT): False for path in scripts}
     wrong = set()
     for path, python in paths.items():
         here = ".".join(path.with_suffix("").parts)
-        for line, name in named((ROOT / path).read_text(), found, python=python):
+        for line, name in named((ROOT / path).read_text(), by_name, python=python):
             if not may(here, name) and not str(path).startswith(PAYLOAD):
                 wrong.add((str(path), name))
                 print(f"{path}:{line} names {name}")
     assert wrong == KNOWN_NAMES
 
 
-def test_what_is_started_by_name_can_be_started(found):
+def test_what_is_started_by_name_can_be_started(by_name):
     """`python -m a.package` wants a __main__ in it: scripts in images say so only when they run."""
     wrong = []
     for top in ROOMS:
         for path in (item for item in (ROOT / top).rglob("*") if item.is_file() and item.suffix in SCRIPTS):
-            for line, name in named(path.read_text(), found, python=False):
-                module = found[f"{name}.__main__"] if f"{name}.__main__" in found else found[name]
+            for line, name in named(path.read_text(), by_name, python=False):
+                module = by_name[f"{name}.__main__"] if f"{name}.__main__" in by_name else by_name[name]
                 if module.name != "__main__.py" and '__name__ == "__main__"' not in module.read_text():
                     wrong.append(f"{path.relative_to(ROOT)}:{line} starts {name}")
     assert not wrong
@@ -186,7 +186,7 @@ def test_the_table_is_read_as_it_is_meant(importer, imported, verdict):
     assert may(importer, imported) is verdict
 
 
-def test_syntax_of_every_module_is_read(found):
-    assert len(found) > 400
-    for path in found.values():
+def test_syntax_of_every_module_is_read(by_name):
+    assert len(by_name) > 400
+    for path in by_name.values():
         ast.parse(path.read_text())

@@ -118,8 +118,8 @@ def test_anchors_are_those_of_github():
 
 
 def test_contributing_has_the_pages_of_the_rooms():
-    told = re.findall(r"^\| `([\w/]+)` \| ([\w-]+\.md) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    assert dict(told) == ROOM_PAGES
+    documented = re.findall(r"^\| `([\w/]+)` \| ([\w-]+\.md) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert dict(documented) == ROOM_PAGES
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/reference").glob("[a-z]*.md")), ids=lambda page: page.name)

@@ -55,17 +55,17 @@ def sources(*rooms: str) -> dict[str, str]:
     return {str(path): (ROOT / path).read_text() for path in paths if not {"tests", "testing"} & set(path.parts)}
 
 
-def stray(found: dict[str, set[str]]) -> set[str]:
+def stray(classes: dict[str, set[str]]) -> set[str]:
     """Those outside of an errors.py that others may meet."""
-    public = {name for name in found if not name.rpartition(":")[2].startswith("_")}
+    public = {name for name in classes if not name.rpartition(":")[2].startswith("_")}
     return {name for name in public if not name.partition(":")[0].endswith("/errors.py")} - CONTROL - ALONE
 
 
 def test_exceptions_lie_in_files_of_errors():
-    found = exceptions(sources(*ROOMS))
-    assert len(found) > 120
-    assert found.keys() >= CONTROL | ALONE
-    assert stray(found) == set()
+    classes = exceptions(sources(*ROOMS))
+    assert len(classes) > 120
+    assert classes.keys() >= CONTROL | ALONE
+    assert stray(classes) == set()
 
 
 @pytest.mark.parametrize(

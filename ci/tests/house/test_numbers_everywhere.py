@@ -18,18 +18,18 @@ ROOT = Path(__file__).parents[3]
 
 def unchecked(source: str) -> list[str]:
     """Arguments whose type is Python's own, and numbers of the environment that are made by it."""
-    found = []
+    conversions = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
-        for given in node.keywords:
+        for keyword in node.keywords:
             # As an argument's: a name goes before it.
             named = node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
-            if named and given.arg == "type" and ast.unparse(given.value) in ("int", "float"):
-                found.append(f"{node.lineno}: {ast.unparse(node)}")
+            if named and keyword.arg == "type" and ast.unparse(keyword.value) in ("int", "float"):
+                conversions.append(f"{node.lineno}: {ast.unparse(node)}")
         if isinstance(node.func, ast.Name) and node.func.id in ("int", "float") and "environ" in ast.unparse(node):
-            found.append(f"{node.lineno}: {ast.unparse(node)}")
-    return found
+            conversions.append(f"{node.lineno}: {ast.unparse(node)}")
+    return conversions
 
 
 @pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])

@@ -24,18 +24,18 @@ OWN = {
 
 def readers(source: str) -> set[str]:
     """The lines of a module that read YAML, each with its name."""
-    found = set()
+    calls = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml":
             name = node.attr
         elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("msgspec.yaml.decode"):
-            found.add(f"{node.lineno}: {ast.unparse(node)}")
+            calls.add(f"{node.lineno}: {ast.unparse(node)}")
             continue
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("yaml", "ruamel"):
-            found |= {f"{node.lineno}: from {node.module} import {one.name}" for one in node.names}
+            calls |= {f"{node.lineno}: from {node.module} import {one.name}" for one in node.names}
             continue
         elif isinstance(node, ast.Import):
-            found |= {
+            calls |= {
                 f"{node.lineno}: import {one.name}" for one in node.names
                 if (one.name == "yaml" and one.asname) or one.name.startswith(("ruamel", "oyaml"))
             }  # fmt: skip
@@ -43,8 +43,8 @@ def readers(source: str) -> set[str]:
         else:
             continue
         if name.endswith("Loader") or name.removesuffix("_all") in READS:
-            found.add(f"{node.lineno}: yaml.{name}")
-    return found
+            calls.add(f"{node.lineno}: yaml.{name}")
+    return calls
 
 
 @pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])

@@ -33,14 +33,14 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
 def test_no_group_is_possessive(room: str) -> None:
-    found = [
+    possessive = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in sorted((ROOT / room).rglob("*.py"))
         if path != Path(__file__)
         for line, text in texts(ast.parse(path.read_text()))
         if POSSESSIVE_GROUP.search(text)
     ]
-    assert found == [], "write (?>(?:...)+) instead of (?:...)++"
+    assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
 
 
 def halves(tree: ast.Module) -> Iterator[str]:
@@ -62,12 +62,12 @@ def halves(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
 def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
-    found = [
+    dollars = [
         f"{path.relative_to(ROOT)}:{one}"
         for path in sorted((ROOT / room).rglob("*.py"))
         for one in halves(ast.parse(path.read_text()))
     ]
-    assert found == [], "$ matches before a newline at the end too: ask with fullmatch"
+    assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch"
     assert list(halves(ast.parse('A = re.compile(r"^a$")\nA.match(x)'))) == ["2: A"]
 
 

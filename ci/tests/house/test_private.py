@@ -40,12 +40,12 @@ def reaches(source: str) -> int:
 
 
 def test_tests_reach_into_no_private_parts() -> None:
-    found = {}
+    uses = {}
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             if "tests" in path.relative_to(ROOT).parts and (count := reaches(path.read_text())):
-                found[str(path.relative_to(ROOT))] = count
-    assert found == KNOWN
+                uses[str(path.relative_to(ROOT))] = count
+    assert uses == KNOWN
 
 
 def test_what_counts_as_a_reach() -> None:

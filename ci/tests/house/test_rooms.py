@@ -127,14 +127,14 @@ def test_a_room_that_is_not_in_the_picture_is_seen():
 def test_tests_lie_in_the_room_of_what_they_test():
     """Not those of labs, which run programs in machines, and not those of the repository itself."""
     by_name = modules(ROOT, ("installer", "drivers", "lab", "ci"))
-    found = set()
+    elsewhere = set()
     for name, path in by_name.items():
         source, where = path.read_text(), str(path.relative_to(ROOT))
         if not path.name.startswith("test_") or "mark.lab" in source or where.startswith("ci/tests/house/"):
             continue
         if misplaced(name, source, by_name):
-            found.add(where)
-    assert found == set(ELSEWHERE)
+            elsewhere.add(where)
+    assert elsewhere == set(ELSEWHERE)
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,11 @@ def test_a_room_says_that_it_is_typed(room):
 def test_a_commit_has_a_short_subject(tmp_path, message, why):
     (tmp_path / "message").write_text(message)
     env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([ROOT / "ci/commit-subject", tmp_path / "message"], env=env, capture_output=True, text=True)
-    assert (done.returncode != 0) is (why is not None)
-    assert (why or "") in done.stderr
+    completed = subprocess.run(
+        [ROOT / "ci/commit-subject", tmp_path / "message"], env=env, capture_output=True, text=True
+    )
+    assert (completed.returncode != 0) is (why is not None)
+    assert (why or "") in completed.stderr
 
 
 def test_subjects_since_a_commit_are_looked_at(tmp_path):
@@ -63,8 +65,11 @@ def test_subjects_since_a_commit_are_looked_at(tmp_path):
         run(*git, "tag", f"v{number}")
     wanted = {"v0": ["c" * 73], "v1": ["c" * 73], "v2": [], "v3": []}
     for since, subjects in wanted.items():
-        done = run(ROOT / "ci/commit-subject", "--history", since, check=False)
-        assert done.returncode == (1 if subjects else 0)
-        assert [line.split()[1] for line in done.stderr.splitlines() if line.startswith("  ")] == subjects
-    done = run(ROOT / "ci/commit-subject", "--history", "0123456789", check=False)
-    assert (done.returncode, done.stderr) == (0, "subjects are not looked at: this checkout has no commit 0123456789\n")
+        completed = run(ROOT / "ci/commit-subject", "--history", since, check=False)
+        assert completed.returncode == (1 if subjects else 0)
+        assert [line.split()[1] for line in completed.stderr.splitlines() if line.startswith("  ")] == subjects
+    completed = run(ROOT / "ci/commit-subject", "--history", "0123456789", check=False)
+    assert (completed.returncode, completed.stderr) == (
+        0,
+        "subjects are not looked at: this checkout has no commit 0123456789\n",
+    )

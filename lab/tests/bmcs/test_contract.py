@@ -23,8 +23,8 @@ def bmc(request, tmp_path, monkeypatch):
     """The BMC of a profile, ten times as fast as it is."""
     for module in ("service", "media"):
         monkeypatch.setattr(f"drivers.redfish.{module}._POLL_SECONDS", 0.05)
-    with running(request.param, tmp_path, hurried(profile(request.param), 0.1)) as found:
-        yield found
+    with running(request.param, tmp_path, hurried(profile(request.param), 0.1)) as bmc:
+        yield bmc
 
 
 @pytest.fixture

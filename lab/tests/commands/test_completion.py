@@ -61,8 +61,10 @@ def test_names_are_those_of_the_lab_that_is_meant(tmp_path, made):
     active.begin(lab, Outage("bmc"))
     record = SimpleNamespace(topology=topology.compact(), components={"b": "", "a": ""}, root=tmp_path)
     asked = []
-    found = completers(made, lambda lab: asked.append(lab) or record)
-    names = {name: list(find(parsed_args=argparse.Namespace(lab="x"))) for name, find in found.items() if name != "lab"}
+    by_option = completers(made, lambda lab: asked.append(lab) or record)
+    names = {
+        name: list(find(parsed_args=argparse.Namespace(lab="x"))) for name, find in by_option.items() if name != "lab"
+    }
     assert names == {
         "node": ["master-0", "master-1", "master-2"],
         "nodes": ["master-0", "master-1", "master-2"],
@@ -77,8 +79,8 @@ def test_without_a_lab_nothing_of_one_is_offered(made):
     def chosen(_lab):
         raise UnknownLabError("no lab runs")
 
-    found = completers(made, chosen)
-    assert [list(found[name](parsed_args=argparse.Namespace())) for name in ("node", "image", "number")] == [[]] * 3
+    by_option = completers(made, chosen)
+    assert [list(by_option[name](parsed_args=argparse.Namespace())) for name in ("node", "image", "number")] == [[]] * 3
 
 
 def test_who_is_not_a_shell_is_offered_nothing(made, monkeypatch):

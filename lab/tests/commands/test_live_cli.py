@@ -63,8 +63,8 @@ def node0_lab(*words, check=True):
     """`node0-lab WORDS`; in this process, unless it is to become another program."""
     if words[0] in ("exec", "ssh"):
         argv = [sys.executable, "-m", "lab.commands.cli", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=check, env=ENV, timeout=300)
-        return Said(done.returncode, done.stdout, done.stderr)
+        completed = subprocess.run(argv, capture_output=True, text=True, check=check, env=ENV, timeout=300)
+        return Said(completed.returncode, completed.stdout, completed.stderr)
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main([*words])
@@ -100,8 +100,8 @@ def lab_of(text):
 def test_deploy_installs_a_users_cluster_and_says_how_to_go_on(cluster, capfd):
     before = {p: p.read_bytes() for p in (cluster / "mine").iterdir()}
     assert deploy(cluster) == 0
-    said = capfd.readouterr().out
-    lab = lab_of(said)
+    output = capfd.readouterr().out
+    lab = lab_of(output)
     try:
         calls = (cluster / "calls").read_text().splitlines()
         assert [re.sub(" --dir.*", "", c) for c in calls if c.startswith("agent")] == [
@@ -111,18 +111,18 @@ def test_deploy_installs_a_users_cluster_and_says_how_to_go_on(cluster, capfd):
         ]
         assert all("RELEASE=release.node0.example/node0/lab-release@sha256:0" in c for c in calls if "agent" in c)
         assert any(c.startswith("192.168.111.1 ") for c in calls), "the installer did not see the lab's names"
-        given = (cluster / "given").read_text()
+        recorded = (cluster / "given").read_text()
         for own, labs in (
             ("own.source", "release.node0.example"),
             ("OWN CA", "CERTIFICATE"),
             ("ssh-rsa OWN", "ecdsa-sha2"),
         ):
-            assert own in given
-            assert labs in given
+            assert own in recorded
+            assert labs in recorded
         assert {p: p.read_bytes() for p in (cluster / "mine").iterdir()} == before, "the user's directory was changed"
         copied = read_record(lab).root / "cluster/install-config.yaml"
         assert stat.S_IMODE(copied.stat().st_mode) == 0o600
-        assert "https://console-openshift-console.apps.ostest.test.node0.example" in said
+        assert "https://console-openshift-console.apps.ostest.test.node0.example" in output
         assert "hello from the CD" in node0_lab("console", "--log", "--lab", lab, "master-0").stdout
         phases = json.loads((cluster / "artifacts/phases.json").read_text())
         assert {p["name"]: p["outcome"] for p in phases}["wait-for install-complete"] == "passed"
@@ -135,10 +135,10 @@ def test_deploy_installs_a_users_cluster_and_says_how_to_go_on(cluster, capfd):
 def test_deploy_of_a_failed_installation_tells_and_ends_the_lab_when_asked_to(cluster, capfd):
     (cluster / "fail").touch()
     assert deploy(cluster, "--lab-keep", "never") == 1
-    said = capfd.readouterr().err
-    assert "agent wait-for bootstrap-complete ended with 5" in said
-    assert "level=error msg=no bootstrap" in said
-    assert "Traceback" not in said
+    output = capfd.readouterr().err
+    assert "agent wait-for bootstrap-complete ended with 5" in output
+    assert "level=error msg=no bootstrap" in output
+    assert "Traceback" not in output
     assert [record.id for record in all_labs() if record.owner[0] == os.getpid()] == []
 
 
@@ -174,8 +174,8 @@ def test_a_plan_is_a_topology_file_and_starts_nothing(cluster, capfd):
 def test_up_ls_console_shot_exec_down(tmp_path):
     shape = tmp_path / "mine.yaml"
     shape.write_text(small(topology.sno(firmware="bios")).dump())
-    said = node0_lab("up", str(shape), "--artifacts", str(tmp_path / "artifacts")).stdout
-    lab = lab_of(said)
+    output = node0_lab("up", str(shape), "--artifacts", str(tmp_path / "artifacts")).stdout
+    lab = lab_of(output)
     try:
         listed = node0_lab("ls").stdout
         assert re.search(rf"^{lab} .*kept$", listed, re.M), listed
@@ -204,11 +204,11 @@ def test_up_ls_console_shot_exec_down(tmp_path):
 def test_a_reader_that_has_gone_is_no_error():
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "lab.commands.cli", "ls"], stdout=write, stderr=subprocess.PIPE, check=False
     )
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (completed.returncode, completed.stderr) == (1, b"")
 
 
 def test_more_memory_than_the_machine_has_is_told_at_once(tmp_path):

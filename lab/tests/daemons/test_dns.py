@@ -108,8 +108,10 @@ def test_each_network_is_told_its_own(tmp_path):
 def test_dnsmasq_takes_it(shape, tmp_path):
     file = tmp_path / "dnsmasq.conf"
     file.write_text("\n".join(config(shape, tmp_path)) + "\n")
-    done = subprocess.run([str(DNSMASQ), "--test", f"--conf-file={file}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(
+        [str(DNSMASQ), "--test", f"--conf-file={file}"], capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
 
 
 def booting(way):

@@ -36,15 +36,15 @@ def machine():
 @pytest.fixture
 def place(tmp_path, machine):
     """A machine's BMC in the daemon that labs run."""
-    found = ipmi.Place(machine.name, free_port(), str(tmp_path / "console.log"), str(tmp_path / "console.sock"))
-    config = ipmi.Config("127.0.0.1", USER, PASSWORD, str(tmp_path / "machined.sock"), True, (found,))
+    place = ipmi.Place(machine.name, free_port(), str(tmp_path / "console.log"), str(tmp_path / "console.sock"))
+    config = ipmi.Config("127.0.0.1", USER, PASSWORD, str(tmp_path / "machined.sock"), True, (place,))
     (tmp_path / "ipmi.json").write_bytes(msgspec.json.encode(config))
     with owned(machine, tmp_path / "machined.sock"):
         argv = [sys.executable, "-m", "lab.daemons.ipmi", str(tmp_path / "ipmi.json")]
         with subprocess.Popen(argv) as daemon:
             try:
-                wait_until(lambda: tool(found, "mc", "info").returncode == 0, SECONDS, "the BMC to answer IPMI")
-                yield found
+                wait_until(lambda: tool(place, "mc", "info").returncode == 0, SECONDS, "the BMC to answer IPMI")
+                yield place
             finally:
                 daemon.kill()
 
@@ -55,9 +55,9 @@ def tool(place, *words: str, password: str = PASSWORD):
 
 
 def said(place, *words: str):
-    done = tool(place, *words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    completed = tool(place, *words)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout.strip()
 
 
 def test_ipmitool_powers_a_machine_and_has_it_boot_from_its_cd(place, machine):

@@ -106,12 +106,12 @@ def test_who_reaches_a_portal_finds_the_disk_and_killing_the_service_kills_tgtd(
     code = (
         "import sys; from pathlib import Path; from lab.tests.daemons.test_iscsi import shown; shown(Path(sys.argv[1]))"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", code, str(layout.root)],
         capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
-    words = " ".join(done.stdout.split())
-    assert f"Target 1: {NAME}" in words, done.stderr
+    words = " ".join(completed.stdout.split())
+    assert f"Target 1: {NAME}" in words, completed.stderr
     assert "SCSI SN: SAN-1" in words
     assert "Size: 21475 MB" in words
     assert f"Backing store path: {layout.disk(layout.topology.nodes[0])}" in words

@@ -27,9 +27,9 @@ def proxied(stack: str = "") -> Topology:
 
 def test_a_cluster_is_told_of_it_and_reaches_its_own_hosts_directly() -> None:
     assert "proxy" not in configs.install_config(topology.sno(), ACCESS)
-    told = configs.install_config(proxied("-ipv6"), ACCESS)["proxy"]
+    proxy = configs.install_config(proxied("-ipv6"), ACCESS)["proxy"]
     url = "http://[fd2e:6f44:5dd8:c956::1]:3128"
-    assert told == {
+    assert proxy == {
         "httpProxy": url,
         "httpsProxy": url,
         "noProxy": ".ostest.test.node0.example,fd2e:6f44:5dd8:c956::/120",
@@ -73,10 +73,10 @@ def inside(place: str) -> None:
             curl = ["curl", "-sS", "--retry-connrefused", "--retry", "20", "--retry-delay", "1", "--max-time", "30"]
             curl += ["--cacert", f"{place}/ca.crt", "-x", "http://192.168.111.1:3128"]
             for port in (REGISTRY_PORT, 22):
-                done = subprocess.run(
+                completed = subprocess.run(
                     [*curl, f"https://localhost:{port}/v2/"], capture_output=True, text=True, timeout=60, check=False
                 )
-                print(port, done.returncode, done.stdout, done.stderr.strip())
+                print(port, completed.returncode, completed.stdout, completed.stderr.strip())
         finally:
             proxy.terminate()
 
@@ -88,11 +88,11 @@ def test_it_lets_through_what_goes_to_the_registry_and_nothing_else(tmp_path: Pa
     authority.issue(["localhost"], tmp_path / "server.crt", tmp_path / "server.key")
     script = 'ip link set lo up && ip address add 192.168.111.1/24 dev lo && exec "$@"'
     code = f"from lab.tests.daemons.test_proxy import inside; inside({str(tmp_path)!r})"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-n", "sh", "-c", script, "sh", sys.executable, "-c", code],
         capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
-    lines = done.stdout.splitlines()
-    assert lines[0] == f"{REGISTRY_PORT} 0 ok ", done.stdout + done.stderr
-    assert lines[1].startswith("22 56"), done.stdout
+    lines = completed.stdout.splitlines()
+    assert lines[0] == f"{REGISTRY_PORT} 0 ok ", completed.stdout + completed.stderr
+    assert lines[1].startswith("22 56"), completed.stdout
     assert "CONNECT localhost:5000" in (tmp_path / "lab/log/proxy.log").read_text()

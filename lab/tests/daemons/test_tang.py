@@ -50,11 +50,11 @@ def inside(place: str, thumbprint: str, *command: str) -> None:
     """Run in a network namespace with the lab's address: the server, and what asks it."""
     with subprocess.Popen(command) as server:
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 ["sh", "-ec", ASKS, "sh", thumbprint],
                 cwd=place, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
-            print(done.stdout, done.stderr)
+            print(completed.stdout, completed.stderr)
         finally:
             server.terminate()
 
@@ -69,8 +69,8 @@ def test_who_knows_its_thumbprint_believes_what_it_says(tmp_path: Path) -> None:
     script = 'ip link set lo up && ip address add 192.168.111.1/24 dev lo && exec "$@"'
     words = json.dumps([str(tmp_path), thumbprint, *command])
     code = f"from lab.tests.daemons.test_tang import inside; inside(*{words})"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-n", "sh", "-c", script, "sh", sys.executable, "-c", code],
         capture_output=True, text=True, timeout=150, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
-    assert done.stdout.split()[:3] == [thumbprint, "ECMR", "404"], done.stdout + done.stderr
+    assert completed.stdout.split()[:3] == [thumbprint, "ECMR", "404"], completed.stdout + completed.stderr

@@ -102,9 +102,9 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         config = lab.layout.root / "dnsmasq.conf"
         before = config.read_text()
         with lab.fault(DhcpWrong("192.168.111.250", "192.168.111.251")):
-            told = config.read_text()
-            assert "option:router,192.168.111.250\n" in told
-            assert "option:dns-server,192.168.111.251\n" in told
+            text = config.read_text()
+            assert "option:router,192.168.111.250\n" in text
+            assert "option:dns-server,192.168.111.251\n" in text
             assert lab.services.running()["dnsmasq"]
         assert config.read_text() == before
         with pytest.raises(LabError, match="has no proxy"), lab.fault(ProxyRefuses()):

@@ -34,8 +34,8 @@ while :; do sleep 1000; done
 
 
 def _libraries(tree: Path, program: str) -> list[str]:
-    said = subprocess.run(["chroot", tree, "ldd", f"/{program}"], capture_output=True, text=True, check=False).stdout
-    words = (word for line in said.splitlines() for word in line.split() if word.startswith("/"))
+    output = subprocess.run(["chroot", tree, "ldd", f"/{program}"], capture_output=True, text=True, check=False).stdout
+    words = (word for line in output.splitlines() for word in line.split() if word.startswith("/"))
     return [word.lstrip("/") for word in words]
 
 
@@ -46,13 +46,13 @@ def _module_files(tree: Path) -> list[str]:
     for line in (folder / "modules.dep").read_text().splitlines():
         file, _, others = line.partition(":")
         needs[file] = others.split()
-    found: list[str] = []
+    files: list[str] = []
 
     def take(file: str) -> None:
         for other in reversed(needs[file]):
             take(other)
-        if file not in found:
-            found.append(file)
+        if file not in files:
+            files.append(file)
 
     for name in MODULES:
         wanted = {f"{name}.ko", f"{name.replace('_', '-')}.ko"}
@@ -60,8 +60,8 @@ def _module_files(tree: Path) -> list[str]:
             if file.rpartition("/")[2] in wanted:
                 take(file)
     # Where modprobe looks.
-    found += [path.name for path in folder.glob("modules.*")]
-    return [f"lib/modules/{folder.name}/{file}" for file in found]
+    files += [path.name for path in folder.glob("modules.*")]
+    return [f"lib/modules/{folder.name}/{file}" for file in files]
 
 
 def build(tree: Path, work: Path, script: str) -> Path:
@@ -84,8 +84,10 @@ def build_uefi(tree: Path, work: Path, script: str, *, shim: Path = SHIM, signed
     """A CD for UEFI, with Debian's signed GRUB and kernel, or with a kernel that nobody signed."""
     disc = _disc(tree, work, script)
     if not signed_kernel:
-        done = subprocess.run(["sbattach", "--remove", disc / "vmlinuz"], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        completed = subprocess.run(
+            ["sbattach", "--remove", disc / "vmlinuz"], capture_output=True, text=True, check=False
+        )
+        assert completed.returncode == 0, completed.stderr
     (disc / ".disk").mkdir()
     (disc / ".disk/info").write_text("a script of the lab's tests\n")
     (disc / "boot/grub").mkdir(parents=True)
@@ -136,5 +138,7 @@ def _image(disc: Path, work: Path, *words: str) -> Path:
 
 def _real(tree: Path, file: str) -> str:
     """Where a link within the tree leads to."""
-    said = subprocess.run(["chroot", tree, "readlink", "-f", f"/{file}"], capture_output=True, text=True, check=True)
-    return said.stdout.strip().lstrip("/")
+    resolved = subprocess.run(
+        ["chroot", tree, "readlink", "-f", f"/{file}"], capture_output=True, text=True, check=True
+    )
+    return resolved.stdout.strip().lstrip("/")

@@ -169,11 +169,11 @@ def test_a_machine_boots_the_disk_to_install_on_wherever_it_stands(tmp_path):
     [host] = agent_config(shape)["hosts"]
     assert host["rootDeviceHints"] == {"serialNumber": "INSTALL-HERE"}
     tree = ElementTree.fromstring(domain.domain_xml(node, Layout(tmp_path, shape), kvm=False))
-    found = tree.findall("devices/disk")
-    assert [d.findtext("serial") for d in found] == ["KEEP-THIS", "INSTALL-HERE", "LEAVE-EMPTY"]
-    assert [d.find("boot") is not None for d in found] == [False, True, False]
+    disks_in_xml = tree.findall("devices/disk")
+    assert [d.findtext("serial") for d in disks_in_xml] == ["KEEP-THIS", "INSTALL-HERE", "LEAVE-EMPTY"]
+    assert [d.find("boot") is not None for d in disks_in_xml] == [False, True, False]
     assert tree.find("devices/disk/boot").get("order") == "1"
-    assert len({d.find("source").get("file") for d in found}) == 3
+    assert len({d.find("source").get("file") for d in disks_in_xml}) == 3
     assert topology.load_text(shape.dump()) == shape
     assert budget.need_of(shape).disk_gib > budget.need_of(topology.sno()).disk_gib
 

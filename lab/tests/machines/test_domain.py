@@ -41,11 +41,11 @@ def test_bios_and_kvm_are_honoured(tmp_path):
 
 def orders(shape, tmp_path):
     """The boot order: what comes when."""
-    found = {}
+    by_order = {}
     for parent in machine(shape, tmp_path, kvm=False).find("devices"):
         for boot in parent.findall("boot"):
-            found[int(boot.get("order"))] = parent.findtext("serial") or parent.find("target").get("dev")
-    return [found[order] for order in sorted(found)]
+            by_order[int(boot.get("order"))] = parent.findtext("serial") or parent.find("target").get("dev")
+    return [by_order[order] for order in sorted(by_order)]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind
 
 def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
     assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
-    found = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
-    assert [one.text for one in found] == ["master-0-sda"]
+    serials = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
+    assert [one.text for one in serials] == ["master-0-sda"]
 
 
 def test_secure_boot_is_the_firmware_with_microsofts_keys(tmp_path):

@@ -111,8 +111,8 @@ def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path
         mine, other = lab.nodes["master-0"], lab.nodes["master-1"]
         copy(disk, lab.layout.disk(mine.spec))
         boot_twice(mine)
-        found = subprocess.run(["grep", "-aqF", live.PROOF, lab.layout.disk(mine.spec)], timeout=300, check=False)
-        assert found.returncode == 1, "what Ignition wrote can be read without the key"
+        completed = subprocess.run(["grep", "-aqF", live.PROOF, lab.layout.disk(mine.spec)], timeout=300, check=False)
+        assert completed.returncode == 1, "what Ignition wrote can be read without the key"
         copy(lab.layout.disk(mine.spec), lab.layout.disk(other.spec))
         stops_unopened(other)
 

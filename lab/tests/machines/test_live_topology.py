@@ -123,6 +123,6 @@ def test_live_every_model_of_card_is_one_of_libvirts(tmp_path):
     with Lab(topology.load_text(text), artifacts=tmp_path) as lab:
         lab.nodes["m"].power.on()
         show = ["virsh", "qemu-monitor-command", "--hmp", "m", "info pci"]
-        said = lab.inside(subprocess.run, show, capture_output=True, text=True, check=True).stdout
-        buses = re.findall(r"Bus +(\d+), device +\d+, function 0:\n +Ethernet", said)
+        shown = lab.inside(subprocess.run, show, capture_output=True, text=True, check=True).stdout
+        buses = re.findall(r"Bus +(\d+), device +\d+, function 0:\n +Ethernet", shown)
         assert buses == ["1", "2", "3", "4", "5"]

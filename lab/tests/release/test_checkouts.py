@@ -45,9 +45,9 @@ def cache(tmp_path_factory):
 def keys_of(checkout, cache):
     env = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     argv = [sys.executable, "-c", ASK, str(cache)]
-    done = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    completed = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)
 
 
 def copy(folder):

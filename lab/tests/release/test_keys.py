@@ -245,8 +245,8 @@ def test_a_layer_is_known_by_what_is_in_it(tmp_path):
     ]
     assert len(set(seen)) == len(seen)
     assert key(lambda w: w.add_bytes("x", "1")) == seen[0]
-    known = keys.file_sha256(file)
-    assert key(lambda w: w.add_file("x", file, sha256=known)) == seen[0]
+    digest = keys.file_sha256(file)
+    assert key(lambda w: w.add_file("x", file, sha256=digest)) == seen[0]
 
 
 def test_a_releases_version_follows_everything_in_it(monkeypatch, tmp_path):

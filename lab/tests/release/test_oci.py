@@ -55,9 +55,9 @@ def test_digest_depends_on_content_alone(tmp_path: Path, files: dict[str, bytes]
 @pytest.mark.parametrize("compression", list(Compression))
 def test_every_compression_holds_the_same_tar(tmp_path: Path, compression: Compression) -> None:
     layer = write(tmp_path, {"usr/bin/x": b"#!"}, compression)
-    found = members(layer)
-    assert list(found) == ["usr", "usr/bin", "usr/bin/x"]
-    assert {member.mtime for member in found.values()} == {EPOCH}
+    entries = members(layer)
+    assert list(entries) == ["usr", "usr/bin", "usr/bin/x"]
+    assert {member.mtime for member in entries.values()} == {EPOCH}
     assert layer == Layer.load(tmp_path)
     assert layer.size == layer.blob.stat().st_size
 
@@ -78,11 +78,11 @@ def test_a_package_follows_the_usr_merge(tmp_path: Path) -> None:
     writer = LayerWriter()
     writer.add_tar(archive, lambda name: True, directories=False)
     (tmp_path / "out").mkdir()
-    found = members(writer.finish(tmp_path / "out", Compression.GZIP))
-    assert found["usr/lib/libx.so.1"].size == 3
+    entries = members(writer.finish(tmp_path / "out", Compression.GZIP))
+    assert entries["usr/lib/libx.so.1"].size == 3
     # The link comes after its file, though its name sorts before it.
-    assert list(found)[-1] == "usr/bin/also"
-    assert found["usr/bin/also"].linkname == "usr/lib/libx.so.1"
+    assert list(entries)[-1] == "usr/bin/also"
+    assert entries["usr/bin/also"].linkname == "usr/lib/libx.so.1"
 
 
 @pytest.mark.parametrize(

@@ -181,5 +181,5 @@ def test_the_zipapp_runs_by_itself_and_is_the_same_every_time(tmp_path: Path, mo
     )
     assert one.read_bytes() == two.read_bytes()
     assert one.read_bytes().startswith(b"#!/usr/bin/env python3\n")
-    done = subprocess.run([sys.executable, str(one), "far"], capture_output=True, text=True, check=True, cwd="/")
-    assert done.stdout == "went far\n"
+    completed = subprocess.run([sys.executable, str(one), "far"], capture_output=True, text=True, check=True, cwd="/")
+    assert completed.stdout == "went far\n"

@@ -43,10 +43,10 @@ def test_debian_sources_keep_the_suite_and_main_only(tmp_path: Path) -> None:
     (parts / "debian.sources").write_text(DEB822)
     (parts / "vendor.list").write_text("deb [arch=amd64] https://vendor.example/apt vendor-bookworm main\n")
     (tmp_path / "sources.list").write_text("# nothing\ndeb http://sec.example/s bookworm-security main # why\n")
-    found = debian_sources(host=tmp_path)
-    assert [source.suites for source in found] == [("bookworm-security",), ("bookworm", "bookworm-updates")]
-    assert all(source.components == ("main",) for source in found)
-    assert "Types: deb-src\nURIs: http://debian.example/debian\n" in found[1].stanza("deb-src")
+    sources = debian_sources(host=tmp_path)
+    assert [source.suites for source in sources] == [("bookworm-security",), ("bookworm", "bookworm-updates")]
+    assert all(source.components == ("main",) for source in sources)
+    assert "Types: deb-src\nURIs: http://debian.example/debian\n" in sources[1].stanza("deb-src")
 
 
 def test_a_host_without_the_suite_is_told_so(tmp_path: Path) -> None:

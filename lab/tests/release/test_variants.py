@@ -27,8 +27,8 @@ def test_help_of_each_command_can_be_read(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0
-    told = "".join(capsys.readouterr().out.split())  # lines break within names
-    assert all(name in told for name in (VARIANTS if command == "build" else ()))
+    output = "".join(capsys.readouterr().out.split())  # lines break within names
+    assert all(name in output for name in (VARIANTS if command == "build" else ()))
 
 
 def test_without_a_variant_nothing_differs():
@@ -87,7 +87,7 @@ def test_fio_of_another_agent_says_nothing_in_front_of_its_json(tmp_path):
     (tmp_path / "agent").chmod(0o755)
     variant = chosen(REAL_AGENT, tmp_path)
     text = changed(BY_TAG[variant.component], variant).programs["usr/local/bin/fio"]
-    told = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", text.replace("exec /usr/bin/fio", "echo"), "fio", "--name=test", "--filename", "/dev/v db"],
         capture_output=True,
         text=True,
@@ -95,4 +95,4 @@ def test_fio_of_another_agent_says_nothing_in_front_of_its_json(tmp_path):
         timeout=10,
     )
     # Whatever stands in front of the first --name holds for all jobs.
-    assert told.stdout == "--invalidate=0 --name=test --filename /dev/v db\n"
+    assert completed.stdout == "--invalidate=0 --name=test --filename /dev/v db\n"

@@ -69,9 +69,9 @@ def registry(tmp_path_factory):
 
 def _oc(*words, check=True):
     argv = [sys.executable, "-m", "lab.seam.oc", *words]
-    done = subprocess.run(argv, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120)
-    assert not check or done.returncode == 0, done.stderr
-    return done
+    completed = subprocess.run(argv, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120)
+    assert not check or completed.returncode == 0, completed.stderr
+    return completed
 
 
 def _name(registry, tag):
@@ -91,8 +91,8 @@ def policy(tmp_path, registry):
 def test_a_part_of_a_release_by_its_tag(registry, policy):
     name = f"source.example/release@{registry[1]['bare']}"
     words = ["adm", "release", "info", "--image-for=machine-os-images", "--filter-by-os=linux/amd64", "--insecure=true"]
-    done = _oc(*words, policy, name)
-    assert done.stdout.strip() == f"source.example/release@{registry[1]['system']}"
+    completed = _oc(*words, policy, name)
+    assert completed.stdout.strip() == f"source.example/release@{registry[1]['system']}"
     lacking = _oc("adm", "release", "info", "--image-for=none-such", "--insecure=true", policy, name, check=False)
     assert (lacking.returncode, lacking.stderr) == (
         1,
@@ -103,15 +103,15 @@ def test_a_part_of_a_release_by_its_tag(registry, policy):
 @pytest.mark.parametrize(("tag", "architecture"), [("bare", "amd64"), ("multi", "multi")])
 def test_the_architecture_of_a_release(registry, tag, architecture):
     template = '-o=go-template={{index . "metadata" "metadata" "release.openshift.io/architecture"}}'
-    done = _oc("adm", "release", "info", _name(registry, tag), template, "--insecure=true")
-    assert done.stdout.strip() == architecture
+    completed = _oc("adm", "release", "info", _name(registry, tag), template, "--insecure=true")
+    assert completed.stdout.strip() == architecture
 
 
 def test_what_is_no_release_is_told(registry):
-    done = _oc("adm", "release", "info", "--image-for=x", "--insecure=true", _name(registry, "utils"), check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert "is no release image" in done.stderr
+    completed = _oc("adm", "release", "info", "--image-for=x", "--insecure=true", _name(registry, "utils"), check=False)
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("error: ")
+    assert "is no release image" in completed.stderr
 
 
 def test_files_of_an_image_by_pattern(registry, tmp_path, policy):
@@ -133,10 +133,10 @@ def test_files_of_an_image_by_pattern(registry, tmp_path, policy):
 
 def test_an_image_that_nobody_has_names_each_place_that_was_asked(registry, policy, tmp_path):
     name = f"source.example/release@sha256:{'0' * 64}"
-    done = _oc("image", "extract", f"--path=/x:{tmp_path}", "--insecure=true", policy, name, check=False)
-    assert done.returncode == 1
-    assert f"{registry[0]}/node0/lab-release@" in done.stderr
-    assert "; source.example/release@" in done.stderr
+    completed = _oc("image", "extract", f"--path=/x:{tmp_path}", "--insecure=true", policy, name, check=False)
+    assert completed.returncode == 1
+    assert f"{registry[0]}/node0/lab-release@" in completed.stderr
+    assert "; source.example/release@" in completed.stderr
 
 
 def test_the_longest_source_has_the_mirrors():
@@ -169,11 +169,13 @@ def test_an_upper_layer_stands_for_a_lower_one_and_an_opaque_folder_for_all(tmp_
 def test_the_programs_run_from_anywhere(tmp_path):
     tools.write(tmp_path / "bin", [sys.executable, "-m", "installer"])
     environment = {**os.environ, **tools.environment(tmp_path / "bin", tmp_path / "cache")}
-    done = subprocess.run(["oc", "--help"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
-    assert "adm" in done.stdout
+    completed = subprocess.run(
+        ["oc", "--help"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert "adm" in completed.stdout
     document = tmp_path / "host-config"
     document.write_text("interfaces: [{name: eth0, type: ethernet, state: up}]\n")
     environment["PYTHONPATH"] = str(Path(__file__).parents[3])
     argv = ["nmstatectl", "gc", str(document)]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "[connection]" in done.stdout) == (0, True), done.stderr
+    completed = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (completed.returncode, "[connection]" in completed.stdout) == (0, True), completed.stderr

@@ -190,9 +190,9 @@ def test_a_release_that_cannot_be_installed_here(tmp_path, made, rule):
 
 
 def test_an_archive_writes_nowhere_else(release, tmp_path):
-    given = tmp_path / "given"
-    as_archive(release, given)
-    with tarfile.open(given / "mirror_000002.tar", "w") as archive:
+    folder = tmp_path / "given"
+    as_archive(release, folder)
+    with tarfile.open(folder / "mirror_000002.tar", "w") as archive:
         for name in ("docker/registry/v2/../../../../evil", "/docker/registry/v2/evil", "evil"):
             info = tarfile.TarInfo(name)
             info.size = 3
@@ -200,7 +200,7 @@ def test_an_archive_writes_nowhere_else(release, tmp_path):
         link = tarfile.TarInfo("docker/registry/v2/blobs/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    assert from_directory(Cache(tmp_path / "subjects"), given, None).version == VERSION
+    assert from_directory(Cache(tmp_path / "subjects"), folder, None).version == VERSION
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -384,11 +384,11 @@ def test_nothing_else_knows_what_the_lab_release_is_called():
     root = Path(__file__).parents[3]
     rooms = ("ci", "drivers", "installer", "lab", "scenarios")
     files = [path.relative_to(root) for room in rooms for path in (root / room).rglob("*.py")]
-    told = {
+    options_told = {
         str(path)
         for path in files
         if not {"tests", "testing"} & set(path.parts) and "node0/lab-release" in (root / path).read_text()
     }
-    outside = {path for path in told if not path.startswith("lab/release/")}
+    outside = {path for path in options_told if not path.startswith("lab/release/")}
     assert outside == {"installer/create/stages/resolve.py"}
-    assert told - outside  # the search finds it where it is
+    assert options_told - outside  # the search finds it where it is

@@ -119,10 +119,10 @@ def test_a_lab_that_ends_as_a_whole_is_told(tmp_path, caplog, capsys, who):
         gone(supervisor, started)
         assert look_at(lab.layout.root).state is State.ENDED
         assert cli.main(["ls"]) == 0
-        said = capsys.readouterr().out
+        output = capsys.readouterr().out
         if who == "init":
-            assert f"{lab.id}  has ended unexpectedly; `node0-lab gc` removes its remains" in said
-            assert f"{lab.id}  FAILED: the lab was killed by SIGKILL at " in said
+            assert f"{lab.id}  has ended unexpectedly; `node0-lab gc` removes its remains" in output
+            assert f"{lab.id}  FAILED: the lab was killed by SIGKILL at " in output
             with pytest.raises(LabGoneError, match="has ended: the lab was killed by SIGKILL at"):
                 Lab.attach(lab.id)
     assert not lab.layout.root.exists()
@@ -139,8 +139,8 @@ def test_ls_tells_of_a_kept_labs_dead_daemon(tmp_path, capsys):
             os.kill(pid_of(lab, "bmc"), signal.SIGKILL)
             wait_until(lab.ended, 20, "it to be noticed", poll=0.05)
         assert cli.main(["ls"]) == 0
-        said = capsys.readouterr().out
-        assert re.search(rf"^{lab_id}  FAILED: bmc was killed by SIGKILL at \d\d:\d\d:\d\d: \S", said, re.M), said
+        output = capsys.readouterr().out
+        assert re.search(rf"^{lab_id}  FAILED: bmc was killed by SIGKILL at \d\d:\d\d:\d\d: \S", output, re.M), output
         assert cli.main(["collect", "--lab", lab_id, str(tmp_path / "evidence")]) == 0
         assert "bmc was killed" in (tmp_path / "evidence" / report.LAB_FAILED).read_text()
     finally:
@@ -173,8 +173,8 @@ from lab.testing.live import pid_of
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-bios"], indirect=True)
 def test_that_waits(deployment):
     os.kill(pid_of(deployment.lab, "registry"), signal.SIGKILL)
-    done = deployment.lab.run(["sleep", "600"], timeout=120)
-    assert done.returncode == 0
+    completed = deployment.lab.run(["sleep", "600"], timeout=120)
+    assert completed.returncode == 0
 
 @pytest.mark.parametrize("deployment", ["compact-ipv4-dhcp-bios"], indirect=True)
 def test_that_would_have_passed(deployment):
@@ -209,18 +209,20 @@ def test_a_scenario_in_a_lab_that_fails_is_void(tmp_path, workers):
         }
         argv = [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "--nightly", str(folder)]
         argv.append(f"--artifacts={tmp_path / 'artifacts'}")
-        done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    said = done.stdout
-    assert done.returncode == 1
-    assert re.search(r"= 1 failed, 1 passed, 2 errors in ", said), said
-    assert re.search(r"lab compact-\w+: registry was killed by SIGKILL at .*Its last lines:\n {4}\S", done.stderr, re.S)
+        completed = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    output = completed.stdout
+    assert completed.returncode == 1
+    assert re.search(r"= 1 failed, 1 passed, 2 errors in ", output), output
+    assert re.search(
+        r"lab compact-\w+: registry was killed by SIGKILL at .*Its last lines:\n {4}\S", completed.stderr, re.S
+    )
     # Apart from what failed: an own section, with what ended.
-    section = said[said.index("the lab itself failed: void, neither passed nor failed; run again") :]
+    section = output[output.index("the lab itself failed: void, neither passed nor failed; run again") :]
     assert re.search(r"^compact-ipv4-static-bios: .*registry was killed by SIGKILL at ", section, re.M), section
     assert re.search(r"^compact-ipv4-dhcp-bios: .*chronyd was killed by SIGKILL at ", section, re.M), section
     assert "compact-ipv4-static-uefi:" not in section
-    assert re.search(r"^VOID test_x.py::test_that_waits", said, re.M), said
-    assert re.search(r"^FAILED test_x.py::test_that_fails_by_itself", said, re.M), said
+    assert re.search(r"^VOID test_x.py::test_that_waits", output, re.M), output
+    assert re.search(r"^FAILED test_x.py::test_that_fails_by_itself", output, re.M), output
 
     def outcomes(scenario):
         tests = json.loads((tmp_path / "artifacts" / scenario / report.TESTS).read_text())

@@ -36,9 +36,11 @@ NONE = {
 
 def modules() -> Iterator[str]:
     for room in ("installer", "lab", "drivers", "scenarios"):
-        for found in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
-            if not {"tests", "testing", "redact"} & set(found.name.split(".")) and not found.name.endswith("__main__"):
-                yield found.name
+        for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
+            if not {"tests", "testing", "redact"} & set(module.name.split(".")) and not module.name.endswith(
+                "__main__"
+            ):
+                yield module.name
 
 
 def shown(kind: type) -> list[str]:

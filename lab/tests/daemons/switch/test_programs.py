@@ -23,26 +23,26 @@ nodes:
 PORTS = ("nv525400000001", "nv525400000002")
 
 
-def found(tmp_path, *, first="", bond=""):
+def groups_of(tmp_path, *, first="", bond=""):
     return groups(Layout(tmp_path, topology.load_text(TEXT.format(first=first, bond=bond))))
 
 
 def test_plain_cards_and_active_backup_are_no_business_of_the_switch(tmp_path):
-    assert found(tmp_path, first=", addresses: [10.1.0.9]") == ()
-    assert found(tmp_path, bond="{nics: [enp1s0, enp2s0], addresses: [10.1.0.9]}") == ()
+    assert groups_of(tmp_path, first=", addresses: [10.1.0.9]") == ()
+    assert groups_of(tmp_path, bond="{nics: [enp1s0, enp2s0], addresses: [10.1.0.9]}") == ()
 
 
 def test_an_aggregated_bond_is_one_group(tmp_path):
     bond = "{mode: 802.3ad, nics: [enp1s0, enp2s0], network: a, trunk: [b], addresses: [10.1.0.9]}"
-    [group] = found(tmp_path, bond=bond)
+    [group] = groups_of(tmp_path, bond=bond)
     assert (group.ports, group.lacp) == (PORTS, True)
     assert [(leg.bridge, leg.vlan, leg.mtu) for leg in group.legs] == [("lab0", 0, 1500), ("lab1", 7, 9000)]
-    [group] = found(tmp_path, bond="{mode: balance-xor, nics: [enp1s0, enp2s0], addresses: [10.1.0.9]}")
+    [group] = groups_of(tmp_path, bond="{mode: balance-xor, nics: [enp1s0, enp2s0], addresses: [10.1.0.9]}")
     assert (group.ports, group.lacp) == (PORTS, False)
 
 
 def test_ports_of_an_active_backup_trunk_are_groups_of_their_own(tmp_path):
-    two = found(tmp_path, bond="{nics: [enp1s0, enp2s0], trunk: [b], addresses: [10.2.0.9]}")
+    two = groups_of(tmp_path, bond="{nics: [enp1s0, enp2s0], trunk: [b], addresses: [10.2.0.9]}")
     assert [group.ports for group in two] == [(PORTS[0],), (PORTS[1],)]
     assert len({leg.name for group in two for leg in group.legs}) == 2
     assert all(len(leg.name) < 15 for group in two for leg in group.legs)

@@ -17,11 +17,11 @@ def world(tmp_path_factory):
         pytest.skip("no release was built here: there is no tree to boot")
     if problems := container_problems():
         pytest.skip("; ".join(problems))
-    made = World(tmp_path_factory.mktemp("world"))
+    shared_world = World(tmp_path_factory.mktemp("world"))
     try:
-        yield made.start()
+        yield shared_world.start()
     finally:
-        made.kill()
+        shared_world.kill()
 
 
 @pytest.fixture(scope="module")

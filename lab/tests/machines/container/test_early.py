@@ -53,11 +53,11 @@ def world(tmp_path_factory):
     kit.machine_os()
     if problems := container_problems():
         pytest.skip("; ".join(problems))
-    made = World(tmp_path_factory.mktemp("world"), firmware="")
+    shared_world = World(tmp_path_factory.mktemp("world"), firmware="")
     try:
-        yield made.start()
+        yield shared_world.start()
     finally:
-        made.kill()
+        shared_world.kill()
 
 
 def archive(folder, files, nodes):
@@ -112,10 +112,10 @@ def tried(world, tmp_path_factory):
             done = world.run(one, "cat /run/evil")
             assert done.returncode == 0, done.stderr
             said = done.stdout
-            found = {"said": said, "victim": victim.poll(), "sysctl": (before, _SYSCTL.read_text())}
+            evidence = {"said": said, "victim": victim.poll(), "sysctl": (before, _SYSCTL.read_text())}
             one.off()
-            found["left"] = running(_SURVIVOR)
-            yield found
+            evidence["left"] = running(_SURVIVOR)
+            yield evidence
         finally:
             _SYSCTL.write_text(before)
             victim.kill()
@@ -125,14 +125,14 @@ def tried(world, tmp_path_factory):
 
 def running(words):
     """Processes of the host with these words in their command line."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if words.encode() in path.read_bytes():
-                found.append(int(path.parent.name))
+                pids.append(int(path.parent.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 @pytest.mark.parametrize("what", _TRIES)
@@ -203,7 +203,7 @@ def with_tools(world, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tools")
     out = folder / "out.squashfs"
     out.write_bytes(b"hsqs".ljust(4096, b"\0"))
-    tries = "".join(f'if ({code} >= 0) fprintf(said, "BROKE {name}\\n");' for name, code in _TOOLS.items())
+    tries = "".join(f'if ({code} >= 0) fprintf(output, "BROKE {name}\\n");' for name, code in _TOOLS.items())
     source = folder / "evil.c"
     source.write_text(_PROGRAM.replace("@TRIES@", tries).replace("@OUT@", str(out)))
     tree = folder / "tree"
@@ -224,9 +224,9 @@ def with_tools(world, tmp_path_factory):
     one.insert(iso.as_uri())
     one.on()
     world.console(one).wait_for(r"login: ", PATIENCE)
-    said = world.run(one, "cat /run/evil; pgrep -c sleep").stdout
+    output = world.run(one, "cat /run/evil; pgrep -c sleep").stdout
     one.off()
-    yield said.splitlines(), list(victim.iterdir())
+    yield output.splitlines(), list(victim.iterdir())
     iso.unlink()
 
 
@@ -261,9 +261,9 @@ def test_boot_loaders_files_are_those_of_their_file_system(tmp_path):
     with (top / "large").open("wb") as file:
         file.truncate(1 << 40)
     root = os.open(top, os.O_PATH | os.O_DIRECTORY)
-    found = {path.name: disk.read(root, path.name, 1 << 20) for path in top.iterdir()}
+    contents = {path.name: disk.read(root, path.name, 1 << 20) for path in top.iterdir()}
     os.close(root)
-    assert {name: content for name, content in found.items() if content is not None} == {
+    assert {name: content for name, content in contents.items() if content is not None} == {
         "initrd": b"initrd",
         "own": b"initrd",
     }
@@ -299,10 +299,10 @@ def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
     deadline = time.monotonic() + kit.BOOT_SECONDS
     while len(running(_SURVIVOR)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    found = running(_SURVIVOR)
-    assert len(found) == 2
+    survivors = running(_SURVIVOR)
+    assert len(survivors) == 2
     # Somebody else's users, and limits of its own.
-    for pid in found:
+    for pid in survivors:
         status = Path(f"/proc/{pid}/status").read_text()
         assert int(re.search(r"Uid:\s+(\d+)", status)[1]) >= 1 << 16
         assert f"/{world.lab}/m1/" in Path(f"/proc/{pid}/cgroup").read_text()

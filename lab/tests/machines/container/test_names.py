@@ -36,11 +36,11 @@ def test_a_name_in_dev_is_udevs(name):
 
 @given(name=st.binary(min_size=1, max_size=72))
 def test_whatever_a_name_is_made_of_one_name_comes_of_it_and_no_other_of_another(name):
-    made = disks.in_dev(name)
-    assert not {"/", "\0", " ", "\n"} & set(made)
-    back = codecs.escape_decode(made.encode())[0]
+    escaped = disks.in_dev(name)
+    assert not {"/", "\0", " ", "\n"} & set(escaped)
+    back = codecs.escape_decode(escaped.encode())[0]
     assert back == name
-    made.encode()
+    escaped.encode()
 
 
 @given(name=st.text(max_size=36), label=st.binary(max_size=16))
@@ -83,8 +83,8 @@ def test_links_of_any_name_are_laid_out_or_left_out(tmp_path):
     )
     links = (*bad, "by-label/good", r"by-partlabel/..\x2fx")
     pseudofs.lay_out(os.getuid(), [disks.Device("vda1", (1, 3), 0, links=links)], tmp_path)
-    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_symlink()}
-    assert found == {"disk/by-label/good", r"disk/by-partlabel/..\x2fx"}
+    existing = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_symlink()}
+    assert existing == {"disk/by-label/good", r"disk/by-partlabel/..\x2fx"}
     assert stat.S_ISBLK((tmp_path / "vda1").stat().st_mode)
 
 

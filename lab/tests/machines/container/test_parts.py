@@ -110,10 +110,10 @@ MOUNTINFO = r"""20 1 254:0 / / rw - ext4 /dev/vda rw
 
 def test_mounts_come_after_what_they_are_on_whatever_their_order_and_covered_ones_not_at_all():
     text = MOUNTINFO.replace("42 31", "42 30")
-    found = handover.seen(handover.mounts(text), "/m/root")
-    assert [m.target for m in found] == ["/m/root", "/m/root/var", "/m/root/var/over", "/m/root/boot"]
-    assert found[0].options["lowerdir"] == "/l/one:/l/two x"
-    assert [m.read_only for m in found] == [False, False, False, True]
+    mounts = handover.seen(handover.mounts(text), "/m/root")
+    assert [m.target for m in mounts] == ["/m/root", "/m/root/var", "/m/root/var/over", "/m/root/boot"]
+    assert mounts[0].options["lowerdir"] == "/l/one:/l/two x"
+    assert [m.read_only for m in mounts] == [False, False, False, True]
     with pytest.raises(ValueError, match="no mount point"):
         handover.seen(handover.mounts(text), "/m/other")
 
@@ -144,11 +144,11 @@ def test_memory_and_processors_are_the_machines():
     assert "MemTotal:        1048576 kB\n" in pseudofs.meminfo(1024, 0)
     assert "MemAvailable:    1048575 kB\n" in pseudofs.meminfo(1024, KILOBYTE)
     host = "processor\t: 0\nmodel name\t: X\ncpu cores\t: 2\n\nprocessor\t: 1\nmodel name\t: X\ncpu cores\t: 2\n\n"
-    said = pseudofs.cpuinfo(host, 3)
-    assert [line for line in said.splitlines() if line.startswith("processor")] == [
+    text = pseudofs.cpuinfo(host, 3)
+    assert [line for line in text.splitlines() if line.startswith("processor")] == [
         f"processor\t: {n}" for n in range(3)
     ]
-    assert said.count("cpu cores\t: 3\n") == 3
+    assert text.count("cpu cores\t: 3\n") == 3
 
 
 def test_smbios_tells_the_memory_and_its_sums_are_right():
@@ -222,7 +222,7 @@ def test_a_log_of_the_console_ends_where_it_would_fill_the_disk(tmp_path, monkey
             for _ in range(30):
                 serial.say(b"0123456")
             serial.close()
-    said = log.read_bytes()
-    assert said[:100] == (b"0123456" * 15)[:100]
-    assert said[100:].startswith(b"\r\nnode0: this log is full; ")
-    assert said.count(b"full") == 1
+    content = log.read_bytes()
+    assert content[:100] == (b"0123456" * 15)[:100]
+    assert content[100:].startswith(b"\r\nnode0: this log is full; ")
+    assert content.count(b"full") == 1

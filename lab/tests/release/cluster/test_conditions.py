@@ -24,8 +24,8 @@ def step(status, work, seconds):
 
 
 def message(status, kind):
-    found = conditions.find(status["conditions"], kind)
-    return found["status"], found.get("reason", ""), found.get("message", "")
+    condition = conditions.find(status["conditions"], kind)
+    return condition["status"], condition.get("reason", ""), condition.get("message", "")
 
 
 def test_version_goes_through_an_installation():

@@ -51,8 +51,8 @@ def config(request: pytest.FixtureRequest) -> InstallConfig:
 
 
 def option(command: tuple[str, ...], name: str) -> str:
-    [found] = [word.partition("=")[2] for word in command if word.partition("=")[0] == f"--{name}"]
-    return found
+    [value] = [word.partition("=")[2] for word in command if word.partition("=")[0] == f"--{name}"]
+    return value
 
 
 def test_servers_listen_in_every_family_that_there_is(config: InstallConfig) -> None:
@@ -164,22 +164,22 @@ def test_a_host_finds_its_address_of_each_family_in_a_namespace(stack: str, know
     script, out = tmp_path / "node-ip.sh", tmp_path / "env"
     content = machineconfig.node_ip_script(config_of(stack))["contents"]["source"]
     script.write_bytes(read_data_url(content, None))
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-n", "bash", "-c", PLACE, "place", str(script), str(out)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = dict(line.split("=", 1) for line in out.read_text().splitlines())
-    assert found == {
+    assert completed.returncode == 0, completed.stderr
+    variables = dict(line.split("=", 1) for line in out.read_text().splitlines())
+    assert variables == {
         "KUBELET_NODE_IP": known.split(",")[0], "KUBELET_NODE_IPS": known, "NODE_INTERFACE": "eth9"
-    }, json.dumps(found)  # fmt: skip
+    }, json.dumps(variables)  # fmt: skip
 
 
 def test_a_host_may_have_the_probed_address_itself(tmp_path: Path) -> None:
     place = PLACE.replace("192.0.2.80", "192.0.2.1").replace("2001:db8:1::80/", "2001:db8:1::1/")
-    done, told = found_with(place, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "KUBELET_NODE_IPS=192.0.2.1,2001:db8:1::1\n" in told
+    completed, output = found_with(place, tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "KUBELET_NODE_IPS=192.0.2.1,2001:db8:1::1\n" in output
 
 
 LATE = """
@@ -199,25 +199,25 @@ def found_with(place: str, tmp_path: Path) -> tuple[subprocess.CompletedProcess[
     """The script's run on a dual-stack host in a namespace, and what it wrote."""
     script, out = tmp_path / "node-ip.sh", tmp_path / "env"
     script.write_bytes(read_data_url(machineconfig.node_ip_script(config_of("dual"))["contents"]["source"], None))
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-n", "bash", "-c", place, "place", str(script), str(out)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    return done, out.read_text() if out.exists() else ""
+    return completed, out.read_text() if out.exists() else ""
 
 
 def test_a_host_waits_for_the_address_that_comes_later(tmp_path: Path) -> None:
     """DHCPv6 is slower than IPv4, and until then the link's own address would be the source."""
-    done, told = found_with(LATE, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "KUBELET_NODE_IPS=192.0.2.80,2001:db8:1::80\n" in told
+    completed, output = found_with(LATE, tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "KUBELET_NODE_IPS=192.0.2.80,2001:db8:1::80\n" in output
 
 
 def test_an_address_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machineconfig, "NODE_IP_SECONDS", 1)
-    done, told = found_with("ip link set lo up; " + LATE.partition("(read")[0] + 'bash "$1" "$2"', tmp_path)
-    assert done.returncode == 1
-    assert "No address from which 2001:db8:1::1 can be reached within 1 s" in done.stderr
+    completed, told = found_with("ip link set lo up; " + LATE.partition("(read")[0] + 'bash "$1" "$2"', tmp_path)
+    assert completed.returncode == 1
+    assert "No address from which 2001:db8:1::1 can be reached within 1 s" in completed.stderr
     assert told == ""
 
 

@@ -73,13 +73,13 @@ def test_etcd_data_is_cut_behind_its_last_record(tmp_path):
     (wal / "0.tmp").write_bytes(bytes(64 << 20))
     (snap / "db").write_bytes(b"db" + bytes(5000))
     files, directories = etcd_data(tmp_path)
-    found = contents({"storage": {"files": files}})
-    kept = found["/var/lib/etcd/member/wal/0.wal"]
+    by_path = contents({"storage": {"files": files}})
+    kept = by_path["/var/lib/etcd/member/wal/0.wal"]
     assert kept.startswith(record)
     assert not kept[len(record) :].strip(b"\0")
     assert WAL_TAIL <= len(kept) - len(record) <= 2 * WAL_TAIL
-    assert found["/var/lib/etcd/member/snap/db"] == b"db" + bytes(5000)
-    assert set(found) == {"/var/lib/etcd/member/wal/0.wal", "/var/lib/etcd/member/snap/db"}
+    assert by_path["/var/lib/etcd/member/snap/db"] == b"db" + bytes(5000)
+    assert set(by_path) == {"/var/lib/etcd/member/wal/0.wal", "/var/lib/etcd/member/snap/db"}
     assert {d["mode"] for d in directories} == {0o700}
     assert len(json.dumps(files)) < 5000
 

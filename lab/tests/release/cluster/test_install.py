@@ -241,7 +241,7 @@ def test_script_and_program_wait_for_no_word_that_the_other_does_not_say():
 
 def test_rendering_twice_gives_the_same_machine_config(bootstrapped):
     cluster, host = bootstrapped
-    given = bootkube.user_objects(cluster, host.assets)
-    first, second = (bootkube.machine_configs(cluster, given) for _ in range(2))
+    objects = bootkube.user_objects(cluster, host.assets)
+    first, second = (bootkube.machine_configs(cluster, objects) for _ in range(2))
     assert first == second
-    assert payload.SNAPSHOT not in json.dumps(given)
+    assert payload.SNAPSHOT not in json.dumps(objects)

@@ -21,34 +21,34 @@ INSTALLED = 'set node0_root="PARTUUID=1"\nset node0_boot="PARTUUID=2"\nset node0
 
 
 def config(name: str, arguments: Any, role: str = "master") -> dict[str, Any]:
-    made = machineconfig.machine_config(name, role, ignition.config())
-    made["spec"]["kernelArguments"] = arguments
-    return made
+    config_object = machineconfig.machine_config(name, role, ignition.config())
+    config_object["spec"]["kernelArguments"] = arguments
+    return config_object
 
 
 def test_those_of_a_pool_add_up_in_the_order_of_names() -> None:
-    given = [config("99-b", ["c=3 d=4"]), config("98-a", ["a=1", "b=2"]), config("99-w", ["w=9"], "worker")]
-    rendered = machineconfig.rendered("master", given)
+    configs = [config("99-b", ["c=3 d=4"]), config("98-a", ["a=1", "b=2"]), config("99-w", ["w=9"], "worker")]
+    rendered = machineconfig.rendered("master", configs)
     assert rendered["spec"]["kernelArguments"] == ["a=1", "b=2", "c=3", "d=4"]
-    assert rendered["metadata"]["name"] != machineconfig.rendered("master", given[:1])["metadata"]["name"]
-    assert "kernelArguments" not in machineconfig.rendered("arbiter", given)["spec"]
+    assert rendered["metadata"]["name"] != machineconfig.rendered("master", configs[:1])["metadata"]["name"]
+    assert "kernelArguments" not in machineconfig.rendered("arbiter", configs)["spec"]
     [served] = [
         read_data_url(f["contents"]["source"], None)
         for f in machineconfig.served("master", rendered, "kubeconfig", "ca")["storage"]["files"]
         if f["path"] == machineconfig.ENCAPSULATED
     ]
-    told = json.loads(served)
-    assert told["metadata"]["name"] == rendered["metadata"]["name"]
-    assert told["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1", "b=2", "c=3", "d=4"]}
+    config_served = json.loads(served)
+    assert config_served["metadata"]["name"] == rendered["metadata"]["name"]
+    assert config_served["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1", "b=2", "c=3", "d=4"]}
 
 
 def test_fips_of_one_is_the_pools_and_reaches_the_node_with_its_arguments() -> None:
     on = machineconfig.machine_config("99-master-fips", "master", ignition.config(), fips=True)
-    given = [on, config("99-a", ["a=1"]), config("99-w", ["w=9"], "worker")]
-    rendered = machineconfig.rendered("master", given)
+    configs = [on, config("99-a", ["a=1"]), config("99-w", ["w=9"], "worker")]
+    rendered = machineconfig.rendered("master", configs)
     assert rendered["spec"]["fips"] is True
-    assert rendered["metadata"]["name"] != machineconfig.rendered("master", given[1:])["metadata"]["name"]
-    assert "fips" not in machineconfig.rendered("worker", given)["spec"]
+    assert rendered["metadata"]["name"] != machineconfig.rendered("master", configs[1:])["metadata"]["name"]
+    assert "fips" not in machineconfig.rendered("worker", configs)["spec"]
     told = json.loads(
         next(
             read_data_url(f["contents"]["source"], None)
@@ -63,16 +63,16 @@ def test_fips_of_one_is_the_pools_and_reaches_the_node_with_its_arguments() -> N
 def test_fips_of_the_install_config_is_a_machine_config_of_each_pool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fips: bool
 ) -> None:
-    given = {"metadata": {"name": "c"}, "baseDomain": "d.example", "platform": {"none": {}}, "fips": fips}
-    (tmp_path / "install-config.yaml").write_text(json.dumps(given))
+    document = {"metadata": {"name": "c"}, "baseDomain": "d.example", "platform": {"none": {}}, "fips": fips}
+    (tmp_path / "install-config.yaml").write_text(json.dumps(document))
     monkeypatch.setenv(command.RELEASE_ENV, "release.example/n/r@sha256:" + "0" * 64)
     assert command.main(["create", "manifests", "--dir", str(tmp_path)]) == 0
-    found = {path.name: yaml.safe_load(path.read_text()) for path in (tmp_path / "openshift").glob("*-fips.yaml")}
+    manifests = {path.name: yaml.safe_load(path.read_text()) for path in (tmp_path / "openshift").glob("*-fips.yaml")}
     roles = ("master", "worker") if fips else ()
-    assert set(found) == {f"99_openshift-machineconfig_99-{role}-fips.yaml" for role in roles}
+    assert set(manifests) == {f"99_openshift-machineconfig_99-{role}-fips.yaml" for role in roles}
     for role in roles:
-        made = found[f"99_openshift-machineconfig_99-{role}-fips.yaml"]
-        assert machineconfig.rendered(role, [made])["spec"]["fips"] is True
+        manifest = manifests[f"99_openshift-machineconfig_99-{role}-fips.yaml"]
+        assert machineconfig.rendered(role, [manifest])["spec"]["fips"] is True
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def run(
     """The script's run, and the boot loader's configuration afterwards."""
     (root / "cmdline").write_text(cmdline + "\n")
     (root / "etc").mkdir(exist_ok=True)
-    given = machineconfig.machine_config("rendered-master-1", "master", ignition.config(), arguments, fips=fips)
-    (root / "etc" / Path(machineconfig.ENCAPSULATED).name).write_text(json.dumps(given))
+    served_config = machineconfig.machine_config("rendered-master-1", "master", ignition.config(), arguments, fips=fips)
+    (root / "etc" / Path(machineconfig.ENCAPSULATED).name).write_text(json.dumps(served_config))
     (root / "script.sh").write_text(templates.text(machineconfig.FIRSTBOOT_SCRIPT))
     (root / "bin").mkdir(exist_ok=True)
     (root / "bin/systemctl").write_text('#!/bin/sh\necho "systemctl $*"\n')
     (root / "bin/systemctl").chmod(0o755)
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-m", "bash", "-c", PLACE, "place", str(root)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
@@ -119,7 +119,7 @@ def run(
         ["debugfs", "-R", "cat grub/installed.cfg", str(root / "boot.img")],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    return done, shown.stdout
+    return completed, shown.stdout
 
 
 @pytest.fixture
@@ -136,27 +136,27 @@ def disk(tmp_path: Path) -> Path:
 
 def test_a_node_reboots_into_what_it_lacks_and_only_once(disk: Path) -> None:
     line = f"root=x boot={disk}/boot.img quiet hugepages=2"
-    done, text = run(disk, line, ["hugepages=2", "iommu=pt", "isolcpus=1-*"])
-    assert done.returncode == 0, done.stderr
+    completed, text = run(disk, line, ["hugepages=2", "iommu=pt", "isolcpus=1-*"])
+    assert completed.returncode == 0, completed.stderr
     assert text == INSTALLED.replace("console=ttyS0", "console=ttyS0 iommu=pt isolcpus=1-*")
-    assert "systemctl --no-block reboot" in done.stdout
+    assert "systemctl --no-block reboot" in completed.stdout
     left = sorted(path.name for path in (disk / "etc").iterdir())
     assert left == [Path(machineconfig.ENCAPSULATED).name + ".bak"]
 
 
 def test_fips_is_a_kernel_argument(disk: Path) -> None:
-    done, text = run(disk, f"root=x boot={disk}/boot.img quiet", ["iommu=pt"], fips=True)
-    assert done.returncode == 0, done.stderr
+    completed, text = run(disk, f"root=x boot={disk}/boot.img quiet", ["iommu=pt"], fips=True)
+    assert completed.returncode == 0, completed.stderr
     assert text == INSTALLED.replace("console=ttyS0", "console=ttyS0 fips=1 iommu=pt")
-    assert "systemctl --no-block reboot" in done.stdout
+    assert "systemctl --no-block reboot" in completed.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["quiet"]])
 def test_a_node_that_has_them_all_goes_on(disk: Path, arguments: list[str]) -> None:
-    done, text = run(disk, f"boot={disk}/boot.img quiet", arguments)
-    assert done.returncode == 0, done.stderr
+    completed, text = run(disk, f"boot={disk}/boot.img quiet", arguments)
+    assert completed.returncode == 0, completed.stderr
     assert text == INSTALLED
-    assert "systemctl" not in done.stdout
+    assert "systemctl" not in completed.stdout
 
 
 def test_a_disk_that_was_written_by_somebody_else_is_left_as_it_is(disk: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_disk_that_was_written_by_somebody_else_is_left_as_it_is(disk: Path) -
         ["mke2fs", "-q", "-F", "-t", "ext4", "-d", str(disk / "files"), str(disk / "boot.img"), "8M"],
         check=True, timeout=60,
     )  # fmt: skip
-    done, text = run(disk, f"boot={disk}/boot.img", ["a=1"])
-    assert done.returncode != 0
-    assert "names no kernel arguments" in done.stderr
+    completed, text = run(disk, f"boot={disk}/boot.img", ["a=1"])
+    assert completed.returncode != 0
+    assert "names no kernel arguments" in completed.stderr
     assert text == "menuentry x\n"
     assert (disk / "etc" / Path(machineconfig.ENCAPSULATED).name).exists()

@@ -25,12 +25,12 @@ def timing(config):
     temporary = bootkube.temporary_pods(
         cluster, SimpleNamespace(node_ip="192.0.2.1", addresses=("192.0.2.1",), node_name="m1")
     )
-    found = []
+    timings = []
     for pods in (temporary, [pod for stage in stages for pod in stage.pods]):
         [etcd] = [pod for pod in pods if pod.name == "etcd"]
         flags = dict(arg.split("=", 1) for arg in etcd.command if "=" in arg)
-        found.append((int(flags["--heartbeat-interval"]), int(flags["--election-timeout"])))
-    return found
+        timings.append((int(flags["--heartbeat-interval"]), int(flags["--election-timeout"])))
+    return timings
 
 
 def test_a_member_that_stays_alone_elects_itself_within_a_second_and_others_bear_a_stall():

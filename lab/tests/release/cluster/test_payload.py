@@ -45,9 +45,9 @@ def test_manifests_come_by_level_then_component_then_file(tmp_path):
             "README.txt": "not a manifest",
         },
     )
-    found = payload.load_manifests(root, "release@sha256:1")
-    assert [m.object["metadata"]["name"] for m in found] == ["first", "second", "third"]
-    assert found[0].name == 'configmap "n/first"'
+    manifests = payload.load_manifests(root, "release@sha256:1")
+    assert [m.object["metadata"]["name"] for m in manifests] == ["first", "second", "third"]
+    assert manifests[0].name == 'configmap "n/first"'
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_payload_without_references_says_so(tmp_path):
 @given(st.text(max_size=60))
 def test_any_text_is_objects_or_a_manifest_error(text):
     try:
-        found = payload.read_objects(text, "f")
+        objects = payload.read_objects(text, "f")
     except ManifestError:
         return
-    assert all(obj["metadata"]["name"] for obj in found)
+    assert all(obj["metadata"]["name"] for obj in objects)
 
 
 def test_our_own_manifests_are_all_admitted_and_complete():

@@ -32,15 +32,16 @@ def config_of(proxy: dict[str, str]) -> InstallConfig:
 
 def runtime(config: InstallConfig) -> tuple[dict[str, tuple[str, int]], dict[str, Any]]:
     """Files (text and mode) and the unit of the container runtime's MachineConfig."""
-    [found] = [
+    [runtime_config] = [
         c["spec"]["config"]
         for c in machineconfig.standard(config, Images("1", {"pod": "p@sha256:0"}), "worker")
         if c["metadata"]["name"] == "01-worker-container-runtime"
     ]
     files = {
-        f["path"]: (read_data_url(f["contents"]["source"], None).decode(), f["mode"]) for f in found["storage"]["files"]
+        f["path"]: (read_data_url(f["contents"]["source"], None).decode(), f["mode"])
+        for f in runtime_config["storage"]["files"]
     }
-    [unit] = found["systemd"]["units"]
+    [unit] = runtime_config["systemd"]["units"]
     return files, unit
 
 
@@ -70,9 +71,9 @@ def test_everything_may_be_direct() -> None:
 
 
 def test_the_object_says_what_was_asked_for_and_what_is_in_force() -> None:
-    made = resources.proxy(config_of(PROXY))
-    assert made["spec"]["noProxy"] == PROXY["noProxy"]
-    assert made["status"] == PROXY | {"noProxy": config_of(PROXY).no_proxy}
+    proxy_object = resources.proxy(config_of(PROXY))
+    assert proxy_object["spec"]["noProxy"] == PROXY["noProxy"]
+    assert proxy_object["status"] == PROXY | {"noProxy": config_of(PROXY).no_proxy}
     assert resources.proxy(config_of({}))["status"] == {}
 
 

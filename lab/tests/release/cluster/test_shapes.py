@@ -63,10 +63,10 @@ def test_a_pointer_for_each_pool(
 ) -> None:
     # As the field writes it where arbiters are a preview.
     assert create(tmp_path, config(masters, arbiters, featureSet="TechPreviewNoUpgrade"), monkeypatch) == 0
-    made = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.ign")}
-    assert sorted(made) == sorted([*pools, "bootstrap"])
+    configs = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.ign")}
+    assert sorted(configs) == sorted([*pools, "bootstrap"])
     for pool in pools:
-        [source] = made[pool]["ignition"]["config"]["merge"]
+        [source] = configs[pool]["ignition"]["config"]["merge"]
         assert source["source"] == f"https://192.0.2.5:22623/config/{pool}"
 
 
@@ -93,8 +93,8 @@ def test_or_each_others_bmcs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }
     assert create(tmp_path, document, monkeypatch) == 0
     assert sorted(path.stem for path in tmp_path.glob("*.ign")) == ["bootstrap", "master", "worker"]
-    found = parse(yaml.safe_dump(document))
-    assert (found.fenced, found.nodes, found.etcd_members, found.first_api_servers, found.enough_members) == (
+    parsed = parse(yaml.safe_dump(document))
+    assert (parsed.fenced, parsed.nodes, parsed.etcd_members, parsed.first_api_servers, parsed.enough_members) == (
         True, 2, 2, 1, 2,
     )  # fmt: skip
     texts = {path.name: path.read_text() for path in (tmp_path / "manifests").iterdir()}
@@ -105,8 +105,8 @@ def test_or_each_others_bmcs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_cluster_says_of_what_kind_its_control_plane_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert create(tmp_path, config(2, 1), monkeypatch) == 0
     [text] = [p.read_text() for p in (tmp_path / "manifests").iterdir() if "kind: Infrastructure" in p.read_text()]
-    [found] = [obj for obj in yaml.safe_load_all(text) if obj["kind"] == "Infrastructure"]
-    assert found["status"]["controlPlaneTopology"] == "HighlyAvailableArbiter"
+    [infrastructure] = [obj for obj in yaml.safe_load_all(text) if obj["kind"] == "Infrastructure"]
+    assert infrastructure["status"]["controlPlaneTopology"] == "HighlyAvailableArbiter"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_the_cluster_says_of_what_kind_its_control_plane_is(tmp_path: Path, monk
 def test_how_many_nodes_and_members_of_etcd_there_are_to_be(
     masters: int, arbiters: int, nodes: int, members: int
 ) -> None:
-    found = read(masters, arbiters)
-    assert (found.nodes, found.etcd_members, found.single_node) == (nodes, members, False)
+    parsed = read(masters, arbiters)
+    assert (parsed.nodes, parsed.etcd_members, parsed.single_node) == (nodes, members, False)
 
 
 @pytest.mark.parametrize(("masters", "arbiters", "servers"), [(2, 1, 1), (3, 0, 2), (5, 0, 2)])
@@ -133,8 +133,8 @@ def test_the_bootstrap_is_complete_with_the_api_servers_that_there_can_be(
 @pytest.fixture(scope="module")
 def arbitrated() -> tuple[Cluster, list[Object]]:
     """A cluster of two masters and an arbiter, and its MachineConfigs and pools."""
-    found = read(2, 1)
-    cluster = Cluster(found, tls.complete(found, {}), RELEASE, IMAGES)
+    parsed = read(2, 1)
+    cluster = Cluster(parsed, tls.complete(parsed, {}), RELEASE, IMAGES)
     return cluster, bootkube.machine_configs(cluster, [])
 
 
@@ -176,14 +176,14 @@ def test_the_bootstraps_server_serves_masters_and_arbiters_alone(
 def test_virtual_addresses_of_a_load_balancer_are_held_by_no_node(tmp_path: Path) -> None:
     document = config(3)
     document["platform"]["baremetal"]["loadBalancer"] = {"type": "UserManaged"}
-    found = parse(yaml.safe_dump(document))
-    cluster = Cluster(found, tls.complete(found, {}), RELEASE, IMAGES)
+    parsed = parse(yaml.safe_dump(document))
+    cluster = Cluster(parsed, tls.complete(parsed, {}), RELEASE, IMAGES)
     machines = bootkube.machine_configs(cluster, [])
     assert not [m for m in machines if "keepalived" in m["metadata"]["name"]]
     host = Host(tmp_path, tmp_path, tmp_path, ("192.0.2.10",), "m0", "debian", "eth0")
     assert not [name for name in bootkube.static_pod_files(cluster, host, machines) if "keepalived" in name]
     # The machine-config server is reached at the address all the same.
-    assert found.api_host == "192.0.2.5"
+    assert parsed.api_host == "192.0.2.5"
 
 
 def test_what_is_killed_of_the_temporary_control_plane_is_started_again() -> None:

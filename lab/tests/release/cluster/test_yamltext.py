@@ -41,15 +41,15 @@ HARM = {
 
 @pytest.mark.parametrize("name", HARM)
 def test_refused(name, tmp_path):
-    text, told = HARM[name]
+    text, message = HARM[name]
     with pytest.raises(yaml.YAMLError) as caught:
         yamltext.load(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     (tmp_path / "install-config.yaml").write_text(text)
     (tmp_path / "agent-config.yaml").write_text("{}")
     with pytest.raises(TopologyError) as error:
         deploy.read(tmp_path)
-    assert str(error.value) == f"{tmp_path}/install-config.yaml: {told}"
+    assert str(error.value) == f"{tmp_path}/install-config.yaml: {message}"
     with pytest.raises(TopologyError):
         topology.load(str(tmp_path / "install-config.yaml"))
     with pytest.raises(ConfigError):
@@ -76,8 +76,8 @@ def test_a_mac_address_and_a_date_are_texts(tmp_path):
     """YAML 1.1 would make a number and a date of them, and the lab writes its inputs anew."""
     for name in ("install-config.yaml", "agent-config.yaml"):
         (tmp_path / name).write_text("mac: 52:54:00:11:22:33\nday: 2024-01-01\noctal: 010\nbig: 1" + "0" * 30)
-    found, _ = deploy.read(tmp_path)
-    assert found == {"mac": "52:54:00:11:22:33", "day": "2024-01-01", "octal": 8, "big": 1e30}
+    document, _ = deploy.read(tmp_path)
+    assert document == {"mac": "52:54:00:11:22:33", "day": "2024-01-01", "octal": 8, "big": 1e30}
 
 
 PIECES = st.lists(

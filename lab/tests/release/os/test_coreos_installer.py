@@ -146,14 +146,16 @@ def test_a_root_grows_where_a_mounted_one_may_not(tmp_path: Path) -> None:
         file.truncate(64 << 20)
     own = ["unshare", "--mount", "setpriv", "--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"]
     grow = "import sys; from lab.release.os.coreos_installer import grow_filesystem; grow_filesystem(sys.argv[1])"
-    done = subprocess.run(
+    completed = subprocess.run(
         [*own, sys.executable, "-c", grow, str(image)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "Growing" in done.stderr
-    assert "Permission denied" in done.stderr
-    said = subprocess.run(["dumpe2fs", "-h", str(image)], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "Growing" in completed.stderr
+    assert "Permission denied" in completed.stderr
+    output = subprocess.run(
+        ["dumpe2fs", "-h", str(image)], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
     blocks, size = (
-        int(re.search(rf"^{name}: +(\d+)$", said, re.MULTILINE)[1]) for name in ("Block count", "Block size")
+        int(re.search(rf"^{name}: +(\d+)$", output, re.MULTILINE)[1]) for name in ("Block count", "Block size")
     )
     assert blocks * size == 64 << 20

@@ -28,8 +28,8 @@ def test_an_esp_has_what_is_signed_where_the_one_before_looks(tmp_path: Path) ->
     for name, issuer in (("BOOTX64.EFI", "Microsoft"), ("grubx64.efi", "Debian"), ("mmx64.efi", "Debian")):
         taken = tmp_path / name
         subprocess.run(["mcopy", "-i", image, f"::/EFI/BOOT/{name}", taken], check=True)
-        said = subprocess.run(["sbverify", "--list", taken], capture_output=True, text=True, check=True).stdout
-        assert issuer in said, name
+        listed = subprocess.run(["sbverify", "--list", taken], capture_output=True, text=True, check=True).stdout
+        assert issuer in listed, name
     read = subprocess.run(["mtype", "-i", image, f"::{efi.DISK_CONFIG}"], capture_output=True, text=True, check=True)
     assert read.stdout.replace("\r", "") == config
 
@@ -37,8 +37,8 @@ def test_an_esp_has_what_is_signed_where_the_one_before_looks(tmp_path: Path) ->
 @pytest.mark.skipif(shutil.which("grub-script-check") is None, reason="grub-common is not installed")
 @pytest.mark.parametrize("text", [efi.cd_config("node0-1", "/EFI/redhat/grub.cfg"), efi.disk_config(3, "/grub/g.cfg")])
 def test_grub_reads_the_first_configurations(text: str) -> None:
-    done = subprocess.run(["grub-script-check"], input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(["grub-script-check"], input=text, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -28,8 +28,10 @@ def test_our_own_units_are_told_in_full_and_of_ignition_its_errors_alone(tmp_pat
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(["bash", EMERGENCY], capture_output=True, text=True, timeout=60, check=True, env=environment)
-    assert done.stdout.splitlines() == [
+    completed = subprocess.run(
+        ["bash", EMERGENCY], capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
+    assert completed.stdout.splitlines() == [
         "node0: BOOT STOPPED in the initramfs. Failed units:",
         "node0-iscsi.service failed",
         "node0: last words of Ignition and of the root's set-up:",

@@ -33,16 +33,16 @@ def server(tmp_path):
     www.mkdir()
     (www / "rootfs.img").write_bytes(ROOT)
     Authority.make("unknown").issue(["127.0.0.1"], tmp_path / "server.crt", tmp_path / "server.key")
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(www)))
+    http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(www)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-    made.socket = context.wrap_socket(made.socket, server_side=True)
-    thread = threading.Thread(target=made.serve_forever, args=(0.05,))
+    http_server.socket = context.wrap_socket(http_server.socket, server_side=True)
+    thread = threading.Thread(target=http_server.serve_forever, args=(0.05,))
     thread.start()
-    yield f"https://127.0.0.1:{made.server_port}"
-    made.shutdown()
+    yield f"https://127.0.0.1:{http_server.server_port}"
+    http_server.shutdown()
     thread.join()
-    made.server_close()
+    http_server.server_close()
 
 
 def script(tmp_path: Path, text: str, cmdline: str = "") -> subprocess.CompletedProcess[str]:
@@ -59,14 +59,14 @@ def fetch(tmp_path: Path, url: str, wanted: bytes) -> subprocess.CompletedProces
 
 
 def test_the_hash_decides_and_not_the_certificate(tmp_path, server):
-    done = fetch(tmp_path, f"{server}/rootfs.img?image_token=a&b=c", ROOT)
-    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    completed = fetch(tmp_path, f"{server}/rootfs.img?image_token=a&b=c", ROOT)
+    assert (completed.returncode, completed.stdout) == (0, "went on\n"), completed.stderr
     assert (tmp_path / "got").read_bytes() == ROOT
 
 
 def test_another_root_stops_the_boot_and_both_hashes_are_told(tmp_path, server):
-    done = fetch(tmp_path, f"{server}/rootfs.img", b"another release's")
-    assert (done.returncode, done.stdout) == (1, "")
+    completed = fetch(tmp_path, f"{server}/rootfs.img", b"another release's")
+    assert (completed.returncode, completed.stdout) == (1, "")
     for content in (ROOT, b"another release's"):
         assert hashlib.sha256(content).hexdigest() in (tmp_path / "kmsg").read_text()
 
@@ -75,15 +75,15 @@ def test_another_root_stops_the_boot_and_both_hashes_are_told(tmp_path, server):
     ("url", "says"), [("{}/none.img", "cannot get the root"), ("ftp://x/y", "only http and https")]
 )
 def test_what_cannot_be_had_stops_the_boot(tmp_path, server, url, says):
-    done = fetch(tmp_path, url.format(server), ROOT)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert says in done.stderr
+    completed = fetch(tmp_path, url.format(server), ROOT)
+    assert (completed.returncode, completed.stdout) == (1, "")
+    assert says in completed.stderr
 
 
 @pytest.mark.parametrize("value", ["https://x/y?a=1&b=2", '"https://x/y?a=1&b=2"'])
 def test_an_argument_is_read_with_and_without_quotes(tmp_path, value):
-    done = script(tmp_path, "cmdline_value coreos.live.rootfs_url", f"a=1 coreos.live.rootfs_url={value} quiet")
-    assert done.stdout == "https://x/y?a=1&b=2"
+    completed = script(tmp_path, "cmdline_value coreos.live.rootfs_url", f"a=1 coreos.live.rootfs_url={value} quiet")
+    assert completed.stdout == "https://x/y?a=1&b=2"
 
 
 def test_an_argument_that_is_not_there_is_empty(tmp_path):
@@ -110,15 +110,15 @@ def test_the_sum_is_that_of_the_whole_file(tmp_path, server):
         write_archive(out, [Member("root.squashfs", ROOT)], build.SQUASHFS_ALIGN)
     build.add_want(tmp_path / "initrd.img", file_sha256(path))
     subprocess.run(["cpio", "-id", "--quiet"], input=(tmp_path / "initrd.img").read_bytes(), cwd=tmp_path, check=True)
-    done = script(tmp_path, f"fetch_root '{server}/whole.img' got etc/coreos-live-want-rootfs")
-    assert done.returncode == 0, done.stderr
+    completed = script(tmp_path, f"fetch_root '{server}/whole.img' got etc/coreos-live-want-rootfs")
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_path_is_waited_for_though_the_clock_was_set(tmp_path):
     """bash counts SECONDS by the clock, here one that is set a day ahead while the path is made."""
     jump = 'sleep() { SECONDS=86400; n=$((${n:-0} + 1)); [[ $n -lt 3 ]] || touch late; command sleep "$1"; }'
-    done = script(tmp_path, f"{jump}; wait_for_path {tmp_path}/late 60; echo came")
-    assert (done.returncode, done.stdout) == (0, "came\n"), done.stderr
-    done = script(tmp_path, f"wait_for_path {tmp_path}/never 1; echo came")
-    assert (done.returncode, done.stdout) == (1, "")
+    completed = script(tmp_path, f"{jump}; wait_for_path {tmp_path}/late 60; echo came")
+    assert (completed.returncode, completed.stdout) == (0, "came\n"), completed.stderr
+    completed = script(tmp_path, f"wait_for_path {tmp_path}/never 1; echo came")
+    assert (completed.returncode, completed.stdout) == (1, "")
     assert "waited 1 s for" in (tmp_path / "kmsg").read_text()

@@ -25,8 +25,8 @@ def place(tmp_path: Path) -> Path:
         (card / "ifindex").write_text(f"{number}\n")
         (tmp_path / "udev").mkdir(exist_ok=True)
         (tmp_path / f"udev/n{number}").touch()
-    told = {"ethernet0": {"mac": CARDS["eth9"], "ip-addr": "10.9.0.80", "subnet-mask": "255.255.255.0"}}
-    for entry, files in {**told, "target0": {"ip-addr": "10.9.0.1"}}.items():
+    firmware_table = {"ethernet0": {"mac": CARDS["eth9"], "ip-addr": "10.9.0.80", "subnet-mask": "255.255.255.0"}}
+    for entry, files in {**firmware_table, "target0": {"ip-addr": "10.9.0.1"}}.items():
         (tmp_path / "ibft" / entry).mkdir(parents=True)
         for name, text in files.items():
             (tmp_path / "ibft" / entry / name).write_text(f"{text}\n")
@@ -50,8 +50,8 @@ def run(place: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_logs_in_by_the_card_and_address_of_the_firmware(place: Path) -> None:
-    done = run(place)
-    assert done.returncode == 0, done.stderr
+    completed = run(place)
+    assert completed.returncode == 0, completed.stderr
     assert (place / "log").read_text().splitlines()[:4] == [
         "modprobe -a iscsi_ibft iscsi_tcp",
         "ip link set dev eth9 up",
@@ -69,8 +69,8 @@ def test_nobody_takes_that_card_down(place: Path) -> None:
 
 def test_without_a_table_the_boot_stops_and_says_why(place: Path) -> None:
     (place / "ibft").rename(place / "elsewhere")
-    done = run(place)
-    assert done.returncode == 1
+    completed = run(place)
+    assert completed.returncode == 1
     assert "there is no iBFT" in (place / "kmsg").read_text()
 
 
@@ -78,8 +78,8 @@ def test_a_card_gets_its_name_first(place: Path) -> None:
     """A card that udev has not done with is not there yet: it may get another name, which an open one could not."""
     (place / "udev/n3").unlink()
     with subprocess.Popen(["sh", "-c", f"sleep 1; touch {place}/udev/n3"]):
-        done = run(place)
-    assert done.returncode == 0, done.stderr
+        completed = run(place)
+    assert completed.returncode == 0, completed.stderr
     assert "ip link set dev eth9 up" in (place / "log").read_text()
 
 
@@ -90,17 +90,17 @@ def test_a_card_that_is_getting_its_name_is_waited_for(place: Path) -> None:
     (place / "bin/ip").write_text(f'#!/bin/sh\necho ip "$@" >> {place}/log\n{gone}\n')
     named = f"sleep 1; mv {place}/net/eth9 {place}/net/enp2s0; echo I:1 > {place}/udev/n3"
     with subprocess.Popen(["sh", "-c", named]):
-        done = run(place)
-    assert done.returncode == 0, done.stderr
+        completed = run(place)
+    assert completed.returncode == 0, completed.stderr
     assert "ip link set dev enp2s0 up" in (place / "log").read_text()
     assert "eth9" not in (place / "log").read_text()
 
 
 def test_what_fails_is_told_by_its_line(place: Path) -> None:
     (place / "bin/ip").write_text('#!/bin/sh\necho "Cannot find device" >&2\nexit 1\n')
-    done = run(place)
-    assert done.returncode == 1
-    assert re.search(r'^node0: script, line \d+: ip link set dev "\$name" up: code 1$', done.stderr, re.MULTILINE)
+    completed = run(place)
+    assert completed.returncode == 1
+    assert re.search(r'^node0: script, line \d+: ip link set dev "\$name" up: code 1$', completed.stderr, re.MULTILINE)
 
 
 def test_who_did_not_ask_for_it_gets_none(place: Path) -> None:

@@ -29,11 +29,11 @@ udevadm test-builtin net_setup_link /sys/class/net/known 2>&1
 def said(kind: str, links: Path | None) -> str:
     """What udev says of a new device of that kind, with the files of a directory besides Debian's own."""
     argv = ["unshare", "-mn", "sh", "-c", SCRIPT, "sh", kind, str(links or "")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    if "Unknown device type" in done.stderr or "not supported" in done.stderr:
+    completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    if "Unknown device type" in completed.stderr or "not supported" in completed.stderr:
         pytest.skip(f"the host's kernel has no {kind}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_a_bridges_address_is_its_first_ports():

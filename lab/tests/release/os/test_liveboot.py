@@ -20,8 +20,8 @@ def test_area_keeps_its_size_and_gives_the_text_back(arguments):
     text = " ".join(arguments)
     area = liveboot.kargs_area(text)
     assert len(area) == liveboot.KARGS_AREA_BYTES
-    found, _, padding = area.decode().partition(liveboot.KARGS_END)
-    assert found == text.strip()
+    content, _, padding = area.decode().partition(liveboot.KARGS_END)
+    assert content == text.strip()
     assert set(padding) <= {liveboot.KARGS_PAD}
 
 
@@ -49,14 +49,14 @@ def test_kargs_json_points_at_the_areas():
 @pytest.mark.parametrize("file", liveboot.boot_files("a b=c"), ids=lambda file: file.path)
 def test_a_comment_closes_each_area(file):
     """openshift-install writes its arguments over the end of line before this comment (assisted-image-service)."""
-    found = re.search(rb"(\n#*)# COREOS_KARG_EMBED_AREA", file.content)
-    assert found is not None
+    match = re.search(rb"(\n#*)# COREOS_KARG_EMBED_AREA", file.content)
+    assert match is not None
     more = b" fips=1\n"
     content = bytearray(file.content)
-    content[found.start() : found.start() + len(more)] = more
+    content[match.start() : match.start() + len(more)] = more
     (line,) = [line for line in content.decode().splitlines() if "a b=c" in line]
     assert line.endswith(" a b=c fips=1")
-    rest = content[found.start() + len(more) : found.end()].decode()
+    rest = content[match.start() + len(more) : match.end()].decode()
     assert set(rest.removesuffix(" COREOS_KARG_EMBED_AREA")) == {"#"}  # one comment, to both boot loaders
 
 

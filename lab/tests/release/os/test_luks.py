@@ -62,7 +62,7 @@ def run(root: Path, *filesystems: dict[str, Any]) -> tuple[subprocess.CompletedP
     """The two scripts' run, and the boot loader's configuration afterwards."""
     (root / "ignition.json").write_text(json.dumps({"storage": {"filesystems": list(filesystems)}}))
     env = os.environ | {"CMDLINE": f"{root}/cmdline", "KMSG": f"{root}/kmsg", "SYSROOT": f"{root}/sysroot"}
-    done = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-m", "bash", "-c", PLACE, "place", root],
         env=env, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -70,15 +70,15 @@ def run(root: Path, *filesystems: dict[str, Any]) -> tuple[subprocess.CompletedP
         ["debugfs", "-R", "cat grub/installed.cfg", root / "boot.img"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    return done, shown.stdout
+    return completed, shown.stdout
 
 
 def test_a_root_that_is_made_anew_has_what_it_had_and_is_booted_from(disk: Path) -> None:
     other = {"device": "/dev/disk/by-label/data", "label": "data", "wipeFilesystem": True}
     new = {"device": f"{disk}/new.img", "label": "root", "wipeFilesystem": True, "format": "ext4"}
-    done, text = run(disk, other, new)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^etc/shadow 600 5000$", done.stdout, re.M), done.stdout
+    completed, text = run(disk, other, new)
+    assert completed.returncode == 0, completed.stderr
+    assert re.search(r"^etc/shadow 600 5000$", completed.stdout, re.M), completed.stdout
     assert text == INSTALLED.replace("PARTUUID=1", "UUID=11111111-2222-4333-8444-555555555555")
 
 
@@ -91,9 +91,9 @@ def test_a_root_that_is_made_anew_has_what_it_had_and_is_booted_from(disk: Path)
     ],
 )
 def test_any_other_root_stays_where_it_is(disk: Path, filesystems: list[dict[str, Any]]) -> None:
-    done, text = run(disk, *filesystems)
-    assert done.returncode == 0, done.stderr
-    assert "etc/shadow" not in done.stdout
+    completed, text = run(disk, *filesystems)
+    assert completed.returncode == 0, completed.stderr
+    assert "etc/shadow" not in completed.stdout
     assert text == INSTALLED
 
 

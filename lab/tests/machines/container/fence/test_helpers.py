@@ -145,8 +145,8 @@ subprocess.run(['blockdev', '--rereadpt', '/dev/vda'], check=True)
 """
     through, said = attempt(world, machine, code)
     assert through, said
-    found = victim.stat()
-    assert (found.st_uid, found.st_mode & 0o777) == (0, 0o600)
+    status = victim.stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
 
 
 def test_the_word_of_empty_groups_goes_to_no_socket_outside(world, machine, tmp_path):

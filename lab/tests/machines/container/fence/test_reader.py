@@ -130,9 +130,9 @@ def _forever():
 )
 def test_a_reader_that_does_not_answer_is_a_line(fence, read, why):
     begin = time.monotonic()
-    with pytest.raises(CannotRead, match=why) as found:
+    with pytest.raises(CannotRead, match=why) as error:
         reader.value(fence, read, int, descriptors=[], seconds=2)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
     assert time.monotonic() - begin < 30
 
 

@@ -115,12 +115,12 @@ def _waits_for_itself(world, machine):
 
 
 def _left(first_user):
-    found = []
+    statuses = []
     for status in Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError):
             user = int(re.search(r"^Uid:\s+(\d+)", status.read_text(), re.MULTILINE)[1])
-            found += [status] if user // 65536 == first_user // 65536 else []
-    return found
+            statuses += [status] if user // 65536 == first_user // 65536 else []
+    return statuses
 
 
 @pytest.mark.parametrize("end", ["power-off", "kill"])
@@ -210,15 +210,15 @@ def test_a_corner_is_fenced_too(world, machine, what):
 def test_sockets_are_of_families_that_know_networks(world, machine):
     """Of each family that the machine may open, the kernel keeps one a network namespace (net/*/af_*.c)."""
     code = """
-found = []
+families = []
 for family in range(1, 46):
     for kind in (1, 2, 3, 5):
         try:
             socket.socket(family, kind).close()
         except OSError:
             continue
-        found.append(family)
-print(sorted(set(found)), file=sys.stderr)
+        families.append(family)
+print(sorted(set(families)), file=sys.stderr)
 sys.exit(7)
 """
     _, said = attempt(world, machine, code)

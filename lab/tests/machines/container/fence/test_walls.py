@@ -135,11 +135,11 @@ def _join(path):
 
 def heard(line):
     """What came of it."""
-    found = []
+    messages = []
     with contextlib.suppress(BlockingIOError):
         while True:
-            found.append(line.recv(2048))
-    return found
+            messages.append(line.recv(2048))
+    return messages
 
 
 def test_a_frame_to_all_is_heard_in_its_lab_only(world, machine, tmp_path):

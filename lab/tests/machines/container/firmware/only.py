@@ -71,8 +71,8 @@ def main(directory: str, script: str, folder: str) -> int:
     try:
         warden.start()
         if warden.serve() == holder.STOPPED:
-            said = Path(warden.spec.console_log).read_text().strip().splitlines()[-1]
-            sys.stdout.write(f"BootStopped: {said}\n")
+            last_line = Path(warden.spec.console_log).read_text().strip().splitlines()[-1]
+            sys.stdout.write(f"BootStopped: {last_line}\n")
     except NotBootable as error:
         sys.stdout.write(f"{type(error).__name__}: {error.reason}\n")
     finally:

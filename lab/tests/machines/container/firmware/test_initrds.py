@@ -27,8 +27,8 @@ def archive(**files: bytes) -> bytes:
 
 
 def entry(name: str, mode: int, data: bytes = b"", inode: int = 0) -> bytes:
-    made = header(name, len(data), mode, inode) + data
-    return made + bytes(-len(made) % 4)
+    record = header(name, len(data), mode, inode) + data
+    return record + bytes(-len(record) % 4)
 
 
 END = entry("TRAILER!!!", 0)
@@ -63,8 +63,8 @@ def test_archives_one_behind_another(parts: list[tuple[str, bytes]]) -> None:
         image += packed(kind, archive(file=data))
         # lz4's legacy form has no end: zeros are it.
         image += bytes(-len(image) % 4) + bytes(8)
-    found = [bytes(member.data) for part in archives(image) for member in members(part)]
-    assert found == [data for _, data in parts]
+    contents = [bytes(member.data) for part in archives(image) for member in members(part)]
+    assert contents == [data for _, data in parts]
 
 
 @settings(max_examples=200, deadline=None)
@@ -88,9 +88,9 @@ def test_what_cpio_writes(tmp_path: Path) -> None:
     os.mkfifo(tree / "pipe")
     listed = "\n".join([".", "etc", "etc/file", "etc/twin", "link", "pipe"]).encode()
     command = ["cpio", "-o", "-H", "newc", "--quiet"]
-    made = subprocess.run(command, cwd=tree, input=listed, capture_output=True, check=True, timeout=30)
+    completed = subprocess.run(command, cwd=tree, input=listed, capture_output=True, check=True, timeout=30)
     out.mkdir()
-    for part in archives(made.stdout):
+    for part in archives(completed.stdout):
         unpack(part, out)
     assert (out / "etc/file").read_text() == (out / "etc/twin").read_text() == "text"
     assert (out / "etc/file").stat().st_ino == (out / "etc/twin").stat().st_ino

@@ -26,13 +26,13 @@ def test_a_script_like_the_installers_starts_what_it_names() -> None:
     """ci/tests/halves has the installer's own."""
     url = "http://10.0.0.1/boot"
     root = f"coreos.live.rootfs_url={url}/agent.x86_64-rootfs.img"
-    found = booted(
+    entry = booted(
         f"#!ipxe\ninitrd --name initrd {url}/agent.x86_64-initrd.img\n"
         f"kernel {url}/agent.x86_64-vmlinuz initrd=initrd {root} rw ignition.firstboot console=ttyS0,115200n8\nboot\n"
     )
-    assert found.kernel == f"{url}/agent.x86_64-vmlinuz"
-    assert found.initrds == (f"{url}/agent.x86_64-initrd.img",)
-    assert found.arguments == (
+    assert entry.kernel == f"{url}/agent.x86_64-vmlinuz"
+    assert entry.initrds == (f"{url}/agent.x86_64-initrd.img",)
+    assert entry.arguments == (
         "initrd=initrd", f"coreos.live.rootfs_url={url}/agent.x86_64-rootfs.img", "rw", "ignition.firstboot",
         "console=ttyS0,115200n8",
     )  # fmt: skip
@@ -56,8 +56,8 @@ imgfetch -n more ${base}/more.img
 echo starting ${net0/none}now
 boot || echo failed
 """
-    found = booted(text, said, rest="#!ipxe\nno-such-command\n")
-    assert found == NetEntry(
+    entry = booted(text, said, rest="#!ipxe\nno-such-command\n")
+    assert entry == NetEntry(
         "http://10.0.0.2/efi/vmlinuz",
         ("quiet", "a=52:54:00:00:00:01"),
         ("http://10.0.0.1/initrd.img", "http://10.0.0.2/efi/more.img"),

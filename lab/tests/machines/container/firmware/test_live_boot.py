@@ -96,16 +96,16 @@ def test_a_first_boot_that_loses_its_power_ends_as_one(tmp_path: Path, cut: str,
 
 @pytest.fixture(scope="module")
 def iso(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    made = kit.iso_with(tmp_path_factory.mktemp("iso"), kit.CONFIG)
-    yield made
-    made.unlink()
+    iso = kit.iso_with(tmp_path_factory.mktemp("iso"), kit.CONFIG)
+    yield iso
+    iso.unlink()
 
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    made = kit.installed(tmp_path_factory.mktemp("disk"), {"ignition": {"version": "3.3.0"}})
-    yield made
-    made.unlink()
+    disk_image = kit.installed(tmp_path_factory.mktemp("disk"), {"ignition": {"version": "3.3.0"}})
+    yield disk_image
+    disk_image.unlink()
 
 
 @pytest.fixture(autouse=True)
@@ -269,8 +269,8 @@ def test_partitions_are_those_of_the_size_that_the_table_says(tmp_path: Path) ->
     parts = [Partition(1, 0, 4096, "kind", "uuid"), Partition(2, 4096, 8192, "kind", "uuid")]
     table = Table("gpt", (*parts, Partition(3, 12288, 4096, "kind", "uuid")), boot_code=True)
     with device.open("rb") as file:
-        found = slices("vda", dict.fromkeys(("vda", "vda1", "vda2"), file.fileno()), table)
-    assert [part.partition.number for part in found] == [1]
+        on_disk = slices("vda", dict.fromkeys(("vda", "vda1", "vda2"), file.fileno()), table)
+    assert [part.partition.number for part in on_disk] == [1]
 
 
 @pytest.mark.parametrize(
@@ -349,9 +349,9 @@ def test_a_minimal_image_fetches_its_root_over_the_machines_network(tmp_path: Pa
 
 def test_what_was_appended_to_an_initrd_takes_part(tmp_path: Path) -> None:
     """Keyfiles that come with the medium end in the live system, as the image's scripts have it."""
-    made = tmp_path / "etc/coreos-firstboot-network"
-    made.mkdir(parents=True)
-    (made / "card.nmconnection").write_text("[connection]\nid=card\ntype=ethernet\n")
+    keyfiles = tmp_path / "etc/coreos-firstboot-network"
+    keyfiles.mkdir(parents=True)
+    (keyfiles / "card.nmconnection").write_text("[connection]\nid=card\ntype=ethernet\n")
     listed = b"etc\netc/coreos-firstboot-network\netc/coreos-firstboot-network/card.nmconnection\n"
     command = ["cpio", "-o", "-H", "newc", "--quiet"]
     more = subprocess.run(command, cwd=tmp_path, input=listed, capture_output=True, check=True, timeout=30).stdout

@@ -149,9 +149,9 @@ def test_a_message_is_what_dnsmasq_and_we_agree_on() -> None:
     answer[0] = 2
     answer[108:236] = b"\x43\x03a.b\xff".ljust(128, b"\0")
     overloaded = bytes(answer[:240]) + b"\x35\x01\x02\x34\x01\x01\xff"
-    found = decode(overloaded)
-    assert found is not None
-    assert (found.kind, found.options[67], found.file) == (2, b"a.b", b"")
+    message = decode(overloaded)
+    assert message is not None
+    assert (message.kind, message.options[67], message.file) == (2, b"a.b", b"")
     for cut in range(240):
         assert decode(overloaded[:cut]) is None
     for cut in range(240, len(overloaded)):

@@ -37,9 +37,9 @@ def test_the_kernel_sees_what_is_on_the_medium(tmp_path: Path) -> None:
     files = {"big": os.urandom(5_000_001), "one byte": b"1", "none": b"", "a/b/c/deep": b"deep", **many}
     iso, index, place = medium(tmp_path, files), tmp_path / "index", tmp_path / "mounted"
     place.mkdir()
-    with Medium(iso) as found:
-        assert found.volume_id == "a label"
-        index.write_bytes(erofs.index(found.files, found.directories, iso.stat().st_size, found.volume_id))
+    with Medium(iso) as opened:
+        assert opened.volume_id == "a label"
+        index.write_bytes(erofs.index(opened.files, opened.directories, iso.stat().st_size, opened.volume_id))
     script = 'mount -t erofs -o "ro,device=$1" "$2" "$3" && cd "$3" && ls -a'
     script += " && find . -type f -exec sha256sum {} + && find . -type d"
     with loops.attach(iso, read_only=True) as image, loops.attach(index, read_only=True) as meta:
@@ -55,12 +55,12 @@ def test_the_kernel_sees_what_is_on_the_medium(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [("-R",), ("-J",), ("-iso-level", "1", "-R")])
 def test_files_by_their_names_in_each_form(tmp_path: Path, options: tuple[str, ...]) -> None:
-    with Medium(medium(tmp_path, {"Coreos/kargs.json": b"{}", "x": b"y"}, *options)) as found:
-        assert found.read("/Coreos/kargs.json") == b"{}"
-        assert found.read("coreos/KARGS.JSON") == b"{}"
-        assert found.read("absent") is None
-        assert found.platforms == set()
-        assert "link" not in found.files
+    with Medium(medium(tmp_path, {"Coreos/kargs.json": b"{}", "x": b"y"}, *options)) as opened:
+        assert opened.read("/Coreos/kargs.json") == b"{}"
+        assert opened.read("coreos/KARGS.JSON") == b"{}"
+        assert opened.read("absent") is None
+        assert opened.platforms == set()
+        assert "link" not in opened.files
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", bytes(100_000)])
@@ -77,8 +77,8 @@ def test_a_medium_that_is_cut_short_is_told(tmp_path: Path) -> None:
     for size in range(0, len(content), 10_000):
         iso.write_bytes(content[:size])
         try:
-            with Medium(iso) as found:
-                assert found.read("x") is not None
+            with Medium(iso) as opened:
+                assert opened.read("x") is not None
         except NotIso:
             continue
 

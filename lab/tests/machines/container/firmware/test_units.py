@@ -46,9 +46,9 @@ def test_a_masked_unit_is_none_and_the_administrators_counts(tmp_path: Path) -> 
     put(tmp_path, "b.service", "[Unit]\nDescription=administrator's\n", ADMIN)
     put(tmp_path, "c.service", "")
     (tmp_path / ADMIN / "c.service").symlink_to("/dev/null")
-    found = units.needed(tmp_path, "a.target")
-    assert list(found) == ["a.target", "b.service"]
-    assert found["b.service"].description == "administrator's"
+    needed = units.needed(tmp_path, "a.target")
+    assert list(needed) == ["a.target", "b.service"]
+    assert needed["b.service"].description == "administrator's"
 
 
 def test_units_that_wait_for_each_other_are_told(tmp_path: Path) -> None:

@@ -43,13 +43,13 @@ def test_a_process_in_a_deep_group_is_seen(tmp_path):
     (tmp_path / "cgroup.procs").touch()
     bottom = descend(tmp_path, name="a", depth=DEPTH, files=["cgroup.procs"])
     try:
-        found = emptygroups.populated(tmp_path)
-        assert not any(found.values())
+        groups = emptygroups.populated(tmp_path)
+        assert not any(groups.values())
         treewalk.write_in(bottom, "cgroup.procs", "7\n")
-        found = emptygroups.populated(tmp_path)
-        assert found["/"]
-        assert found["/a/a"]
-        assert len(found) < DEPTH
+        groups = emptygroups.populated(tmp_path)
+        assert groups["/"]
+        assert groups["/a/a"]
+        assert len(groups) < DEPTH
     finally:
         os.close(bottom)
         subprocess.run(["rm", "-rf", tmp_path], check=True)

@@ -42,41 +42,41 @@ def host(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("groups", [V1, HYBRID])
 def test_v1_and_hybrid_hosts_have_their_v1_hierarchies_used(host, groups):
-    found, mounted = host(groups)
-    assert not found.unified
-    assert set(found.at) == {
+    hierarchies, mounted = host(groups)
+    assert not hierarchies.unified
+    assert set(hierarchies.at) == {
         *("name=systemd", "pids", "blkio", "freezer", "devices", "memory", "cpuset", "cpu,cpuacct", "cgroup2")
     }
     assert ("cgroup", "none,name=systemd") in mounted
     # In a group of cgroup2 it is as well, which it is not given.
     assert [kind for kind, _ in mounted].count("cgroup2") == 1
-    assert "cgroup2" not in found.v1
-    group = cgroups.Group(found, "lab/m")
+    assert "cgroup2" not in hierarchies.v1
+    group = cgroups.Group(hierarchies, "lab/m")
     group.make(memory_mib=512, vcpus=1, devices=["7:3"])
 
     def said(hierarchy, file):
-        return (found.at[hierarchy] / "node0/lab/m" / file).read_text()
+        return (hierarchies.at[hierarchy] / "node0/lab/m" / file).read_text()
 
     assert said("memory", "memory.limit_in_bytes") == str(512 << 20)
     assert int(said("pids", "pids.max")) <= 8192
     assert said("devices", "devices.deny") == "a"
     assert said("devices", "devices.allow") == "b 7:3 rwm"
     # The limits are not in the group that it gets.
-    assert [file.name for file in (found.at["memory"] / "node0/lab/m/machine").iterdir()] == []
+    assert [file.name for file in (hierarchies.at["memory"] / "node0/lab/m/machine").iterdir()] == []
 
 
 def test_a_v1_host_without_systemd_gets_its_hierarchy(host):
-    found, _ = host(V1.replace("9:name=systemd:/\n", ""))
-    assert "name=systemd" in found.at
+    hierarchies, _ = host(V1.replace("9:name=systemd:/\n", ""))
+    assert "name=systemd" in hierarchies.at
 
 
 def test_a_v2_host_has_the_one_hierarchy_used(host):
-    found, mounted = host(V2)
-    assert found.unified
+    hierarchies, mounted = host(V2)
+    assert hierarchies.unified
     assert mounted == [("cgroup2", "")]
-    group = cgroups.Group(found, "lab/m")
+    group = cgroups.Group(hierarchies, "lab/m")
     group.make(memory_mib=512, vcpus=2, devices=["7:3"])
-    folder = found.at[""] / "node0/lab/m"
+    folder = hierarchies.at[""] / "node0/lab/m"
     assert (folder / "memory.max").read_text() == str(512 << 20)
     assert (folder / "cpu.max").read_text() == "200000 100000"
     assert int((folder / "pids.max").read_text()) <= 8192
@@ -100,10 +100,10 @@ def test_a_v2_host_has_the_one_hierarchy_used(host):
     ],
 )
 def test_a_host_that_will_not_do_is_told_why_in_a_line(host, groups, controllers, line):
-    with pytest.raises(UnsupportedHostError) as found:
+    with pytest.raises(UnsupportedHostError) as error:
         host(groups, controllers)
-    assert str(found.value).startswith(line)
-    assert "\n" not in str(found.value)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_a_cgroup2_that_passes_nothing_on_is_told_in_a_line(tmp_path, monkeypatc
     ids=["v1", "v2"],
 )
 def test_swap_is_no_memory_besides_where_the_kernel_counts_it(host, monkeypatch, groups, file, most):
-    found, _ = host(groups)
-    memory = found.at["" if found.unified else "memory"] / "node0/lab/m"
+    hierarchies, _ = host(groups)
+    memory = hierarchies.at["" if hierarchies.unified else "memory"] / "node0/lab/m"
     make = Path.mkdir
 
     def mkdir(path, *words, **more):
@@ -136,7 +136,7 @@ def test_swap_is_no_memory_besides_where_the_kernel_counts_it(host, monkeypatch,
             (path / file).touch()
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    cgroups.Group(found, "lab/m").make(memory_mib=512, vcpus=1, devices=[])
+    cgroups.Group(hierarchies, "lab/m").make(memory_mib=512, vcpus=1, devices=[])
     assert (memory / file).read_text() == str(most)
 
 

@@ -33,8 +33,8 @@ def csr(signer, user, groups, usages, *, common_name="system:node:n1", organizat
 
 
 def client(**changes):
-    given = {"user": BOOTSTRAPPER, "groups": BOOTSTRAPPER_GROUPS, "usages": ("digital signature", "client auth")}
-    return csr(approver.CLIENT, **{**given, **changes})
+    fields = {"user": BOOTSTRAPPER, "groups": BOOTSTRAPPER_GROUPS, "usages": ("digital signature", "client auth")}
+    return csr(approver.CLIENT, **{**fields, **changes})
 
 
 def serving(**changes):

@@ -97,8 +97,8 @@ def test_an_agents_token_goes_nowhere_else(stranger: Server, status: int, method
 
 def test_an_answer_of_the_service_is_taken(stranger: Server) -> None:
     """The check of the test above: the server that would have been asked records what comes."""
-    found = Service(Target(stranger.url, "", False, TOKEN, "c")).call("GET", "/clusters/c")
-    assert found == {}
+    answer = Service(Target(stranger.url, "", False, TOKEN, "c")).call("GET", "/clusters/c")
+    assert answer == {}
     assert [(method, headers["X-Secret-Key"]) for method, _, headers, _ in stranger.seen] == [("GET", TOKEN)]
 
 

@@ -78,10 +78,11 @@ class Node:
         for path, text in files.items():
             write_private(self.place / path, text)
         (self.place / "data").mkdir()
-        found = json.loads(files[f"{pacemaker.FOLDER}/{pacemaker.PLAN}"])
+        document = json.loads(files[f"{pacemaker.FOLDER}/{pacemaker.PLAN}"])
         # A member of a cluster that is there already: nobody is when both begin for the first time, here.
         command = [
-            word.replace("--initial-cluster-state=existing", "--initial-cluster-state=new") for word in found["command"]
+            word.replace("--initial-cluster-state=existing", "--initial-cluster-state=new")
+            for word in document["command"]
         ]
         self.etcd = Process(self.place, me.address, command)
         plan = agent.Plan(me.name, me.url, me.client_url, other.name, other.client_url, self.etcd)
@@ -90,8 +91,8 @@ class Node:
 
     def members(self):
         pair = (str(self.place / "etcd-certs/server.crt"), str(self.place / "etcd-certs/server.key"))
-        found = Etcd([self.client], str(self.place / "etcd-certs/ca.crt"), pair).members()
-        return {member.name: member.votes for member in found}
+        members = Etcd([self.client], str(self.place / "etcd-certs/ca.crt"), pair).members()
+        return {member.name: member.votes for member in members}
 
     def _asked(self, what, **body):
         place = self.place / "etcd-certs"

@@ -72,8 +72,8 @@ def credential(address, *, verify=True):
     ],
 )
 def test_a_bmcs_address_becomes_the_fence_agents_parameters(address, host, port, path):
-    found = pacemaker.fence_options("m0", credential(address))
-    assert [found[key] for key in ("ip", "ipport", "systems_uri", "ssl_insecure")] == [host, port, path, "0"]
+    options = pacemaker.fence_options("m0", credential(address))
+    assert [options[key] for key in ("ip", "ipport", "systems_uri", "ssl_insecure")] == [host, port, path, "0"]
     assert pacemaker.fence_options("m0", credential(address, verify=False))["ssl_insecure"] == "1"
 
 
@@ -99,11 +99,11 @@ def test_each_node_is_fenced_by_its_own_bmc_and_not_both_at_once():
 
 
 def test_what_runs_on_a_node_is_the_member_that_it_was():
-    found = json.loads(pacemaker.plan(CONFIG, IMAGES, *PEERS))
-    assert "--name=m0" in found["command"]
-    assert "--initial-cluster=m0=https://192.0.2.10:2380,m1=https://192.0.2.11:2380" in found["command"]
-    assert (found["other"], found["otherClient"]) == ("m1", "https://192.0.2.11:2379")
-    assert PASSWORD not in json.dumps(found)
+    plan = json.loads(pacemaker.plan(CONFIG, IMAGES, *PEERS))
+    assert "--name=m0" in plan["command"]
+    assert "--initial-cluster=m0=https://192.0.2.10:2380,m1=https://192.0.2.11:2380" in plan["command"]
+    assert (plan["other"], plan["otherClient"]) == ("m1", "https://192.0.2.11:2379")
+    assert PASSWORD not in json.dumps(plan)
 
 
 def test_only_masters_that_fence_each_other_have_pacemaker():
@@ -135,11 +135,11 @@ def view(api, nodes):
 
 @pytest.fixture
 def api():
-    found = Api()
+    api = Api()
     for obj in bootstrap_objects(CONFIG):
-        found.create(obj)
-    found.create({"apiVersion": "operator.openshift.io/v1", "kind": "Etcd", "metadata": {"name": "cluster"}})
-    return found
+        api.create(obj)
+    api.create({"apiVersion": "operator.openshift.io/v1", "kind": "Etcd", "metadata": {"name": "cluster"}})
+    return api
 
 
 def conditions(api):
@@ -170,11 +170,15 @@ def test_nodes_are_taught_when_both_are_there_and_it_is_over_when_pacemaker_runs
 
 def test_both_nodes_get_the_same_key_and_configuration_and_no_static_pod(api):
     Fencing(api, CONFIG, IMAGES, "r").step(view(api, NODES))
-    given = [api.get("v1", "Secret", f"pacemaker-resources-{peer.name}", "openshift-etcd")["data"] for peer in PEERS]
+    resources = [
+        api.get("v1", "Secret", f"pacemaker-resources-{peer.name}", "openshift-etcd")["data"] for peer in PEERS
+    ]
     for name in ("authkey", "cib.xml", "corosync.conf"):
-        assert given[0][f"pacemaker_{name}"] == given[1][f"pacemaker_{name}"], name
-    assert given[0]["pacemaker_etcd.json"] != given[1]["pacemaker_etcd.json"]
-    assert given[0]["pacemaker_authkey"] == api.get("v1", "Secret", COROSYNC_KEY, "openshift-etcd")["data"]["authkey"]
+        assert resources[0][f"pacemaker_{name}"] == resources[1][f"pacemaker_{name}"], name
+    assert resources[0]["pacemaker_etcd.json"] != resources[1]["pacemaker_etcd.json"]
+    assert (
+        resources[0]["pacemaker_authkey"] == api.get("v1", "Secret", COROSYNC_KEY, "openshift-etcd")["data"]["authkey"]
+    )
     for pod in api.pods():
         [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "pods"]
         assert volume == {"name": "pods", "emptyDir": {}}, "etcd's static pod would come back"

@@ -80,8 +80,8 @@ class Cluster:
         return self.nodes
 
     def merge_patch(self, target: dict[str, Any], patch: dict[str, Any]) -> None:
-        [found] = [item for item in self.nodes if item["metadata"]["name"] == target["metadata"]["name"]]
-        found["spec"].update(patch["spec"])
+        [node] = [item for item in self.nodes if item["metadata"]["name"] == target["metadata"]["name"]]
+        node["spec"].update(patch["spec"])
 
 
 def test_a_round_is_done_when_all_nodes_have_come() -> None:
