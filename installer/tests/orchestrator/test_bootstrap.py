@@ -120,19 +120,19 @@ def test_bootkube_that_does_not_start_is(site: Site) -> None:
 
 def test_last_words_of_a_unit_and_of_an_identifier(site: Site) -> None:
     site.programs.says("journalctl", " one \n\n\ntwo\n" + "x" * 2000 + "\n")
-    words = bootstrap.last_words(site.host, "a.service")
+    words = bootstrap.journal_tail(site.host, "a.service")
     assert len(words) == 1500
     assert set(words) == {"x"}
     site.programs.says("journalctl", " one \n\n\ntwo\n")
-    assert bootstrap.last_words(site.host, "a.service") == "one | two"
-    assert bootstrap.last_words(site.host, "a.service", 7, "script.sh") == "one | two"
+    assert bootstrap.journal_tail(site.host, "a.service") == "one | two"
+    assert bootstrap.journal_tail(site.host, "a.service", 7, "script.sh") == "one | two"
     rest = ["-o", "cat", "--no-pager"]
     assert site.timeline.argv("journalctl")[1:] == [
         ["-u", "a.service", "-n", "5", *rest],
         ["-t", "script.sh", "-n", "7", *rest],
     ]
     site.programs.fails("journalctl")
-    assert bootstrap.last_words(site.host, "a.service") == ""
+    assert bootstrap.journal_tail(site.host, "a.service") == ""
 
 
 class Bootkube:
