@@ -261,7 +261,7 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
     from installer.manifests import read, ztp  # not needed, and not read, where there are configs
     from installer.manifests.completed import completed
 
-    if names.ALWAYS - files.manifests.keys() and files.state.files(INSTALL_CONFIG):
+    if names.REQUIRED - files.manifests.keys() and files.state.files(INSTALL_CONFIG):
         files = _completed_from_configs(files, target)
     mirror_files = {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Agent Config"), files.blaming_state(AGENT_CONFIG):

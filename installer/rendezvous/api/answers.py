@@ -54,7 +54,7 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
             raise
         proof = "url"
     elif schemes:
-        caller = service.auth.known(request.headers, schemes)
+        caller = service.auth.recognized(request.headers, schemes)
         if caller is None:
             service.strangers.take(address)
             caller = service.auth.check(request.headers, schemes)

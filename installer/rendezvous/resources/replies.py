@@ -47,7 +47,7 @@ replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
-# An agent that is asked for one of these again while it runs ends the second at once, without a word.
+# An agent that is asked for one of these again while it runs ends the second at once, silently.
 SILENT_WHILE_RUNNING = frozenset({T.DISK_SPEED, T.IMAGES})
 # Steps whose answers are read before anything else.
 SHAPES: Mapping[StepType, type[object]] = {
