@@ -1,4 +1,4 @@
-"""What is told of a host and of images from the administrator's side, against real sockets and a real registry."""
+"""What is said about a host and about images from the administrator's side, against real sockets and a real registry."""
 
 from __future__ import annotations
 

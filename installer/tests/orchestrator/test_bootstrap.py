@@ -176,7 +176,7 @@ def test_bootkube_is_waited_for_and_heard(site: Site) -> None:
     world = Bootkube(site, until=70)
     world.said = {10: "etcd is up", 40: "y" * 1000, 55: ""}
     assert world.wait() == 70
-    # Looked at each 15 s; the same words are not told twice.
+    # Looked at every 15 s; the same line is not reported twice.
     assert world.words == [(15, "etcd is up"), (45, "y" * 900)]
     shown = ["show", "-p", "ActiveState", "-p", "InvocationID", "bootkube.service"]
     assert site.timeline.argv("systemctl") == [shown] * 4
@@ -194,7 +194,7 @@ def test_bootkube_that_nobody_starts_again(site: Site) -> None:
     world.state, world.said = {20: "failed"}, {20: "etcd did not start"}
     with pytest.raises(StageError, match=r"^bootkube.service failed: etcd did not start$"):
         world.wait()
-    # Seen at 30, 45, 60, 75 and 90 s; told after more than 60 s of it.
+    # Seen at 30, 45, 60, 75 and 90 s; reported after more than 60 s of it.
     assert world.now - world.begin == 105
     assert site.timeline.argv("journalctl")[-1][:4] == ["-u", "bootkube.service", "-n", "5"]
 

@@ -1,4 +1,4 @@
-"""Discovery images by architecture: each infra-env gets its own architecture's, or is told that there is none."""
+"""Discovery images by architecture: each infra-env gets its own architecture's, or an error that there is none."""
 
 from __future__ import annotations
 

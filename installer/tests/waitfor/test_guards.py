@@ -1,4 +1,4 @@
-"""Both sides of every guard of wait-for's decisions, and exactly what is told."""
+"""Both sides of every guard of wait-for's decisions, and the exact texts."""
 
 from __future__ import annotations
 
