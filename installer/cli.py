@@ -16,7 +16,7 @@ from installer import logs, numbers, signals
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
 
-# Whoever means to wait for ever is better served with an error than with a month.
+# A longer time is meant as "for ever": an error is better than a wait of a month.
 LONGEST_WAIT = 30 * numbers.DAY
 
 log = logging.getLogger("installer.cli")  # as __main__ it would not be among the loggers that are set up
@@ -34,7 +34,7 @@ WAIT_FOR = {
     "bootstrap-complete": "Wait until the cluster's temporary control plane has done its part",
     "install-complete": "Wait until the cluster is complete, then print its console URL and password",
 }
-#: What is waited for without --timeout (waitfor/settings.py).
+#: How long is waited without --timeout (waitfor/settings.py), in words.
 TIMEOUTS = {
     "bootstrap-complete": "60 minutes",
     "install-complete": (
@@ -228,7 +228,7 @@ def _create(target: str, directory: Path) -> int:
                 sweep(directory)
             _make(target, directory)
         finally:
-            # A signal may come between any two steps, also before somebody answers for what was begun.
+            # A signal may come between any two steps, also before anything is in charge of what was begun.
             if sure:
                 sweep(directory)
     return 0

@@ -1,4 +1,4 @@
-"""Reading what a user has given: regular files only, and no more of them than anybody needs.
+"""Reading a user's files: regular ones only, and up to a size that no real input reaches.
 
 A pipe would be waited for, and a device read, without end.
 """
@@ -39,7 +39,7 @@ def check_kind(path: Path | str, status: os.stat_result, *, allowed: tuple[int, 
 def open_input(path: Path | str, *, allowed: tuple[int, ...] = ()) -> BinaryIO:
     """The open file. Never waits. Raises OSError, as open does, and for what is neither a regular file nor `allowed`.
 
-    The text of every error (strerror) can be told to a user.
+    The text of every error (strerror) can be shown to a user.
     """
     if _GIVEN.fullmatch(os.fspath(path)):
         allowed = (*allowed, stat.S_IFIFO, stat.S_IFCHR)

@@ -44,7 +44,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9\-._/@^+]+")
 
 
 def _message(record: logging.LogRecord) -> str:
-    """What is said, without secrets; unless it is said to be one, for the screen."""
+    """The message without secrets; unless the record is marked as one, for the screen."""
     text = record.getMessage()
     return text if getattr(record, "secret", False) else redact(text)
 
@@ -109,7 +109,7 @@ def to_journal(form: str, level: int = logging.INFO) -> None:
 
 
 class LogFile(logging.FileHandler):
-    """The log in the asset directory. A disk that is full is told by what the command itself could not write."""
+    """The log in the asset directory. A full disk is reported by the command's own failing write."""
 
     def _open(self) -> TextIOWrapper:
         """Without waiting for a pipe's reader. Raises OSError for what is neither a file nor /dev/null's like."""

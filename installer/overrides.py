@@ -1,4 +1,4 @@
-"""What the environment names in place of what would be installed: the release image, the base ISO. Light."""
+"""Overrides in the environment: the release image, the base ISO. Loads quickly."""
 
 from __future__ import annotations
 

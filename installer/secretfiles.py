@@ -1,4 +1,4 @@
-"""Where secrets stand that a program wants by path: in memory; or in a directory that ends with its process.
+"""Places for secrets that a program wants by path: in memory; or in a directory that ends with its process.
 
 Nothing of it is left behind: memory goes with the process whatever ends it, a directory is removed at the end of its
 block, and one that a killed process has left is removed by the next that makes one.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Whoever presses Ctrl-C again does so while the first one is still cleaned up after; later the clean-up itself hangs.
+# A second Ctrl-C within this time (s) finds the clean-up still at work; later the clean-up itself hangs.
 _PATIENCE = 10.0
 
 
@@ -27,7 +27,7 @@ class _Watch:
         self.first = 0.0
         self.waiting = ""
 
-    def came(self, number: int, _frame: FrameType | None) -> None:
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.first:
             if now - self.first > _PATIENCE:
@@ -58,7 +58,7 @@ def ended_by_signals() -> Iterator[None]:
         old = signal.getsignal(number)
         if old in (signal.SIG_DFL, signal.default_int_handler):
             before[number] = old
-            signal.signal(number, _watch.came)
+            signal.signal(number, _watch.on_signal)
     try:
         yield
     finally:

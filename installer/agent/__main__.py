@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         Agent(StepContext(host, context, client), args.interval).run()
     except Refused as error:
-        # A restart would only ask again what was answered: stay, as upstream does, until somebody acts.
+        # A restart would only be refused again: stay, as upstream does, until somebody acts.
         logging.error("%s; this agent stops asking", error)
         threading.Event().wait()
     return 0

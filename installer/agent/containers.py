@@ -20,7 +20,7 @@ PULLS_TIMEOUT = 16 * 60.0
 START_TIMEOUT = 600.0
 INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
-# What podman ends with for its own sake, and how often and after which pause it is asked again.
+# The exit code of podman's own failures, and how often and after which pause it is asked again.
 PODMAN_FAILED, WAIT_TRIES, WAIT_PAUSE = 125, 5, 10.0
 CONTAINER = "assisted-installer"
 PULL_FAILED = 2
@@ -50,7 +50,7 @@ def pull(host: HostSystem, image: str, timeout: float) -> None:
         host.run("podman", "image", "exists", image)
         return
     except CommandError as error:
-        # A podman that is too slow to say may have it or not: pulling what is there costs little.
+        # A podman that does not answer in time may have it or not: pulling what is there costs little.
         if error.code not in (1, None):
             raise
     auth = ["--authfile", AUTH_FILE] if host.path(AUTH_FILE).is_file() else []
@@ -58,7 +58,7 @@ def pull(host: HostSystem, image: str, timeout: float) -> None:
 
 
 def availability(host: HostSystem, request: ImagesRequest) -> str:
-    """Pull each image once and tell time and size."""
+    """Pull each image once and report time and size."""
     left = time.monotonic() + (request.timeout or PULLS_TIMEOUT)
     results = []
     for image in request.images or []:
@@ -138,21 +138,21 @@ def run_command(request: InstallRequest, agent: AgentContext) -> list[str]:
 
 
 def _code(output: str) -> int:
-    """The exit code that podman tells; -1 when it tells none."""
+    """The exit code in podman's output; -1 when there is none."""
     try:
         return int(output)
     except ValueError:
         return -1
 
 
-def _ended(host: HostSystem) -> int:
+def _wait_for_end(host: HostSystem) -> int:
     """Wait for the orchestrator's end; its exit code. Raises CommandError."""
     words = ("podman", "wait", "--interval", "3s", CONTAINER)
     for _ in range(WAIT_TRIES - 1):
         try:
             return _code(host.run(*words, timeout=INSTALL_TIMEOUT))
         except CommandError as error:
-            # Of podman's own: it may want for memory or open files for a moment, and the container runs on.
+            # Podman's own failure: it may lack memory or open files for a moment, and the container runs on.
             if error.code != PODMAN_FAILED:
                 raise
         time.sleep(WAIT_PAUSE)
@@ -184,8 +184,8 @@ def install(host: HostSystem, request: InstallRequest, agent: AgentContext) -> s
     except CommandError as error:
         last = " | ".join(error.detail.splitlines()[-5:])
         raise StepError(f"the installer did not start: {last}", error.code or -1) from None
-    # Of which this host's reboot is the usual end.
-    code = _ended(host)
+    # The usual end is that this host reboots.
+    code = _wait_for_end(host)
     words = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)
     if code:
         raise StepError(f"the installer ended with code {code}: {' | '.join(words.strip().splitlines())}", code)

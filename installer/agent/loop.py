@@ -19,11 +19,11 @@ from installer.redact import shortened
 log = logging.getLogger("agent")
 FATAL_AT_REGISTRATION = (401, 403, 404, 409)
 FIRST_BACKOFF, FACTOR, MAX_BACKOFF, GIVE_UP = 0.5, 1.5, 60.0, 15 * 60.0
-# What is asked for again after a minute needs no longer than half of it: what it says is of no use much later.
+# Delivering the answer of a step that is repeated every minute is given up after half of it: by then it is outdated.
 GIVE_UP_REPEATED = 30.0
 DEDUPE_SECONDS = 3600.0
-# What the service asks each minute and answers of which it only keeps: it has no use for the same again. Whatever
-# else it asks, it asks once and waits for the answer (a preparation, an installation, its logs), so that is always
+# Steps that the service repeats each minute and whose answers it only keeps: it has no use for the same again. Every
+# other step it asks for once and waits for the answer (a preparation, an installation, its logs), so that is always
 # sent. OpenShift's agent suppresses all types alike; its service does not ask a second time for what it waits for.
 REPEATED = frozenset(
     {
@@ -49,14 +49,14 @@ class Deduper:
 
     @property
     def age(self) -> int:
-        """How often all was forgotten so far: what was sent before the last time may be forgotten as well."""
+        """How often everything was forgotten so far: a caller compares it to see whether that happened meanwhile."""
         with self._lock:
             return self._flushed
 
     def is_new(self, kind: str, question: Sequence[str], output: str) -> bool:
         """Was this not sent within the last hour, to this question (the step's id, and its arguments)?
 
-        The service names a step otherwise as soon as it has forgotten what was answered to it.
+        The service gives a step another id as soon as it has forgotten the answer.
         """
         if kind not in REPEATED:
             return True
@@ -71,9 +71,9 @@ class Deduper:
                 self._seen[kind] = (_digest(question, output), self._clock())
 
     def failed(self, kind: str, code: int) -> None:
-        """The service has been told of a failure: what was good before is news again.
+        """A failure was reported: an answer that was sent before is news again.
 
-        A lost medium stands against the whole host, until any step has succeeded.
+        A lost medium is the whole host's failure, until any step has succeeded.
         """
         if code == MEDIA_LOST:
             self.flush()
@@ -105,7 +105,7 @@ class Agent:
         self._running: dict[str, list[str]] = {}
         self._waiting: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
-        # One answer after the other: all of them find the kept connection idle then, and none makes one of its own.
+        # Held while an answer is sent: one after the other they share the kept connection, instead of opening more.
         self._sending = threading.Lock()
 
     def register(self) -> None:
@@ -122,7 +122,7 @@ class Agent:
                 log.warning("registration failed, next try in %.0f s: %s", self._interval, error)
                 self._sleep(self._interval)
             else:
-                # Answers that were under way meanwhile may have come before it, and be forgotten with the rest.
+                # Answers that were under way may have come before the registration, and are forgotten with the rest.
                 self._dedupe.flush()
                 log.info("registered as host %s", agent.host_id)
                 return
@@ -192,7 +192,7 @@ class Agent:
             self._dedupe.sent(kind, question, output, age)
 
     def _deliver(self, kind: str, identity: str, body: dict[str, Any]) -> bool:
-        """Send an answer until the service takes or refuses it; whether it took it."""
+        """Send an answer until the service takes or refuses it. Returns whether it took it."""
         agent = self._context.agent
         pause, started = FIRST_BACKOFF, time.monotonic()
         limit = GIVE_UP_REPEATED if kind in REPEATED else GIVE_UP

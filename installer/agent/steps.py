@@ -73,7 +73,7 @@ def argument(args: list[str], kind: type[T]) -> T:
     if len(args) != 1:
         raise StepError(f"one argument is expected, not {len(args)}")
     try:
-        # Of a large cluster's peers there are many, and whoever asks is our own service.
+        # A large cluster has many peers, and the sender is our own service: values are not counted.
         return plainjson.typed(args[0], kind, counted=False)
     except msgspec.ValidationError as error:
         raise StepError(f"argument: {plainjson.in_words(error, 'it')}") from None
@@ -122,7 +122,7 @@ def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str
         return error.exit_code, "", error.reason
     except Exception as error:
         code, reason = _failure(kind, error)
-    # Without its media a host fails in many ways: that is what is told then.
+    # Without its media a host fails in many ways: the lost media is reported as the cause.
     try:
         media.check(context.host)
     except MediaLost as lost:

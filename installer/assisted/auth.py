@@ -44,9 +44,9 @@ class Authenticator:
     def __init__(self, auth_type: str, public_key_base64: str) -> None:
         self._open = auth_type == "none"
         self._key: Any = None
-        # (scheme, expiry) by the token's digest: a signature's check costs about what all else of a request does, and
-        # the same three tokens come with every one.
-        self._known: dict[bytes, tuple[str, float]] = {}
+        # (scheme, expiry) by the token's digest: to check a signature costs about as much as all else of a request, and
+        # all requests carry the same three tokens.
+        self._proofs: dict[bytes, tuple[str, float]] = {}
         if self._open:
             return
         if auth_type != "agent-installer-local":
@@ -71,12 +71,12 @@ class Authenticator:
         if not isinstance(self._key, ec.EllipticCurvePublicKey) or not isinstance(self._key.curve, ec.SECP256R1):
             raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not a key on the curve P-256, which ES256 needs")
 
-    def known(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme | None:
-        """The scheme that a token proves whose signature was checked before; None when one would have to be."""
+    def recognized(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme | None:
+        """The scheme of a token whose signature was checked before; None when it would have to be checked."""
         if self._open:
             return min(allowed)
         for scheme in sorted(allowed):
-            seen = self._seen(_digest(headers.get(HEADERS[scheme], "")))
+            seen = self._recall(_digest(headers.get(HEADERS[scheme], "")))
             if seen is not None and seen[0] == scheme and time.time() < seen[1]:
                 return scheme
         return None
@@ -99,20 +99,20 @@ class Authenticator:
 
     def _scheme_of(self, text: str) -> str:
         digest = _digest(text)
-        proof = self._seen(digest)
+        proof = self._recall(digest)
         if proof is None:
-            proof = self._known[digest] = self._verified(text)
-            if len(self._known) > REMEMBERED:
-                del self._known[next(iter(self._known))]
+            proof = self._proofs[digest] = self._verified(text)
+            if len(self._proofs) > REMEMBERED:
+                del self._proofs[next(iter(self._proofs))]
         if time.time() >= proof[1]:
             raise Unauthorized("the token has expired")
         return proof[0]
 
-    def _seen(self, digest: bytes) -> tuple[str, float] | None:
-        """What is known of a token, which is then the last to be forgotten."""
-        proof = self._known.pop(digest, None)
+    def _recall(self, digest: bytes) -> tuple[str, float] | None:
+        """What is remembered of a token, which is then the last to be forgotten."""
+        proof = self._proofs.pop(digest, None)
         if proof is not None:
-            self._known[digest] = proof
+            self._proofs[digest] = proof
         return proof
 
     def _verified(self, token: str) -> tuple[str, float]:

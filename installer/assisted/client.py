@@ -1,7 +1,7 @@
 """The operations of the service that agent, orchestrator, wait-for, gather and agent-installer-client use.
 
-Each path stands here once (installer.md §5.1). All raise ClientError. Answers are the API's JSON as it is: who reads
-them does so tolerantly, as other versions of the service say more or less.
+Each path stands here once (installer.md §5.1). All raise ClientError. Answers are the API's JSON as it is: callers read
+them tolerantly, as other versions of the service send more or less.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AssistedClient(RestClient):
         return self._list(_path("clusters", cluster_id, "manifests"))
 
     def manifest(self, cluster_id: str, name: str) -> bytes:
-        """What a manifest in the folder ``openshift`` holds."""
+        """The content of a manifest in the folder ``openshift``."""
         path = _path("clusters", cluster_id, "manifests", "files")
         return self.download(path, {"folder": MANIFESTS, "file_name": name})
 
@@ -110,14 +110,14 @@ class AssistedClient(RestClient):
         return answer if isinstance(answer, dict) else {}
 
     def reply(self, infra_env_id: str, host_id: str, version: str, reply: Mapping[str, Any]) -> None:
-        """What came of a step (step-reply); the service keeps the last one, so the same again does no harm."""
+        """Send a step's result (step-reply); the service keeps the last one, so a repetition does no harm."""
         path = _hosts(infra_env_id, host_id, "instructions")
         self.call("POST", path, reply, headers=_agent(version), repeatable=True)
 
     def report_progress(
         self, infra_env_id: str, host_id: str, stage: Stage, info: str | None = None, *, attempt: str = ""
     ) -> None:
-        """How far a host's installation is; ``info``: within the stage, None for nothing new."""
+        """Report how far a host's installation is; ``info``: within the stage, None for nothing new."""
         body = {"current_stage": stage.value, **({} if info is None else {"progress_info": info})}
         self.call("PUT", _hosts(infra_env_id, host_id, "progress"), body, headers=_attempt(attempt))
 
@@ -128,7 +128,7 @@ class AssistedClient(RestClient):
     # Logs
 
     def report_logs(self, infra_env_id: str, host_id: str, state: LogsState, *, attempt: str = "") -> None:
-        """How far a host is with sending its logs."""
+        """Report how far a host is with sending its logs."""
         body = {"logs_state": state.value}
         self.call("PUT", _hosts(infra_env_id, host_id, "logs-progress"), body, headers=_attempt(attempt))
 

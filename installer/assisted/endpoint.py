@@ -15,7 +15,7 @@ BASE = "/api/assisted-install/v2"
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds on a monotonic clock, each the most that is waited.
+    """Upper limits in seconds, on a monotonic clock.
 
     ``connect`` until there is a connection, ``silence`` between two pieces of an answer, ``request`` for a whole
     request with its answer, ``transfer`` for one that carries a file.

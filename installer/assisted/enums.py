@@ -168,7 +168,7 @@ class PreparationStatus(StrEnum):
 
 
 class OperatorStatus(StrEnum):
-    """What is reported of an operator of the cluster."""
+    """Statuses of a cluster's operator."""
 
     FAILED = "failed"
     PROGRESSING = "progressing"

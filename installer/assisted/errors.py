@@ -38,7 +38,7 @@ class Unparsable(BadRequest):
 
 
 class Undecodable(Unparsable):
-    """A body that is not coded as its headers say; what follows it on its connection cannot be told from it."""
+    """A body that is not encoded as its headers say: where it ends on its connection is not known."""
 
 
 class Unprocessable(ServiceError):
@@ -94,13 +94,13 @@ class NoSpace(ServiceError):
 
 
 class TooMany(ServiceError):
-    """More requests from one caller than are taken, or more without a proof."""
+    """More requests from one caller than are taken, or more without valid credentials."""
 
     status = 429
 
 
 class StoreError(ServiceError):
-    """The database at ``path`` could not be opened, read or written; ``cause`` is what SQLite said."""
+    """The database at ``path`` could not be opened, read or written; ``cause`` is SQLite's text."""
 
     status = 503
 
@@ -128,7 +128,7 @@ class PrepareError(RendezvousError):
         self.cause = cause
 
 
-#: The service's words for: try again.
+#: Statuses by which the service asks to try again.
 PASSING = frozenset({408, 425, 429})
 
 
@@ -153,7 +153,7 @@ class ClientError(RendezvousError):
 
 
 class NoAnswer(ClientError):
-    """The service cannot be reached, or did not answer in time, or not to the end; ``text`` tells all of it."""
+    """The service cannot be reached, or did not answer in time, or not to the end; ``text`` is the whole sentence."""
 
     def __init__(self, what: str, reason: str, text: str) -> None:
         super().__init__(what, None, reason, text=text)

@@ -155,12 +155,12 @@ class Inventory(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaul
     truncation: Truncation | None = None
 
 
-# The parts that a host always has: upstream's service ends on an inventory in which one of them is null.
+# The parts that a host always has: upstream's service crashes on an inventory in which one of them is null.
 _ALWAYS = frozenset({"boot", "cpu", "memory", "system_vendor"})
 
 
 def decode(text: str | bytes) -> Inventory:
-    """Inventory from JSON. Elsewhere than in place of a whole part of the host, null is the same as nothing.
+    """Inventory from JSON. A null counts as absent, except in place of a whole part of the host.
 
     Upstream's agent writes null for each list that is empty, as Go's encoder does.
 

@@ -1,4 +1,4 @@
-"""JSON of others, bodies and the texts in them: read in a moment, or not at all."""
+"""JSON from others, bodies and the texts in them: read within limits, so that it takes a moment at most."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from installer.redact import shortened
 
-# Values are what costs: so many are read in about 20 ms. The most that is sent in earnest is the inventory of a host
+# The cost is by values: so many are read in about 20 ms. The largest legitimate document is the inventory of a host
 # with a thousand disks, about 40,000.
 MOST = 65_536
 # Ignition, install-config and manifests need less than twenty. What was read is also written, compared and redacted.
@@ -43,7 +43,7 @@ def typed(text: str | bytes, kind: type[T], *, counted: bool = True) -> T:
 
 
 def _check(text: str | bytes) -> None:
-    # No value without one of these, but for one.
+    # Each value but the first comes with one of these.
     if isinstance(text, bytes):
         marks = text.count(b",") + text.count(b"[") + text.count(b"{")
     else:

@@ -1,4 +1,4 @@
-"""JSON and files to and from a service that takes tokens; what operations it has is said in client.py."""
+"""JSON and files to and from a service that takes tokens; client.py has its operations."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ STAGES: Mapping[str, tuple[Stage, ...]] = {
     SNO: (S.STARTING, S.INSTALLING, S.WAITING_BOOTKUBE, S.WRITING, S.COPYING, S.REBOOTING, S.JOINED, S.DONE),
 }
 
-#: How the words of a stage begin that fails, is tried again, and fails again: nobody has given it up.
+#: The beginning of a stage's info when it fails each time that it is tried, and is still tried again.
 FAILS_AGAIN = "It fails again and again: "
 
 MINUTE = 60.0

@@ -1,7 +1,7 @@
 """Arguments of steps, as the service gives them and agents read them (installer.md §6.3).
 
-Nearly each step has one, a JSON text of one of these. Other services say more, which is passed over, or less: what is
-not needed may be null or missing, and is left out when it is None.
+Nearly each step has one, a JSON text of one of these. Other services send more, which is ignored, or less: what is not
+needed may be null or missing, and is left out when it is None.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class InstallRequest(Argument, frozen=True, kw_only=True):
     role: Role
     boot_device: NotEmpty
     controller_image: str | None = None
-    # Empty of a service that has none to give: simulated hosts do without.
+    # Empty where the service has none: simulated hosts need none.
     installer_image: str
     control_plane_count: int | None = None
     check_cvo: bool | None = None

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class HostValidation(StrEnum):
-    """What is said of a host."""
+    """Ids of a host's validations."""
 
     CONNECTED = "connected"
     MEDIA_CONNECTED = "media-connected"
@@ -80,7 +80,7 @@ class HostValidation(StrEnum):
 
 
 class ClusterValidation(StrEnum):
-    """What is said of a cluster."""
+    """Ids of a cluster's validations."""
 
     MACHINE_CIDR_DEFINED = "machine-cidr-defined"
     CLUSTER_CIDR_DEFINED = "cluster-cidr-defined"

@@ -5,7 +5,7 @@ encoding/json and sigs.k8s.io/yaml these files were written for:
 
 - a field matches whatever the case of its letters, an exact spelling first;
 - `<<` merges a map, and a field that is set twice that way is an error;
-- a string takes numbers and booleans as Go prints them, but in the fields that come of Kubernetes' TypeMeta;
+- a string takes numbers and booleans as Go prints them, except in the fields of Kubernetes' TypeMeta;
 - a number may be written as 3.0 and must fit the width of its type;
 - null leaves a field at its default.
 """
@@ -60,7 +60,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class DecodeError:
-    """A field that does not fit its type, or that there is not."""
+    """A field that does not fit its type, or that does not exist."""
 
     path: str
     line: int
@@ -98,7 +98,7 @@ def _folded(cls: Any) -> dict[str, str]:
     return {_fold(name): name for name in _fields(cls)}
 
 
-# The letters beyond ASCII that are another case of one within it: the long s and the sign of the Kelvin.
+# The letters beyond ASCII that Go folds to one within it: the long s and the sign of the Kelvin.
 _ODD = str.maketrans({"\u017f": "s", "\u212a": "k"})
 
 
@@ -169,7 +169,7 @@ class _Decoder:
             return self.fail(node, path, str(error))
 
     def shape(self, node: yaml.Node, kind: Any, path: str) -> None:
-        """Note what of the node is not as clouds.json has it."""
+        """Note where the node differs from its type in clouds.json."""
         if is_null(node) or kind == "any":
             return
         if isinstance(kind, list):

@@ -21,11 +21,11 @@ OVN = "OVNKubernetes"
 _KNOWN_NETWORK_TYPES = (OVN, "OpenShiftSDN")
 _CONVERTIBLE = ("v1", "v1beta3", "v1beta4")
 PROVISIONING_CIDR = "172.22.0.0/24"
-# Where hosts stand, also in paths of errors: the control plane first, those without a role last.
+# The order of hosts, also in paths of errors: the control plane first, those without a role last.
 _BY_ROLE = {"master": 0, "worker": 2, "": 3}
 # Addresses of a provisioning network that has room for a DHCP range from the 10th on.
 _SMALLEST = 16
-# How operators get their credentials unless told otherwise.
+# How operators get their credentials unless the config says otherwise.
 _CREDENTIALS_MODES = {"nutanix": "Manual", "openstack": "Passthrough", "powervc": "Passthrough", "powervs": "Manual"}
 
 
@@ -158,7 +158,7 @@ def apply(config: InstallConfig) -> InstallConfig:
 
 
 def _with_dns(platform: Platform) -> Platform:
-    """DNS records inside the cluster, unless it was said otherwise."""
+    """DNS records inside the cluster, unless the config says otherwise."""
     for name in ("baremetal", "vsphere", "nutanix"):
         own = getattr(platform, name)
         if own is not None and not own.dns_records_type:

@@ -34,8 +34,8 @@ def enabled(config: InstallConfig, gate: str) -> bool:
     return on
 
 
-def known(config: InstallConfig) -> bool:
-    """Whether the feature set and the gates are such that it can be said which gates are on."""
+def are_valid(config: InstallConfig) -> bool:
+    """Whether feature set and gates are well-formed, so that it is known which gates are on."""
     entries = [entry.split("=") for entry in config.feature_gates]
     return (
         config.feature_set in FEATURE_SETS

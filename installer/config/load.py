@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 INSTALL_CONFIG_FILE = "install-config.yaml"
 AGENT_CONFIG_FILE = "agent-config.yaml"
-# Who writes install-configs for other versions of the installer too says so here; fields that this one does not know
-# are passed over then.
+# Set by programs that write install-configs for several versions of the installer: fields that this one does not know
+# are ignored then.
 INVOKER = "OPENSHIFT_INSTALL_INVOKER"
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""What is not wrong with an install-config, and worth a line: fields without effect, deprecated ones (§1.1)."""
+"""Warnings about an install-config that is valid: fields without effect, deprecated ones (§1.1)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def architectures(config: InstallConfig) -> Iterator[str]:
 
 
 def partitioning(config: InstallConfig) -> Iterator[str]:
-    """A mode that there is not partitions nothing, and partitioning cannot be turned on later."""
+    """An unknown mode partitions nothing, and partitioning cannot be turned on later."""
     if config.cpu_partitioning_mode not in ("", "None", "AllNodes"):
         yield (
             f"cpuPartitioningMode: {config.cpu_partitioning_mode} is neither None nor AllNodes: no processor is "
@@ -129,7 +129,7 @@ def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
 
 
 def silently_ignored(config: InstallConfig) -> Iterator[str]:
-    """What is ignored and nobody misses: said at debug only."""
+    """What is ignored and nobody misses: logged at debug level only."""
     platform = config.platform.baremetal
     if platform is None:
         return

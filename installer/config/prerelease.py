@@ -25,7 +25,7 @@ def current_form(root: yaml.Node) -> yaml.Node:
         return root
     at, spec = fields.pop("spec")
     if not isinstance(spec, yaml.MappingNode) and not is_null(spec):
-        return root  # no form of this file has such a spec: said as an unknown field
+        return root  # no form of this file has such a spec: it is reported as an unknown field
     log.warning(
         "agent-config.yaml has no apiVersion, and its fields are under spec: that form is deprecated; write "
         "apiVersion: v1beta1 and move the fields of spec to the top"

@@ -30,7 +30,7 @@ CREDENTIALS = "*node0.Credentials"
 # What wait-for needs to know.
 OWN = "node0"
 
-# Whose files are kept where, by the names that they may have; a folder for all that are in it.
+# The names that each asset's files may have; a folder stands for all files in it.
 FILES = {
     INSTALL_CONFIG: ("install-config.yaml",),
     AGENT_CONFIG: ("agent-config.yaml",),
@@ -130,8 +130,8 @@ def damaged(path: Path, reason: str) -> StateError:
 
 
 @contextlib.contextmanager
-def blamed(path: Path, kept: bool) -> Iterator[None]:
-    """Errors within the block are about what the state file at `path` has `kept`: they say so, and what to do."""
+def blaming_state(path: Path, kept: bool) -> Iterator[None]:
+    """Errors within the block name the state file at `path`, if it has `kept` their input, and say what to do."""
     try:
         yield
     except InstallerError as error:

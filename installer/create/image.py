@@ -48,7 +48,7 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
         inputs.rendezvous_ip,
         inputs.install.metadata.name,
         inputs.install.base_domain,
-        making=prefetched.credentials,
+        in_progress=prefetched.credentials,
     )
 
     changes = render_iso(inputs, payload, secrets, minimal)
@@ -110,7 +110,7 @@ def render_iso(inputs: Inputs, payload: Payload, secrets: Secrets, minimal: Mini
 
 
 def _biggest_input(inputs: Inputs) -> str:
-    """What an Ignition config that is too big is big with, as the end of an error; empty if no input is."""
+    """The input that makes an Ignition config too big, as the end of an error; empty if there is none."""
     sizes = {f"openshift/ ({len(inputs.extra_manifests)} manifests)": sum(map(len, inputs.extra_manifests.values()))}
     sizes["additionalTrustBundle"] = len(inputs.install.additional_trust_bundle)
     biggest = max(sizes, key=lambda name: sizes[name])

@@ -79,7 +79,7 @@ class Outputs:
         return new
 
     def remove(self, *names: str) -> None:
-        """Files that go once all others are in place, and the folders that are empty then.
+        """Files to remove once all others are in place, and the folders that are empty then.
 
         A folder where new files are in their place, and no others, is as if it were new: closed to others.
         """
@@ -135,7 +135,7 @@ def _sync(folder: Path) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what commands that were killed have left; for who has the directory for itself."""
+    """Remove what commands that were killed have left; for a command that holds the directory's lock."""
     for folder in FOLDERS:
         for path in leftovers(directory / folder):
             with contextlib.suppress(OSError):

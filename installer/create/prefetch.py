@@ -34,7 +34,7 @@ class Prefetched:
 
 @contextlib.contextmanager
 def prefetch(directory: Path) -> Iterator[Prefetched]:
-    """Begin for an asset directory; what was not used at the end of the block is given up."""
+    """Begin for an asset directory; what was not used at the end of the block is discarded."""
     if not any((directory / name).exists() for name in _INPUTS):
         yield Prefetched()
         return
@@ -42,11 +42,11 @@ def prefetch(directory: Path) -> Iterator[Prefetched]:
         copy: PrefetchedCopy | None = None
         base = image_cache.likely()
         if base is not None:
-            with contextlib.suppress(OSError):  # said later, when it is sure that this copy is wanted
+            with contextlib.suppress(OSError):  # reported later, when it is sure that this copy is wanted
                 copy = stack.enter_context(PrefetchedCopy(base, directory / "agent.iso"))
         state: State | None = None
         credentials: BackgroundCredentials | None = None
-        with contextlib.suppress(StateError):  # said later
+        with contextlib.suppress(StateError):  # reported later
             state = State.load(directory)
             if not state.has_secrets:
                 # Only now, since this imports much.

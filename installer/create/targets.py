@@ -73,7 +73,7 @@ def cluster_manifests(directory: Path) -> None:
     if inputs.registries is not None:
         mirrors[names.REGISTRIES] = inputs.registries.encode()
     if not (files.of(INSTALL_CONFIG) or files.of(MIRROR).get(names.CA_BUNDLE)):
-        del mirrors[names.CA_BUNDLE]  # nobody said anything of certificates
+        del mirrors[names.CA_BUNDLE]  # no input has anything about certificates
     # Kept too, so that a file that the user removes is taken from here.
     # Those that are written anew stay; mirror/, which always is, and its mode with it.
     gone = (*{*inputs.discarded, *files.on_disk.get(MANIFESTS, {})}.difference(mirrors),)
@@ -86,7 +86,7 @@ def cluster_manifests(directory: Path) -> None:
 
 
 def _release(inputs: Inputs, target: str) -> ResolvedRelease:
-    """The release; where it cannot be read, as on a train, the one that was named, of a version unknown.
+    """The release; where it cannot be read, without a network for example, the one that was named, of unknown version.
 
     Manifests only name it. OpenShift's installer does not look at it here at all, and puts its own version.
     """

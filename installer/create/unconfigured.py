@@ -11,7 +11,7 @@ import logging
 from importlib import resources
 from pathlib import Path
 
-from installer.config.state import MANIFESTS, MIRROR, State, blamed
+from installer.config.state import MANIFESTS, MIRROR, State, blaming_state
 from installer.config.types.install import InstallConfig
 from installer.create.stages.hosts import host_files
 from installer.create.stages.read import read_manifests
@@ -81,7 +81,7 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
 def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     """The Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
     files, consumed = _files(directory, state)
-    with blamed(state.path, kept=not consumed):
+    with blaming_state(state.path, kept=not consumed):
         manifests, install = _read(files)
     for name in consumed.get(MANIFESTS, {}):
         log.info("Consuming %s from target directory", _ASSETS[name])

@@ -1,4 +1,4 @@
-"""What the user is handed: a kubeconfig and the kubeadmin password (reference/cluster.md §7.1, §7.3)."""
+"""The user's access to the cluster: a kubeconfig and the kubeadmin password (reference/cluster.md §7.1, §7.3)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def password_hash(password: str) -> str:
 
 
 def is_password(password: str, hashed: str) -> bool:
-    """Whether both have the form of kubeadmin's; whether they belong together takes a tenth of a second to tell."""
+    """Whether both have the form of kubeadmin's. Not whether they match, which takes a tenth of a second to check."""
     return bool(_PASSWORD.fullmatch(password) and _HASH.fullmatch(hashed))
 
 

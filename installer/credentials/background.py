@@ -1,4 +1,4 @@
-"""What takes time to make and depends on no input, begun in threads while the inputs are read."""
+"""Credentials that take time to make and depend on no input: begun in threads while the inputs are read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _password() -> tuple[str, str]:
 
 
 class BackgroundCredentials:
-    """Signers and password in the making; a context, which at its end gives up what nobody has asked for."""
+    """Signers and password that are being made; a context, which at its end gives up what was not asked for."""
 
     def __init__(self, threads: int = 2) -> None:
         self._pool = ThreadPoolExecutor(threads, "credentials")

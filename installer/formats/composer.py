@@ -1,4 +1,4 @@
-"""From YAML text to a tree of nodes that is safe to walk: no cycle, no depth that ends a stack, no expansion bomb.
+"""From YAML text to a tree of nodes that is safe to walk: no cycle, no depth that overflows a stack, no expansion bomb.
 
 PyYAML composes recursively (in C, where a deep text ends the process) and leaves aliases to whoever walks the tree.
 Here the tree is made of the parser's events in one loop, and what aliases would expand to is counted as Go's YAML
@@ -63,7 +63,7 @@ class Composer:
         try:
             self._loader = loader(self._text)
         except yaml.YAMLError as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         except UnicodeEncodeError as error:  # half a character, which no file can hold
             raise YamlError(self._text[: error.start].count("\n") + 1, "not text") from error
 
@@ -77,13 +77,13 @@ class Composer:
                         raise YamlError(_line(event), "found incompatible YAML document, whose version is not 1.1")
                     yield self._document()
         except yaml.YAMLError as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         finally:
             self._loader.dispose()
 
-    def _told(self, error: yaml.YAMLError) -> YamlError:
+    def _error_of(self, error: yaml.YAMLError) -> YamlError:
         if isinstance(error, yaml.MarkedYAMLError):
-            # What ends too early is found missing behind the last line.
+            # The parser reports what ends too early as missing behind the last line.
             last = self._text.rstrip().count("\n") + 1
             line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
             return YamlError(line, str(error.problem or error.context or "cannot be parsed"))
@@ -132,7 +132,7 @@ class Composer:
             _add(stack[-1], node, extent, _line(event))
 
     def _tag(self, event: Any, kind: type[yaml.Node], value: str | None) -> str:
-        """The tag; of those that only other programs know, Go passes over, as it does over a lone exclamation mark."""
+        """The tag. Go ignores those that only other programs know, and a lone exclamation mark."""
         tag = event.tag
         is_known = tag is not None and (tag in _KNOWN_TAGS or not self._other_tags)
         if tag is None or (tag == "!" and kind is not yaml.ScalarNode):

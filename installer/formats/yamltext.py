@@ -2,7 +2,7 @@
 
 All YAML that the installer reads is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
 is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
-so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of say nothing here.
+so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of are ignored here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST_INT = 80
 
 
 class GO(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """SafeLoader with Go's idea of which plain scalars are not strings; tags of others' say nothing to it."""
+    """SafeLoader with Go's idea of which plain scalars are not strings; foreign tags are ignored."""
 
     other_tags = True
 

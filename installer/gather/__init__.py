@@ -1,4 +1,4 @@
-"""`node0 agent gather`: from outside, all that hosts and the service can tell of an installation, in one archive."""
+"""`node0 agent gather`: from outside, all that hosts and the service know of an installation, in one archive."""
 
 from installer.gather.command import run
 

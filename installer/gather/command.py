@@ -1,4 +1,4 @@
-"""Asks the service, the cluster and every host that answers, and packs what they tell; what failed is told as well."""
+"""Asks the service, the cluster and every host that answers, and packs what they send, with notes on what failed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOGS = (".openshift_install.log",)
 
 
 class Gathering:
-    """One archive while it is made. ``notes``: lines of its summary."""
+    """One archive that is being made. ``notes``: lines of its summary."""
 
     def __init__(self, inputs: state.Inputs, archive: tarfile.TarFile, work: Path, top: str) -> None:
         self.inputs, self.archive, self.work, self.top = inputs, archive, work, top
@@ -45,7 +45,7 @@ class Gathering:
         self.notes: list[str] = []
 
     def note(self, text: str, *, bad: bool = False) -> None:
-        """Tell the user, and the archive's reader."""
+        """A line for the user, and for the archive's reader."""
         self.notes.append(text)
         (log.warning if bad else log.info)("%s", text)
 
@@ -96,15 +96,15 @@ class Gathering:
         try:
             with packed.open("wb") as file:
                 service.download_logs(cluster_id, file)
-            count = self._nested(packed, f"{self.top}/service/logs")
-            # None is what every installation without trouble has.
+            count = self._unpack_logs(packed, f"{self.top}/service/logs")
+            # An installation without trouble has none.
             self.note(f"service: {count} files of logs that hosts have sent")
         except ClientError as error:
             self.note(f"service: no logs: {error}", bad=True)
         except (tarfile.TarError, EOFError, OSError, ValueError) as error:
             self.note(f"service: its logs cannot be unpacked: {error}", bad=True)
 
-    def _nested(self, packed: Path, folder: str) -> int:
+    def _unpack_logs(self, packed: Path, folder: str) -> int:
         """A tar of hosts' archives, or one archive: unpacked, as secrets are found in plain text only."""
         with tarfile.open(packed, "r:*") as source:
             members = [m for m in source if m.isreg() and m.name.endswith(".tar.gz")]
@@ -135,7 +135,7 @@ class Gathering:
             kube.close()
 
     def hosts(self, names: dict[str, str], access: Access) -> int:
-        """Every host over ssh, several at once; how many gave their part."""
+        """Fetch from every host over ssh, several at once. Returns how many gave their part."""
         done = 0
         running = Running()
         with ThreadPoolExecutor(AT_ONCE) as pool, running.ended_with(pool):
@@ -204,7 +204,7 @@ def run(
         with private_directory("node0-gather-", None if is_stream(target) else target.parent) as work:
             packed = work / "archive"
             with tarfile.open(packed, mode="w:gz", compresslevel=6) as archive:
-                count, asked = _all(Gathering(inputs, archive, work, top), access, hosts, reach or Reach())
+                count, asked = _gather_all(Gathering(inputs, archive, work, top), access, hosts, reach or Reach())
             packed.chmod(0o600)
             deliver(packed, target)
     except OSError as error:
@@ -213,14 +213,14 @@ def run(
     return 0
 
 
-def _all(gathering: Gathering, access: Access, hosts: Sequence[str], reach: Reach) -> tuple[int, int]:
+def _gather_all(gathering: Gathering, access: Access, hosts: Sequence[str], reach: Reach) -> tuple[int, int]:
     """Everything that answers; how many hosts did, and of how many. Raises InstallerError when nothing does."""
     gathering.own_files()
-    known_hosts = gathering.service(reach)
-    answered = bool(known_hosts) or any(note.startswith("service: its state") for note in gathering.notes)
-    names = {gathering.inputs.rendezvous_ip: "rendezvous host", **known_hosts}
+    service_hosts = gathering.service(reach)
+    answered = bool(service_hosts) or any(note.startswith("service: its state") for note in gathering.notes)
+    names = {gathering.inputs.rendezvous_ip: "rendezvous host", **service_hosts}
     if not answered:
-        # node0 has left for its disk: the cluster is who knows its nodes now.
+        # node0 has rebooted into its disk: only the cluster knows its nodes now.
         names.update(gathering.nodes(reach))
     names.update({address: names.get(address, "") for address in hosts})
     count = gathering.hosts(names, access)

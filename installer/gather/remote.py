@@ -73,8 +73,8 @@ class Running:
             raise
 
     @contextlib.contextmanager
-    def counted(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """One process more."""
+    def tracked(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """A context: the process is one of those that are ended with the gathering."""
         with self._lock:
             self._processes.add(process)
             if self._ended:
@@ -101,8 +101,8 @@ def fetch(access: Access, address: str, target: Path, running: Running) -> str:
             )
         except OSError as error:
             return f"ssh cannot be run: {error.strerror}"
-        with running.counted(process):
-            problem = _copied(process, out, access.timeout)
+        with running.tracked(process):
+            problem = _exchange(process, out, access.timeout)
         errors.seek(0)
         lines = [line for line in errors.read(65536).decode(errors="replace").splitlines() if not NOISE.match(line)]
     if problem:
@@ -113,17 +113,17 @@ def fetch(access: Access, address: str, target: Path, running: Running) -> str:
     return "" if target.stat().st_size else "the host sent nothing"
 
 
-def _copied(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) -> str:
-    """Send the script and take the answer; why it was cut short, or an empty text."""
+def _exchange(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) -> str:
+    """Send the script and take the answer. Returns why it was cut short, or an empty text."""
     assert process.stdin is not None
     assert process.stdout is not None
     end = time.monotonic() + timeout
-    # A host that says nothing for ever is ended by this, whatever its ssh waits for.
+    # This ends the ssh to a host that is silent for ever.
     limit = threading.Timer(timeout, process.kill)
     limit.start()
     size = 0
     try:
-        # One that has ended already says why in words of its own.
+        # An ssh that has ended already says why on its standard error.
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(script())
         while chunk := process.stdout.read(CHUNK):

@@ -15,13 +15,13 @@ from typing import IO
 
 CHUNK = 64 * 1024
 LARGEST = 32 * 1024**2
-# How long a program may take to end when it is asked to, and when it is told to (one that hangs in a disk does not).
+# How long a program may take to end after SIGTERM, and after SIGKILL (one that hangs in disk I/O does not end).
 GRACE = 5.0
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What came of a program: its exit ``code`` (minus the signal's number), None when it was ended: ``why`` then says.
+class Completed:
+    """A program's result: its exit ``code`` (minus the signal's number), None when it was ended, with ``why``.
 
     ``out`` and ``err`` are what it printed until then.
     """
@@ -40,7 +40,7 @@ def run(
     merged: bool = False,
     largest: int = LARGEST,
     feed: Callable[[bytes], None] | None = None,
-) -> Ended:
+) -> Completed:
     """Run a program to its end, at most ``timeout`` seconds and ``largest`` bytes of output; then it is ended.
 
     It has a process group of its own, which ends with it: a shell's or nsenter's child is not left behind. What a
@@ -74,8 +74,10 @@ def run(
             pipe.close()
     out, err = bytes(reader.kept[0]), b"" if merged else bytes(reader.kept[1])
     if cut == "size":
-        return Ended(None, out, err, f"printed more than {largest} bytes")
-    return Ended(None, out, err, f"did not end within {timeout:g} s") if cut else Ended(process.wait(), out, err)
+        return Completed(None, out, err, f"printed more than {largest} bytes")
+    return (
+        Completed(None, out, err, f"did not end within {timeout:g} s") if cut else Completed(process.wait(), out, err)
+    )
 
 
 class _Reader:

@@ -54,7 +54,7 @@ def redactor(host: HostSystem) -> Redactor:
 
 
 def _output(host: HostSystem, command: tuple[str, ...]) -> str:
-    """What a command prints; when it does not end well, that is told below what it printed."""
+    """What a command prints, followed by how it failed if it did."""
     name = " ".join(command)
     try:
         done = commands.run(host.command(command), COMMAND_TIMEOUT, merged=True, largest=LARGEST_OUTPUT)
@@ -108,7 +108,7 @@ class Sender:
     attempt: str = ""
 
     def send(self, host: HostSystem, bootstrap: bool) -> None:
-        """Collect and upload; the service is told collecting, then completed. Raises ClientError, OSError."""
+        """Collect and upload, reporting collecting and completed to the service. Raises ClientError, OSError."""
         self._tell(LogsState.COLLECTING)
         with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR")) as file:
             write_archive(host, self.host_id, bootstrap, file)
@@ -117,7 +117,7 @@ class Sender:
         self._tell(LogsState.COMPLETED)
 
     def give_up(self) -> None:
-        """Tell the service that nothing comes any more, if it can be told."""
+        """Report to the service, if it answers, that no logs will come."""
         with contextlib.suppress(ClientError):
             self._tell(LogsState.TIMEOUT)
 

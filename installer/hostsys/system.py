@@ -1,4 +1,4 @@
-"""The host under the agent's feet: its files, and its programs.
+"""The host that the agent runs on: its files, and its programs.
 
 In the container the host's root is mounted on /host, or is seen through the host's first process, and programs run in
 the host's namespaces by nsenter; run on a host directly (root ``/``) both are plain.

@@ -16,7 +16,7 @@ from installer.image import cpio
 NETWORKS = "/etc/assisted/network/"
 HOOK = "usr/lib/dracut/hooks/initqueue/settled/90-assisted-pre-static-network-config.sh"
 _SCRIPT = "etc/assisted/pre-network-manager-config.sh"
-# dracut sources it, again and again until it has what it waits for: it must neither exit nor fail.
+# dracut sources it repeatedly, until it has what it waits for: it must neither exit nor fail.
 _HOOK = f"#!/bin/sh\n[ -e /etc/coreos-firstboot-network ] || bash /{_SCRIPT} || :\n"
 
 

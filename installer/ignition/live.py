@@ -1,4 +1,4 @@
-"""The Ignition config of the agent ISO: everything that the live host needs to find its role and begin.
+"""The Ignition config of the agent ISO: everything that the live host needs to find its role and start.
 
 Unit, file and variable names are those of reference/installer.md §4.1 and §4.2. Differences, each for a reason: the
 service keeps its state in SQLite, so there is no pod and no database unit; it is reached over TLS with a CA of its own;
@@ -157,7 +157,7 @@ def _environment(inputs: LiveInputs) -> list[File]:
 
 
 def host_config_files(inputs: LiveInputs) -> list[File]:
-    """What the live system of whichever host it is finds its own network, hostname, role and disk in."""
+    """The files in which a live system, whichever host it is, finds its own network, hostname, role and disk hints."""
     files = []
     for index, host in enumerate(host for host in inputs.hosts if host.awaited):
         base = f"/etc/assisted/hostconfig/{host.hostname or f'host-{index}'}"

@@ -1,6 +1,6 @@
 """What the live system itself needs: names on its console, proxies, clocks, and disks behind iSCSI or several paths.
 
-Paths and modes are those of reference/installer.md §4.2: hosts, and whoever looks at them, find the same there.
+Paths and modes are those of reference/installer.md §4.2, for the sake of scripts and people that know them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from installer.ignition.config import File
 
-# Of no use on most hosts: each unit asks whether there is what it is for.
+# Not needed on most hosts: each unit checks for what it serves.
 SYSTEM_UNITS = ("iscsistart.service", "iscsiadm.service", "oci-eval-user-data.service", "selinux.service")
 
 # A DUID from the link-layer address: the lease stays the same after the disk has been written.

@@ -13,7 +13,7 @@ from installer.files import Partial
 
 # linux/fs.h: _IOW(0x94, 9, int)
 _FICLONE = 0x40049409
-# So long until a copy that nobody wants any more is given up.
+# After each chunk a copy that is not wanted any more is given up.
 _CHUNK = 1 << 26
 NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 

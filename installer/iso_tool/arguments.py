@@ -1,4 +1,4 @@
-"""The command line of `node0 iso`; light, since every start of node0 builds it."""
+"""The command line of `node0 iso`; it loads quickly, since every start of node0 builds it."""
 
 from __future__ import annotations
 

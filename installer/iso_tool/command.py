@@ -1,4 +1,4 @@
-"""What the commands of `node0 iso` do. Only what was asked for goes to standard output."""
+"""The commands of `node0 iso`. Only their results go to standard output."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def kargs(args: argparse.Namespace) -> int:
     return 0
 
 
-def _spare(iso: Path | str, outputs: dict[str, Path | str | None]) -> None:
+def _check_outputs(iso: Path | str, outputs: dict[str, Path | str | None]) -> None:
     """Raise IsoError for an output that would take the place of the image that is read, or of another output."""
     options: dict[str, str] = {}
     for option, output in outputs.items():
@@ -220,7 +220,7 @@ def extract(args: argparse.Namespace) -> int:
         extent = iso.find(args.path)
         if extent is None:
             raise IsoError(args.iso, f"has no file {args.path}")
-        _spare(args.iso, {"--output": args.output})
+        _check_outputs(args.iso, {"--output": args.output})
         if extent.directory:
             for name, entry in sorted(iso.entries(extent), key=lambda one: (one[0] or one[1].name).lower()):
                 shown = name or entry.name.partition(";")[0]
@@ -243,7 +243,7 @@ def minimal(args: argparse.Namespace) -> int:
 
     check_url(args.rootfs_url)
     with open_image(args.iso) as overlay:
-        _spare(args.iso, {"--output": args.output, "--rootfs": args.rootfs})
+        _check_outputs(args.iso, {"--output": args.output, "--rootfs": args.rootfs})
         if args.rootfs:
             extract_rootfs(overlay, args.iso, Path(args.rootfs))
         make_minimal(overlay, args.iso, args.rootfs_url)
@@ -259,5 +259,5 @@ def run(args: argparse.Namespace) -> int:
     try:
         return _COMMANDS[args.iso_command](args)
     except ValueError as error:
-        # What the areas hold is not what their form promises.
+        # The areas' content does not fit their format.
         raise IsoError(args.iso, f"the embedded data is damaged: {error}") from error

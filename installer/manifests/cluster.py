@@ -1,4 +1,4 @@
-"""cluster-manifests/: what install-config and agent-config say, as the objects that the rendezvous service is fed.
+"""cluster-manifests/: install-config and agent-config as the objects that are registered with the rendezvous service.
 
 Kinds, names and fields: reference/installer.md §2.1.
 """
@@ -30,7 +30,7 @@ PLATFORM_TYPES = {
     "nutanix": "Nutanix",
     "external": "External",
 }
-# What a Go program writes of an InfraEnv that nobody has seen yet.
+# The status that a Go program writes for an InfraEnv without one.
 INFRA_ENV_STATUS = {
     "agentLabelSelector": {},
     "bootArtifacts": dict.fromkeys(("discoveryIgnitionURL", "initrd", "ipxeScript", "kernel", "rootfs"), ""),
@@ -113,7 +113,7 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
     baremetal = config.platform.baremetal
     if baremetal is not None:
         spec |= {"apiVIP": baremetal.api_vips[0], "ingressVIP": baremetal.ingress_vips[0]}
-        # Upstream's manifests do not say it at all, and its service then manages a balancer that the user has.
+        # Upstream's manifests leave it out, and its service then manages a load balancer although the user has one.
         if baremetal.load_balancer and baremetal.load_balancer.type == "UserManaged":
             spec["loadBalancer"] = {"type": baremetal.load_balancer.type}
     external = config.platform.external

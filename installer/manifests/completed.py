@@ -1,4 +1,4 @@
-"""Manifests of a user's own as they are handed on: with what was filled in, or spelled anew, when they were read."""
+"""A user's own manifests as they are passed on: with the defaults and spellings that reading gave them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def completed(manifests: ClusterManifests) -> dict[str, bytes]:
         if any(changes):
             files[name] = dump(document).encode()
     if not manifests.nmstate:
-        files.pop(NMSTATE, None)  # it may be there and hold nothing
+        files.pop(NMSTATE, None)  # it may be there and be empty
     return files
 
 

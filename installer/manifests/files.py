@@ -10,9 +10,9 @@ INFRA_ENV = f"{DIRECTORY}/infraenv.yaml"
 NMSTATE = f"{DIRECTORY}/nmstateconfig.yaml"
 PULL_SECRET = f"{DIRECTORY}/pull-secret.yaml"
 MANIFESTS = (INSTALL, DEPLOYMENT, IMAGE_SET, INFRA_ENV, NMSTATE, PULL_SECRET)
-# There is no cluster without these.
-ALWAYS = frozenset({INSTALL, DEPLOYMENT, INFRA_ENV, PULL_SECRET})
-# Those that an agent-config says something of; the others follow from the install-config alone.
+# A cluster needs all of these.
+REQUIRED = frozenset({INSTALL, DEPLOYMENT, INFRA_ENV, PULL_SECRET})
+# Those that depend on an agent-config; the others follow from the install-config alone.
 OF_AGENT_CONFIG = (INFRA_ENV, NMSTATE, INSTALL)
 
 MIRROR_DIRECTORY = "mirror"

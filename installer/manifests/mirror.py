@@ -1,4 +1,4 @@
-"""mirror/: where images are pulled from in place of where they are named, and whom to trust (reference §2.1)."""
+"""mirror/: which registries images are pulled from instead, and which certificates to trust (reference §2.1)."""
 
 from __future__ import annotations
 

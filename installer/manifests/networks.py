@@ -56,7 +56,7 @@ def errors(networking: Networks, hosts: int) -> Iterator[FieldError]:
                     f"{name} CIDR is IPv6 and is not compatible with networkType OpenShiftSDN",
                 )
         return
-    # A plugin of a third party's is OVN-Kubernetes here: the service knows no other, and is told by the overrides.
+    # A third party's plugin is OVN-Kubernetes here: the service knows no other, and gets the real one in the overrides.
     for index, entry in enumerate(networking.cluster_network):
         path = f"spec.networking.clusterNetwork[{index}]"
         net = check.network(entry.cidr)

@@ -24,7 +24,7 @@ _PROVISIONING = {
     "provisioning_network_cidr": "provisioningNetworkCIDR",
     "provisioning_dhcp_range": "provisioningDHCPRange",
 }
-# What the agent installer does not do with Nutanix, and says so (config.notes), and what was upconverted.
+# Nutanix fields that the agent installer ignores, with a warning (config.notes), and those that were upconverted.
 _NOT_NUTANIX = (
     "cluster_os_image",
     "preloaded_os_image_name",

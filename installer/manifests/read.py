@@ -90,7 +90,7 @@ def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
 def _network_type(config: ClusterInstall) -> Iterator[FieldError]:
     networking, needs = config.spec.networking, config.spec.provision_requirements
     if networking.network_type not in NATIVE_NETWORK_TYPES:
-        return  # what another one needs is its own affair
+        return  # other plugins have rules of their own
     yield from networks.errors(networking, needs.control_plane_agents + needs.worker_agents)
 
 

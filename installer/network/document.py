@@ -26,7 +26,7 @@ def read_document(config: Any, problems: Problems) -> Document:
     """Reads the desired state; what is wrong is added to `problems`, and what was readable is returned."""
     fields = Fields(config, "", problems)
     fields.remark("description")
-    fields.filled("interfaces", "routes", "route-rules")
+    fields.refuse_null("interfaces", "routes", "route-rules")
     interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
     document = Document(
         interfaces=tuple(interfaces),

@@ -1,4 +1,4 @@
-"""The room's work in one call: an nmstate document in, NetworkManager keyfiles or a list of problems out."""
+"""All of it in one call: an nmstate document in, NetworkManager keyfiles or a list of problems out."""
 
 from __future__ import annotations
 

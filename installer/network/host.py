@@ -79,7 +79,7 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
 
 
 def _note_unmapped(plan: Plan, names: Set[str]) -> None:
-    """Tell of NICs that are neither mapped nor named by their place: at boot another may have that name, or none."""
+    """Warn of NICs that are neither mapped nor named by their place: at boot another may have that name, or none."""
     for one in plan.interfaces:
         if _is_nic(one, plan) and not (one.by_mac or one.name in names or _PREDICTABLE.match(one.name)):
             log.warning(

@@ -1,4 +1,4 @@
-"""Archives of logs that others have packed: what is safe to unpack, and without its secrets."""
+"""Archives of logs that others have packed: unpacked as far as it is safe, and without secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from installer.files import hidden
 from installer.redact import Redactor
 
 GZIP = b"\x1f\x8b"
-#: How files begin that are packed themselves.
+#: The first bytes of files that are packed themselves.
 PACKED = (GZIP, b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 UNPACKED_LIMIT = 4 * 1024**3
 CHUNK = 1024 * 1024
@@ -41,8 +41,8 @@ def _copy(redactor: Redactor, source: IO[bytes], target: IO[bytes]) -> None:
 def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequence[str]:
     """Unpacks plain files and folders of a tar, packed or not, into a new ``target``; gives the names left out.
 
-    What was at ``target`` before goes when all is unpacked. Secrets in files that are not packed themselves are taken
-    out.
+    What was at ``target`` before is removed when all is unpacked. Secrets in files that are not packed themselves are
+    taken out.
 
     Links, devices, absolute paths and paths with `..` are left out. Raises tarfile.TarError, EOFError or OSError for
     a damaged archive, ValueError past 4 GiB.

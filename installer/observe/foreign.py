@@ -1,4 +1,4 @@
-"""The state that openshift-install leaves, in the words of ours: `wait-for` and `gather` work on its directories too.
+"""The state that openshift-install leaves, translated into ours: `wait-for` and `gather` work on its directories too.
 
 Its keys are its assets' types (openshift/installer, pkg/asset/store/store.go): `*gencrypto.AuthConfig` has the tokens,
 `*image.Ignition` the rendezvous host's address, the manifests the rest. Its service speaks plain HTTP.
@@ -29,7 +29,7 @@ def _hosts(document: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def translated(document: dict[str, Any]) -> dict[str, Any] | None:
-    """What `create image` of ours keeps of itself, out of the other's state; None when that has made no image."""
+    """What node0's `create image` keeps for itself, taken from that state; None when that made no image."""
     if not isinstance(_at(document, AUTH), dict) or not isinstance(_at(document, IGNITION), dict):
         return None
     wanted = _at(document, INSTALL, "Config", "spec", "provisionRequirements") or {}

@@ -1,4 +1,4 @@
-"""The few questions that are put to the cluster's own API, with the official client and short timeouts."""
+"""The few requests to the cluster's own API, with the official client and short timeouts."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Kube:
         return [item for item in answer.get("items") or () if isinstance(item, dict)]
 
     def operators_at(self) -> tuple[list[Json], datetime | None]:
-        """All ClusterOperators, and the time by the API's own clock (to the second) if it told that."""
+        """All ClusterOperators, and the time by the API's own clock (to the second) if it sent that."""
 
         def ask(k: Any, api: Any) -> tuple[Any, Any]:
             answer = k.CustomObjectsApi(api).list_cluster_custom_object_with_http_info(

@@ -20,9 +20,9 @@ from installer.release.access import RegistryAccess
 from installer.release.proxy import ImageProxy, OpenImage
 
 PING_SECONDS = 2
-# How sshd's banner marks what install-status.sh on the live host complains of, and how much of it is said.
+# The mark in sshd's banner of what install-status.sh on the live host complains of, and how much of it is shown.
 BANNER = "install-status: "
-# How its line begins that each boot has for a while.
+# The beginning of the line that each boot shows for a while.
 STARTING = "Not running:"
 LONGEST_BANNER = 1000
 # A registry that has not answered after this long does not answer hosts either.
@@ -81,13 +81,12 @@ def _sentence(lines: Iterable[str]) -> str:
 
 
 def complaint(address: str, ssh_port: int, timeout: float) -> str:
-    """What a live host says of itself, without that services do not run yet: what will not go away by itself, however
-    early it is said. Empty where there is nothing."""
+    """What a live host complains of, except that services do not run yet, which passes; empty for nothing."""
     return _sentence(line for line in banner(address, ssh_port, timeout) if not line.startswith(STARTING))
 
 
 def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
-    """One sentence on a host whose service does not answer: whether it is there at all, and what of it is."""
+    """One sentence about a host whose service does not answer: whether it is up at all, and which part of it."""
     service, ssh = port(address, service_port, timeout), port(address, ssh_port, timeout)
     if service == "answers":
         return f"{address} accepts connections on port {service_port}: the host is up, its service answers nothing"
@@ -107,7 +106,7 @@ def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
 
 
 def api(url: str, state: str, rendezvous_ip: str, timeout: float) -> str:
-    """One sentence on a cluster's API that never answered: where its name leads, and whether it is there elsewhere."""
+    """One sentence about a cluster's API that never answered: where its name leads, and whether it runs elsewhere."""
     parts = urlsplit(url)
     name, number = parts.hostname or "", parts.port or 443
     where, ports = _leads(name, number, timeout)
@@ -168,6 +167,6 @@ def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: 
                 except InstallerError as error:
                     problems.append(f"Hosts cannot pull {tag}: {error}")
     except InstallerError:
-        # Without skopeo nothing can be said.
+        # Without skopeo nothing is known.
         return ()
     return tuple(problems)

@@ -21,7 +21,7 @@ class Reach:
     read_timeout: float = 10.0
 
 
-def where(inputs: Inputs, reach: Reach) -> Endpoint:
+def service_endpoint(inputs: Inputs, reach: Reach) -> Endpoint:
     """The service's address; it speaks TLS where the asset directory has a CA."""
     scheme = "https" if inputs.ca_pem else "http"
     return endpoint(f"{scheme}://{address(inputs.rendezvous_ip)}:{reach.rest_port}", ca_pem=inputs.ca_pem)
@@ -30,7 +30,7 @@ def where(inputs: Inputs, reach: Reach) -> Endpoint:
 def watcher(inputs: Inputs, reach: Reach) -> AssistedClient:
     """A client that trusts the asset directory's CA alone."""
     timeouts = Timeouts(connect=reach.connect_timeout, silence=reach.read_timeout)
-    return AssistedClient(where(inputs, reach), Scheme.WATCHER, inputs.token, timeouts=timeouts)
+    return AssistedClient(service_endpoint(inputs, reach), Scheme.WATCHER, inputs.token, timeouts=timeouts)
 
 
 def hosts(service: AssistedClient, infra_env_id: str) -> list[dict[str, Any]]:

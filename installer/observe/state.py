@@ -112,8 +112,8 @@ def _expected(part: dict[str, Any]) -> Expected:
 
 
 def _images(part: dict[str, Any]) -> Images | None:
-    """None where an older version has made the image, or another installer, or where nobody can read it: it only
-    helps to say why nothing comes up."""
+    """None if an older version or another installer made the image, or if it cannot be read: it only helps to explain
+    why nothing comes up."""
     names, registry = part.get("images"), part.get("registry")
     try:
         if not names:

@@ -30,7 +30,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cacert", default="")
     parser.add_argument("--insecure", nargs="?", const="true", default="false")
     parser.add_argument("--skip-installation-disk-cleanup", nargs="?", const="true", default="false")
-    # Told by the service for the sake of other payloads; this one has no use for them.
+    # Passed by the service for other payloads' sake; this program has no use for them.
     for name in ("controller-image", "agent-image", "mco-image", "must-gather-image", "coreos-image", "service-ips"):
         parser.add_argument(f"--{name}", default="")
     for name in ("openshift-version", "http-proxy", "https-proxy", "no-proxy"):

@@ -28,9 +28,9 @@ MARKER = "/opt/openshift/assisted-install-bootstrap"
 SYSTEMD_TIMEOUT = 600.0
 SERVICES = ("bootkube.service", "approve-csr.service", "progress.service")
 POLL_SECONDS = 1.0
-# How often the unit and its last words are looked at: each look is two processes, which an emulated CPU feels.
+# How often the unit and its last lines are looked at: each look is two processes, which is much on an emulated CPU.
 REPORT_SECONDS = 15.0
-# bootkube starts again after 5 s when it fails: only a state that stays means that nobody starts it any more.
+# systemd starts bootkube again 5 s after it fails: only a state that stays means that it gave up.
 FAILED_FOR = 60.0
 # One run may fail for what is over a moment later, a registry that restarts, say; and the run after it takes a while to
 # get to where the last one failed.
@@ -100,11 +100,11 @@ def start(host: HostSystem, config: Mapping[str, Any]) -> None:
 BOOTKUBE_IDENTIFIER = "bootkube.sh"
 #: A pull that failed names the image by its digest, then each mirror with its answer: 300 characters before the first
 #: that says why.
-MOST_WORDS = 900
+LONGEST_TAIL = 900
 
 
-def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "", *, run: str = "") -> str:
-    """The unit's last journal lines, in one; with an identifier what is logged under it instead, and in the run of
+def journal_tail(host: HostSystem, unit: str, lines: int = 5, identifier: str = "", *, run: str = "") -> str:
+    """The unit's last journal lines, joined; with an identifier what is logged under it instead, and in the run of
     this invocation id alone where there is one.
 
     A container that a unit started logs in a scope of its own, under the identifier that it inherited.
@@ -117,7 +117,7 @@ def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = ""
 
 @dataclass
 class _Bootkube:
-    """What systemd says of bootkube, look by look: how often it failed and was started again, and what it said last."""
+    """bootkube's state over time, as systemd shows it: how often it failed and was restarted, and its last lines."""
 
     host: HostSystem
     state: str = ""
@@ -133,15 +133,15 @@ class _Bootkube:
         self.state, run = values.get("ActiveState", ""), values.get("InvocationID", "")
         if self.run and run and run != self.run:
             # The script's own words: etcd and kube-apiserver log into the same unit.
-            words = last_words(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER, run=self.run)
-            self.failures, self.failed_at, self.failed_with = self.failures + 1, now, words[:MOST_WORDS]
+            words = journal_tail(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER, run=self.run)
+            self.failures, self.failed_at, self.failed_with = self.failures + 1, now, words[:LONGEST_TAIL]
         self.run = run or self.run
 
     def words(self, now: float) -> str:
-        """What it says now; while it fails again and again, what it failed with."""
+        """Its last line now; while it fails again and again, the one that it failed with."""
         if self.failed_with and self.failures >= FAILURES and now - self.failed_at <= FAILING_FOR:
             return f"{FAILS_AGAIN}{self.failed_with}"
-        return last_words(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:MOST_WORDS]
+        return journal_tail(self.host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:LONGEST_TAIL]
 
 
 def wait_bootkube(
@@ -161,7 +161,7 @@ def wait_bootkube(
         bootkube.look(clock())
         failed_since = None if bootkube.state != "failed" else failed_since if failed_since is not None else clock()
         if failed_since is not None and clock() - failed_since > FAILED_FOR:
-            raise StageError("bootkube.service failed", last_words(host, SERVICES[0]))
+            raise StageError("bootkube.service failed", journal_tail(host, SERVICES[0]))
         words = bootkube.words(clock())
         if words and words != reported:
             report(words)

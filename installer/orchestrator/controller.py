@@ -1,4 +1,4 @@
-"""What the cluster's controller is told by the bootstrap host: where the service is (cluster.md §8.1, §8.2).
+"""What the bootstrap host leaves for the cluster's controller: where the service is (cluster.md §8.1, §8.2).
 
 The controller lives on when this host has rebooted, and reports to a service that lives on as well.
 """
@@ -21,7 +21,7 @@ MANIFESTS = "/opt/openshift/manifests"
 
 @dataclass(frozen=True)
 class Controller:
-    """The service's URL, its CA (PEM, empty for the system's), an agent's token, and whose progress is reported.
+    """The service's URL, its CA (PEM, empty for the system's), an agent's token, and the cluster to report for.
 
     ``attempt``: that to which the reports belong, empty when the service names none.
     """
@@ -53,7 +53,7 @@ class Controller:
         }
 
     def write(self, host: HostSystem) -> None:
-        """Put them among the manifests that bootkube creates."""
+        """Put them among the manifests that bootkube applies."""
         folder = host.path(MANIFESTS)
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.manifests().items():

@@ -29,7 +29,7 @@ def wanted_masters(control_plane_count: int) -> int:
 
 
 def _update_others(reporter: Reporter, hosts: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
-    """Tell the service which other hosts have joined: they no longer speak for themselves."""
+    """Report which other hosts have joined: they no longer report for themselves."""
     by_name = {str(node["metadata"]["name"]): node for node in nodes}
     for host in hosts:
         node = by_name.get(str(host.get("requested_hostname", "")))
@@ -108,7 +108,7 @@ def wait_workers(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
 
 
 def wait_ready_masters_by_service(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
-    """A worker's wait: until two control-plane hosts have joined, by the service's word."""
+    """A worker's wait: until two control-plane hosts have joined, as the service reports it."""
     while True:
         joined = [
             host

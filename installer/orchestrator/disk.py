@@ -17,15 +17,15 @@ from installer.orchestrator.errors import StageError
 log = logging.getLogger("assisted-installer")
 PERCENT = re.compile(r"\((\d{1,3})%\)")
 TRIES = 3
-# Long beyond the service's limit for this stage: only that nothing waits for ever.
+# Far beyond the service's limit for this stage, so that nothing waits for ever.
 WRITE_TIMEOUT = 2 * 3600.0
-# A disk of many terabytes, an array that is being rebuilt: what takes off old signatures may take its time.
+# Removing old signatures takes long on a disk of many terabytes, or on an array that is being rebuilt.
 CLEAN_TIMEOUT = 600.0
 STEP = 5
 
 
 def resolve(host: HostSystem, device: str) -> str:
-    """The device itself where ``device`` is a link of udev's to it; ``device`` as it is when that cannot be told.
+    """The device itself where ``device`` is a link of udev's to it; ``device`` as it is when that is not known.
 
     coreos-installer does not find the busy partitions of a disk that it is given by a link (its issue 512).
     """
@@ -53,9 +53,9 @@ def _groups(listed: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def clean(host: HostSystem, device: str) -> list[str]:
-    """Take volume groups, RAID members and signatures off the install disk; what failed, as text.
+    """Remove volume groups, RAID members and signatures from the install disk. Returns what failed, as texts.
 
-    A volume group that is on other disks as well goes with all of them, as assisted-installer's cleanup has it.
+    A volume group that is on other disks as well is removed from all of them, as by assisted-installer's cleanup.
     """
     problems: list[str] = []
 
@@ -119,7 +119,7 @@ def installer_command(ignition: str, device: str, extra: Sequence[str]) -> list[
     return ["coreos-installer", "install", "--insecure", "-i", ignition, *extra, device]
 
 
-class _Words:
+class _Output:
     """Takes coreos-installer's output apart: progress is reported, the last of the other lines are kept.
 
     Progress comes with carriage returns on a terminal, with newlines otherwise.
@@ -141,7 +141,7 @@ class _Words:
 
 
 def _once(host: HostSystem, command: Sequence[str], report: Callable[[str], None]) -> tuple[int | None, str]:
-    words = _Words(report)
+    words = _Output(report)
     environment = {**os.environ, "PATH": PATH, "LC_ALL": "C.UTF-8"}
     done = commands.run(host.command(command), WRITE_TIMEOUT, env=environment, merged=True, feed=words.feed)
     words.feed(b"\n")

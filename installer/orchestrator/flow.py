@@ -68,7 +68,7 @@ Step = Callable[[Run], None]
 
 
 def starting(run: Run) -> None:
-    """Format the disks asked for and clean the install disk; failures are only told."""
+    """Format the disks asked for and clean the install disk; failures are only reported."""
     run.reporter.stage(Stage.STARTING, run.plan.role)
     run.device = disk.resolve(run.host, run.plan.boot_device)
     problems: list[str] = []
@@ -157,7 +157,7 @@ def wait_as_worker(run: Run) -> None:
 
 
 def upload_logs(run: Run) -> None:
-    """Send this host's logs while there is still somebody to take them."""
+    """Send this host's logs while the service still runs."""
     try:
         reporter = run.reporter
         sender = logs.Sender(reporter.client, reporter.cluster_id, reporter.infra_env_id, reporter.host_id)
@@ -173,7 +173,7 @@ def reboot(run: Run) -> None:
     """
     run.reporter.stage(Stage.REBOOTING)
     delay = [] if run.plan.sno else [f"--on-active={REBOOT_SECONDS}", "--timer-property=AccuracySec=1s"]
-    # A disk that is slow to take what was written is waited for by the shutdown as well.
+    # The shutdown waits for a slow disk as well.
     run.host.run("sync", timeout=600, check=False)
     try:
         # As a unit of the host's systemd, so that it outlives this container.

@@ -151,7 +151,7 @@ class Writer:
             before = path.read_bytes()
             # The same config may be extracted again after a restart.
             if data not in before:
-                # In place of the old file at once, whole: a script may be running from it.
+                # Replaced in one step: a script may be running from the old file.
                 write_whole(path, before + data)
         mode = node.get("mode")
         path.chmod(0o644 if mode is None else int(mode))

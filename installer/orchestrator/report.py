@@ -15,7 +15,7 @@ from installer.orchestrator.errors import StageError, Unwanted
 
 log = logging.getLogger("assisted-installer")
 RETRY_SECONDS = 120.0
-# How a service refuses what it no longer wants, among other things.
+# Statuses with which a service refuses an installation that is over, among other things.
 REFUSED = (404, 409)
 INSTALLING = (
     HostStatus.INSTALLING,
@@ -54,17 +54,17 @@ class Reporter:
                 return call()
             except ClientError as error:
                 if error.status in REFUSED:
-                    self._wanted()
+                    self._check_wanted()
                 if not error.is_passing or time.monotonic() > deadline:
                     raise StageError(what, str(error)) from None
                 log.warning("%s: %s", what, error)
                 self._sleep(PAUSE)
 
-    def _wanted(self) -> None:
+    def _check_wanted(self) -> None:
         """Raise Unwanted when the host was cancelled, reset or removed, or another attempt has begun.
 
-        Asked for, because a stage out of its order, say, is refused with the same status. A service that does not
-        answer has not said so.
+        The host is looked up because a stage out of order, for example, is refused with the same status. A service that
+        does not answer has not refused anything.
         """
         try:
             hosts = self.client.cluster_hosts(self.cluster_id)

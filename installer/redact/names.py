@@ -82,8 +82,8 @@ def harmless(value: str, kind: Promise = "secret") -> bool:
     return kind == "counts?" and value.replace(",", "").replace(" ", "").isdigit()
 
 
-def telling(value: str) -> bool:
-    """Whether a value is so much its own that it may be looked for everywhere: no everyday word is."""
+def distinctive(value: str) -> bool:
+    """Whether a value is distinctive enough to be looked for everywhere: no everyday word is."""
     if len(value) < 6 or harmless(value) or everyday(value):
         return False
     return len(value) >= 16 or sum(bool(kind.search(value)) for kind in _CLASSES) >= 2

@@ -1,4 +1,4 @@
-"""Whether what stands behind a name is a value, or words in which somebody tells what is wrong with it.
+"""Whether what stands behind a name is a value, or a message about one.
 
 ``password: correct horse battery staple`` is a secret, ``token: unexpected end of JSON input`` is none. Where the name
 stands decides, and what it is called:
@@ -21,7 +21,7 @@ from enum import Enum, auto
 
 MOST = 300  # characters of a sentence that are looked at
 
-# Words that errors are told with.
+# Words of error messages.
 _TEXT = """a access accepted after all allowed already an and any api are argument as at attempt auth authentication
     authorization bad be because been before but by byte can cannot changed character closed code compat config
     connection context contain contains corrupt could data deadline decode decoding decrypt decrypting default denied
@@ -61,7 +61,7 @@ class Place(Enum):
 
 
 def everyday(text: str) -> bool:
-    """Whether a text has no words but those that errors are told with."""
+    """Whether a text has only words of error messages."""
     return all(word in _WORDS for word in _words(text))
 
 
@@ -72,7 +72,7 @@ def plain(word: str) -> bool:
 
 
 def is_prose(text: str, kind: str, place: Place) -> bool:
-    """Whether the text behind a name of that kind tells of a secret, and is none."""
+    """Whether the text behind a name of that kind is a message about a secret, and is none."""
     text = text[:MOST]
     words = _words(text)
     if not words or _OF_FIELD.match(text):

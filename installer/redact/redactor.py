@@ -11,7 +11,7 @@ from typing import IO, Any
 from . import looks, objects, phrases, streams
 from .forms import SHORTEST, closing, decoded, encodings, readable
 from .hint import HINT, MARK
-from .names import harmless, sensitive, telling
+from .names import distinctive, harmless, sensitive
 from .pairs import Pairs
 
 PIECE = 1 << 20  # bytes that are read at once
@@ -20,8 +20,7 @@ NEAR = 32 << 10  # characters around the place where a longer line is cut
 DEEPEST = 4  # encodings inside of each other
 ROUNDS = 4  # what a mark leaves behind may be found in its turn
 
-# Who wrote a line of a journal or of a container's log, which may be in one: what is told over several lines has it on
-# each of them.
+# The head of a line of a journal or of a container's log, which may be in one: a text of several lines has it on each.
 _HEAD = re.compile(
     r"(?>(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?>(?:Z|[+-]\d\d:?\d\d)?)) "
     r"(?>(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?>(?:\[\d++\])?): )?)){0,3})"
@@ -62,7 +61,7 @@ class Redactor:
         self.known = sorted(forms, key=lambda form: (-len(form), form))
 
     def learn(self, document: str) -> None:
-        """Know from now on every secret of a document of somebody's own: a pull secret, a config, an environment."""
+        """Learn every secret of a document (a pull secret, a config, an environment), to find it by its value."""
         secrets: set[str] = set()
         texts = [document]
         while texts:
@@ -71,11 +70,11 @@ class Redactor:
             # A pull secret is one, and holds others.
             texts += reader.found - secrets
             secrets |= reader.found
-        values = set(filter(telling, secrets))
+        values = set(filter(distinctive, secrets))
         for value in list(values):
             login = readable(decoded(value)) or ""
             if login.isprintable() and ":" in login:
-                values |= {part for part in (login, login.partition(":")[2]) if telling(part)}
+                values |= {part for part in (login, login.partition(":")[2]) if distinctive(part)}
         self._known(values)
 
     def text(self, text: str) -> str:
@@ -107,7 +106,7 @@ class Redactor:
             if not cut and len(held) > LONGEST:
                 cut = self._cut(held)
                 if not cut:
-                    # One word of base64, too long to be looked into: nobody knows what is in there.
+                    # One word of base64, too long to be looked into: it may hold anything.
                     start = len(held.rstrip(_ENCODED))
                     endless = len(held) - start > NEAR
                     held, cut = (held[:start] + MARK, start + len(MARK)) if endless else (held, len(held))

@@ -1,5 +1,5 @@
-"""Streams in pieces: texts of bytes, where a piece ends so that its lines tell all that is to be known of them, and
-what is still open at the end of a line."""
+"""Streams in pieces: how bytes become text, where to cut so that the lines of a piece can be judged, and what a line
+leaves open for the next ones."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
     name = f"coreos-{architecture}.iso"
     folder = image_cache.folder_of(image)
     iso = folder / name
-    if _known(release, architecture, iso):
+    if _is_cached(release, architecture, iso):
         return iso
     with image_cache.locked_folder(folder):
-        if _known(release, architecture, iso):
+        if _is_cached(release, architecture, iso):
             return iso
         log.info("Extracting base ISO from release payload")
         partial, checksum = folder / f".{name}.partial", folder / f"{name}.sha256"
@@ -77,8 +77,8 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
     return iso
 
 
-def _known(release: Release, architecture: str, iso: Path) -> bool:
-    """Whether the cache has it; then it is noted and said. Raises OSError."""
+def _is_cached(release: Release, architecture: str, iso: Path) -> bool:
+    """Whether the cache has it, which is then noted and logged. Raises OSError."""
     if not image_cache.is_whole(iso):
         return False
     image_cache.remember(release.pullspec, architecture, iso)

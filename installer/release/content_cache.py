@@ -1,7 +1,6 @@
 """Which images a release names, kept between runs: what a digest names does not change, so it is fetched once.
 
-It counts only for those who ask as before (same pull secret, mirrors, certificates): any other access has yet to be
-seen to work.
+It counts only for the same access as before (pull secret, mirrors, certificates): any other has yet to be seen to work.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ContentCache:
         self._way = json.dumps(way).encode()
 
     def recall(self, pullspec: str) -> Content | None:
-        """What was kept, None if that was another way, nothing, or cannot be read."""
+        """What was kept; None if that was with another access, or nothing was, or it cannot be read."""
         path = _path(pullspec)
         if path is None:
             return None

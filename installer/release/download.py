@@ -24,8 +24,8 @@ TRIES = 3
 PAUSE_S = 2.0
 TIMEOUT_S = 30.0  # without a single byte
 _CHUNK = 1 << 20
-_GONE_ON = 206
-_NOTHING_LEFT = 416
+_PARTIAL_CONTENT = 206
+_RANGE_NOT_SATISFIABLE = 416
 
 
 class _Broken(Exception):
@@ -58,7 +58,7 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
         partial.unlink()
         if not offset:
             raise DownloadError(f"it has sha256 {digest}, the stream metadata says {artifact.sha256}")
-        # What was continued was of something else: once more from the start, where `had` is 0.
+        # The earlier part was of another file: once more from the start, where `had` is 0.
         log.debug("What was received of %s earlier does not fit the rest", artifact.url)
 
 
@@ -71,14 +71,14 @@ def _fetch(url: str, partial: Path, offset: int, bar: Progress) -> str:
         response: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=TIMEOUT_S)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == _NOTHING_LEFT and offset:
+            if error.code == _RANGE_NOT_SATISFIABLE and offset:
                 return _sha256(partial, offset, bar).hexdigest()
             text = f"HTTP {error.code} {error.reason}"
         raise _Broken(text) if error.code >= 500 else DownloadError(text) from error
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise _Broken(_reason(error)) from error
     with response:
-        if response.status != _GONE_ON:
+        if response.status != _PARTIAL_CONTENT:
             offset = 0
         expected = offset + (response.length or 0)
         bar.total = expected

@@ -1,4 +1,4 @@
-"""Where base ISOs are kept between runs, and which one a release had the last time. Light: it is read first of all.
+"""Where base ISOs are kept between runs, and which one a release had last time. Loads quickly: it is needed first.
 
 `<cache>/<digest of the image>/coreos-<arch>.iso` with a stamp beside it; `<cache>/<digest of the release>.<arch>` is a
 link to it.
@@ -43,7 +43,7 @@ def stamp_of(iso: Path) -> Path:
 
 
 def stamp(iso: Path) -> str:
-    """What stands in the stamp of an ISO that has not changed since: its size and time. Raises OSError.
+    """The stamp of an ISO that has not changed since: its size and time. Raises OSError.
 
     Hashing it again would cost more than everything else that `create image` does.
     """
@@ -73,7 +73,7 @@ def remember(release: str, architecture: str, iso: Path) -> None:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Have a folder of the cache for oneself, made where it is missing; says so if that takes long. Raises OSError."""
+    """Hold the lock of a folder of the cache, made where it is missing; logs if waiting takes long. Raises OSError."""
     # Imported late: it takes longer than all else that is done where nothing is missing.
     from filelock import FileLock, Timeout
 

@@ -1,4 +1,4 @@
-"""Files of an image by pattern, as `oc image extract --path` takes them."""
+"""Extracting files of an image by pattern, as `oc image extract --path` does."""
 
 from __future__ import annotations
 

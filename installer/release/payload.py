@@ -48,7 +48,7 @@ class Memory(Protocol):
 
 
 class Release:
-    """One release image. Nothing is fetched before it is asked for; what was fetched is kept, in `memory` for good."""
+    """One release image. It is fetched on demand, and what was fetched is kept, in `memory` between runs."""
 
     def __init__(self, pullspec: str, access: RegistryAccess, memory: Memory | None = None) -> None:
         self.pullspec = pullspec

@@ -1,4 +1,4 @@
-"""containers-registries.conf(5), version 2: what of it says where images are pulled from."""
+"""containers-registries.conf(5), version 2, as far as it says where images are pulled from."""
 
 from __future__ import annotations
 

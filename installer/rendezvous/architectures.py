@@ -1,4 +1,4 @@
-"""Which architectures a service can install, by the notes on the release that it read (payload.py)."""
+"""Which architectures a service can install, by what it noted of its release when it read it (payload.py)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def notes(settings: Settings) -> dict[str, Any]:
 
 
 def check(release: str, built_for: str, architecture: str) -> None:
-    """Does a release for ``built_for`` (GOARCH, multi, or empty: not known) run there? Raises BadRequest."""
+    """Raise BadRequest unless a release for ``built_for`` (GOARCH, multi, or empty: not known) runs there."""
     if built_for not in ("", "multi", GOARCH.get(architecture, architecture)):
         raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {built_for} only")
 
 
 def check_offered(settings: Settings, architecture: str) -> None:
-    """Is a cluster of this architecture to be had? Always, where nothing is known of the release. Raises BadRequest."""
+    """Raise BadRequest unless the release offers this architecture; nothing is refused while it was not read."""
     read = str(notes(settings).get("architecture", ""))
     offered = {GOARCH.get(name, name) for name in ((read,) if read else settings.release_architectures)}
     if (
@@ -49,5 +49,5 @@ def check_offered(settings: Settings, architecture: str) -> None:
 
 
 def check_known(settings: Settings, architecture: str) -> None:
-    """Does the service's release have images of this architecture? Always, while it was not read. Raises BadRequest."""
+    """Raise BadRequest unless the release has images of this architecture; nothing is refused while it was not read."""
     check(settings.release_image, str(notes(settings).get("architecture", "")), architecture)

@@ -34,23 +34,23 @@ def age(text: str | None, at: datetime) -> float:
 
 
 def moved(text: str | None, seconds: float) -> str | None:
-    """The RFC 3339 text of so many seconds later; what is no time stays."""
+    """The RFC 3339 text of so many seconds later; None and an empty text stay as they are."""
     return to_text(datetime.fromisoformat(text) + timedelta(seconds=seconds)) if text else text
 
 
 class SteadyClock:
-    """Time that goes on as the monotonic clock does, whatever the wall clock is set to, until it is told to follow.
+    """Time that runs with the monotonic clock, whatever the wall clock is set to, until it is told to follow.
 
     Ages and time-outs are counted by it (timekeeping.py): a wall clock that is set, as NTP does soon after a live
-    system's start, is no time that has passed. Nor is time in which its service stood still: from its first tick on it
-    waits for the next one.
+    system's start, is no time that has passed. Nor is time in which its service stood still: from the first tick on,
+    the clock stops when the next one is overdue.
     """
 
     def __init__(self, wall: Callable[[], datetime] = now, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self.monotonic = monotonic
         self._since, self._at = monotonic(), wall()
-        # It goes on until so many seconds after that.
+        # It stops so many seconds after ``_since``.
         self._until = math.inf
 
     def __call__(self) -> datetime:
@@ -58,7 +58,7 @@ class SteadyClock:
         return self._at + timedelta(seconds=min(self.monotonic() - self._since, self._until))
 
     def tick(self, seconds: float) -> float:
-        """Go on for at most so many seconds until the next tick. For how long did it wait for this one (s)?"""
+        """Run for at most so many seconds until the next tick. Returns how long (s) it stood, waiting for this one."""
         passed = self.monotonic() - self._since
         waited = max(0.0, passed - self._until)
         self._since += waited
@@ -70,7 +70,7 @@ class SteadyClock:
         return (self._wall() - self()).total_seconds()
 
     def follow(self, seconds: float) -> None:
-        """Go on so many seconds later."""
+        """Set the clock forward by so many seconds; back when negative."""
         self._at += timedelta(seconds=seconds)
 
     @property

@@ -20,7 +20,7 @@ WARNING = (
     HostStatus.CANCELLED,
 )
 
-# A severity of None is the caller's to tell.
+# Where the severity is None, the caller gives it.
 CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
     "cluster_registration_succeeded": (Severity.INFO, "Successfully registered cluster {name}"),
     "cluster_registration_failed": (Severity.ERROR, "The cluster was not registered ({address} asked): {reason}"),
@@ -114,7 +114,7 @@ def make(
     )
 
 
-def plain(text: str) -> str:
+def one_line(text: str) -> str:
     """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
     return shortened(" ".join("".join(char if char.isprintable() else " " for char in text[:LONGEST]).split()), 2000)
 

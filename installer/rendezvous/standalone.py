@@ -23,14 +23,14 @@ from installer.rendezvous.settings import Settings
 log = logging.getLogger("assisted-service")
 SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
-# Beside files that belong together, as long as not all of them are there.
+# Marks a folder in which files that belong together are being made and not all are there yet.
 BEGUN = ".begun"
 REGISTRIES, CA_BUNDLE = "registries.conf", "ca-bundle.crt"
 # A rootfs holds no secret, and hosts may be booted from an old minimal image for a long time.
 ROOTFS_LIFETIME = 10 * 365 * 86400
-# What the administrator's environment may say. Nothing else of it is read: a shell in which somebody has set up another
-# service, or has tried something out, must not decide who may come in, where the data is or which programs are run.
-HEEDED = frozenset(
+# What the administrator's environment may set. Nothing else of it is read: a shell in which somebody has set up another
+# service, or has tried something out, must not decide who is let in, where the data is or which programs are run.
+ALLOWED_VARIABLES = frozenset(
     {
         *("PAGE_ACCESS", "HW_VALIDATOR_REQUIREMENTS", "NEXT_INSTRUCTION_SECONDS", "MONITOR_INTERVAL"),
         *("HOST_DISCONNECTION_TIMEOUT", "BOOTSTRAP_DISCONNECTION_GRACE", "HOST_PREPARE_TIMEOUT"),
@@ -40,7 +40,7 @@ HEEDED = frozenset(
 )
 STAGE_TIMEOUT = re.compile("HOST_STAGE_[A-Z_]+_TIMEOUT")
 # What a service on a host reads besides, from the file that its image was made with.
-UNHEEDED = (
+IGNORED_VARIABLES = (
     *("DB_PATH", "DISABLED_STEPS", "BOOTSTRAP_HOST_MAC", "INSTALLER_BINARY", "REQUESTS_PER_SECOND", "INFRA_ENV_ID"),
     *("MAX_HOST_SERVICE_TIME_DRIFT", "RELEASE_IMAGES", "OPENSHIFT_VERSION", "AGENT_DOCKER_IMAGE", "INSTALLER_IMAGE"),
     *("CONTROLLER_IMAGE", "MCO_IMAGE", "MUST_GATHER_IMAGE", "EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR"),
@@ -94,7 +94,7 @@ def _made_together(folder: Path) -> Iterator[None]:
 
 
 def prepare_tls(directory: Path, address: str) -> None:
-    """tls/ca.crt is made once; a serving certificate at every start, as the address may be another."""
+    """tls/ca.crt is made once; a serving certificate at every start, as the address may have changed."""
     from installer.credentials.certificates import Pair, authority, check, leaf
 
     ca, key = directory / "ca.crt", directory / "ca.key"
@@ -181,11 +181,12 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         "PAGE_ACCESS": env.get("PAGE_ACCESS") or "token",
         "OPENSHIFT_INSTALL_RELEASE_IMAGE": release_override(env),
     }
-    heeded = {name: value for name, value in env.items() if name in HEEDED or STAGE_TIMEOUT.fullmatch(name)}
-    unheeded = sorted(name for name in (*UNHEEDED, *variables) if env.get(name) and name not in HEEDED)
-    if unheeded:
-        log.warning("not heeded in the environment: %s", ", ".join(unheeded))
-    return service_settings.load({**heeded, **variables})
+    allowed = {name: value for name, value in env.items() if name in ALLOWED_VARIABLES or STAGE_TIMEOUT.fullmatch(name)}
+    set_elsewhere = {*IGNORED_VARIABLES, *variables} - ALLOWED_VARIABLES
+    ignored = sorted(name for name in set_elsewhere if env.get(name))
+    if ignored:
+        log.warning("ignored in the environment: %s", ", ".join(ignored))
+    return service_settings.load({**allowed, **variables})
 
 
 def run(directory: Path, listen: str) -> int:
@@ -200,7 +201,7 @@ def run(directory: Path, listen: str) -> int:
 
     directory = directory.absolute()
     config = settings_of(directory, listen, os.environ)
-    payloads = payload.known(config)
+    payloads = payload.cached(config)
     if payloads is not None:
         config = payload.adopted(config, payloads)
     token = read_text(directory / "auth/agent-token").strip()

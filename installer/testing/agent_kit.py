@@ -72,7 +72,7 @@ def hasten(monkeypatch: pytest.MonkeyPatch, **divisors: float) -> None:
 
 
 class FakeClient(AssistedClient):
-    """A service that answers as told: exceptions are raised, all else is returned, then None for ever."""
+    """A service with scripted answers: exceptions are raised, all else is returned, then None for ever."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

@@ -20,7 +20,7 @@ MEMORY = 2 << 30
 
 
 def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, seconds: float = 60.0) -> tuple[int, str]:
-    """Exit code, and what it said on standard error. It is killed, and TimeoutError raised, if it hangs."""
+    """Exit code and standard error. It is killed, and TimeoutError raised, if it hangs."""
     with tempfile.TemporaryFile() as output, open(os.devnull, "r+b") as null:
         child = os.fork()
         if not child:

@@ -72,7 +72,7 @@ class Timeline:
         return [(body["current_stage"], body.get("progress_info", "")) for body in bodies]
 
     def order(self, *texts: str) -> None:
-        """Each text stands in a note, after the one before."""
+        """Assert that each text is in a note, after the one before."""
         notes, at = self.all(), -1
         for text in texts:
             place = next((i for i, note in enumerate(notes) if i > at and text in note), None)
@@ -102,7 +102,7 @@ class Programs:
         self.add(name, f"cat {file}\nexit {code}\n")
 
     def fails(self, name: str, words: str = "scripted failure", code: int = 1) -> None:
-        """A program that says this on its standard error and ends with `code`."""
+        """A program that prints this on its standard error and ends with `code`."""
         self.add(name, f"echo '{words}' >&2\nexit {code}\n")
 
 

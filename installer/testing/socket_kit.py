@@ -97,7 +97,7 @@ class SocketService:
 
     @contextmanager
     def running(self) -> Iterator[SocketService]:
-        """Serve until the block ends; clients that were told of are closed."""
+        """Serve until the block ends; clients that were registered are closed."""
         self._threads[0].start()
         try:
             yield self

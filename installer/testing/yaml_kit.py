@@ -1,4 +1,4 @@
-"""YAML that wants to harm, and what is said of it."""
+"""Malicious YAML, and the errors about it."""
 
 
 def laughs(levels: int, fanout: int = 10) -> str:

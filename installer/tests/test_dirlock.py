@@ -1,4 +1,4 @@
-"""One command at a time writes into an asset directory, and whoever comes second is told who is there."""
+"""One command at a time writes into an asset directory, and the second one's error names the first."""
 
 import errno
 import fcntl
@@ -48,7 +48,7 @@ def end(process):
 
 @real
 def test_two_creates_in_one_directory(directory):
-    """However they meet: what is there afterwards is of one of them, and who was turned away was told why."""
+    """However they meet: the outputs are one command's, and the other's error says why."""
     command = [*NODE0, "agent", "create", "image", "--dir", str(directory)]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(6)]
     told = [(run.communicate(timeout=120)[1], run.returncode) for run in runs]
@@ -148,7 +148,7 @@ def test_who_waits_gives_up(tmp_path):
 
 
 def test_a_directory_for_reading_only(tmp_path):
-    """It can be locked like any other; what cannot be written is told by who writes."""
+    """It can be locked like any other; the failing write reports what cannot be written."""
     tmp_path.chmod(0o555)
     with locked(tmp_path) as sure, pytest.raises(DirectoryBusy), locked(tmp_path):
         pass

@@ -42,9 +42,9 @@ class Bootstrap:
         # Ids of the infra-env and the cluster, once there is exactly one cluster.
         self.ids: tuple[str, str] | None = None
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
-        # What the rendezvous host complained of at the last look, without a service.
+        # What the rendezvous host complained of at the last look, before its service was up.
         self.complaint = ""
-        # Why the service has no cluster or no infra-env.
+        # Why the service has no cluster or no infra-env, as lines.
         self.unregistered: tuple[str, ...] = ()
         # Whether images were read to their ends, as nobody had registered: once, since it is much to read.
         self.images_read = False
@@ -79,7 +79,7 @@ class Bootstrap:
             self.lost_since = time.monotonic()
             self.report.once("lost", "")
         else:
-            self._nobody()
+            self._on_silence()
         return False
 
     def _look_at_kube(self) -> bool:
@@ -116,7 +116,7 @@ class Bootstrap:
                 self.ids = None
             self.rest_state = str(error)
             refused = isinstance(error, Untrusted) or error.status in (401, 403)
-            # These do not go away by waiting: the host at that address was booted from another image.
+            # Waiting does not help: the host at that address was booted from another image.
             hint = f"; was the host booted from the image in {self.inputs.directory}?" if refused else ""
             self.report.once("rest", self.rest_state + hint, logging.WARNING if refused else logging.DEBUG)
             return False
@@ -205,14 +205,14 @@ class Bootstrap:
                     *decide.surplus(expected, hosts),
                     *decide.others_instead(expected, hosts),
                     *decide.causes(cluster, hosts),
-                    *decide.errors_told(self.report.events),
+                    *decide.recent_errors(self.report.events),
                 ),
             )
 
     def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
-        """Expected hosts that have not registered long after the first one did."""
+        """Warn of expected hosts that have not registered long after the first one did."""
         if not hosts and not self.images_read and now - self.started >= self.settings.unreachable_after:
-            # The agent's image may be what none of them can have.
+            # None of them may be able to pull the agent's image.
             self.images_read = True
             for index, problem in enumerate(self._image_problems(whole=True)):
                 self.report.once(f"images {index}", problem, logging.WARNING)
@@ -225,14 +225,14 @@ class Bootstrap:
                 self.report.once(f"missing {index}", line, logging.WARNING)
 
     def _tell_stages(self, hosts: tuple[HostSeen, ...], now: float) -> None:
-        """Stages that fail and are tried again, and where all of them are when nothing is heard of any for long."""
+        """Warn of stages that fail and are tried again, and show all hosts' stages when nothing changes for long."""
         for host in hosts:
             self.report.once(f"again {host.id}", decide.fails_again(host), logging.WARNING)
         period = self.settings.unchanged_for
-        where = decide.where(hosts) if now - self.changed >= period else ""
+        where = decide.stages_in_words(hosts) if now - self.changed >= period else ""
         self.report.once("unchanged", where and f"Nothing is new for {duration(period)}: {where}", logging.WARNING)
 
-    def _nobody(self) -> None:
+    def _on_silence(self) -> None:
         """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""
         now = time.monotonic()
         if not self.rest_seen and not self.kube_seen:
@@ -240,7 +240,7 @@ class Bootstrap:
                 return
             self.noticed = now
             log.info("Waiting for cluster install to initialize")
-            # What is complained of in passing, while the network comes up, is not there at the next look.
+            # A passing complaint, while the network comes up, is gone at the next look.
             before, self.complaint = self.complaint, self._complaint()
             self.report.once("complaint", self.complaint if before else "", logging.WARNING)
             if now - self.started >= self.settings.unreachable_after:
@@ -258,7 +258,7 @@ class Bootstrap:
         elif now - self.lost_since >= self.settings.lost_after:
             after = "the rendezvous service" if not self.kube_seen else "the bootstrap's kube API"
             text = f"Neither the rendezvous service nor the kube API answers any more, the last was {after}"
-            # Whoever saw only the service saw no bootstrap begin.
+            # Without the kube API no bootstrap was seen to begin.
             text += "" if self.kube_seen else ": cluster bootstrap did not complete"
             kube = f"{self.kube.host}: {self.kube_state}" if self.kube_seen else self._silent_api()
             states = f"rendezvous service: {self.rest_state}; {kube}"
@@ -270,7 +270,7 @@ class Bootstrap:
         return outside.host(self.inputs.rendezvous_ip, settings.rest_port, settings.ssh_port, settings.connect_timeout)
 
     def _complaint(self) -> str:
-        """What the rendezvous host complains of before its service is up; empty where it does not, or is not up."""
+        """What the rendezvous host complains of before its service is up; empty if nothing, or no answer."""
         address, settings = self.inputs.rendezvous_ip, self.settings
         complaint = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
         return f"Rendezvous Host {address} says: {complaint}" if complaint else ""
@@ -284,7 +284,7 @@ class Bootstrap:
         return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
-        """What a time-out tells first: who is missing, what fails, else what the service called an error."""
+        """What a time-out names first: who is missing, what fails, else what the service called an error."""
         if not self.rest_seen:
             never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
             return (*self._image_problems(whole=True), never)
@@ -304,13 +304,13 @@ class Bootstrap:
             for host in self.hosts
             if host.stage and host.stage not in decide.REBOOTED
         ]
-        # All that the service had to do is done, and what it once complained of is not what is waited for.
+        # The service's work is done, and what it once complained of is no longer the cause.
         over = self.rebooting and not self.kube_seen and self.rest_state != "answers"
         silent = (self._silent_api(),) if over else ()
-        return (*causes, *silent, *decide.errors_told(self.report.events), *stuck)
+        return (*causes, *silent, *decide.recent_errors(self.report.events), *stuck)
 
     def last_seen(self) -> str:
-        """What a time-out, or whoever interrupts, is told: what was waited for, and what was seen last."""
+        """For a time-out, or an interrupting user: what was waited for, and what was seen last."""
         if self.kube_seen:
             parts = ["waited for ConfigMap kube-system/bootstrap to say complete", f"last seen: {self.config_map}"]
         elif self.rest_seen:

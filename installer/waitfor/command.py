@@ -87,14 +87,14 @@ def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapF
 
 
 def _tell_nodes(kube: Kube, inputs: Inputs, settings: Settings) -> None:
-    """Before the operators: what they want for is most often a node."""
+    """Logged before the operators: what they lack is most often a node."""
     try:
         cluster_nodes = nodes.read(kube)
     except KubeError as error:
         log.debug(f"Nodes cannot be read: {error}")
         return
-    unreached = nodes.unreached(cluster_nodes, inputs, settings.connect_timeout)
-    for line in nodes.lacking(cluster_nodes, inputs.expected, unreached):
+    unreached = nodes.api_problem(cluster_nodes, inputs, settings.connect_timeout)
+    for line in nodes.problems(cluster_nodes, inputs.expected, unreached):
         log.error(line)
 
 

@@ -35,7 +35,7 @@ WARNINGS = frozenset(
         HostValidation.INVENTORY_NOT_PARTIALLY_TRUNCATED,
     }
 )
-# A host that is silent may come back any moment: for it waiting goes on, and the time-out tells.
+# A silent host may come back at any moment: waiting goes on, and the time-out names it.
 PRESENCE = frozenset({HostValidation.CONNECTED, HostValidation.MEDIA_CONNECTED})
 # Facts about the machine: no later report of the agent changes them unless somebody changes the machine.
 LASTING = frozenset(
@@ -67,7 +67,7 @@ Fingerprint = frozenset[tuple[str, str]]
 
 
 def friendly(status: str) -> str:
-    """One short phrase for a cluster status; an unknown one is told as it is."""
+    """One short phrase for a cluster status; an unknown one is shown as it is."""
     return FRIENDLY.get(status, f"Cluster status is {status}")
 
 
@@ -136,7 +136,7 @@ class Persistence:
         return now - self._since >= (self.period if lasting(fingerprint) else self.period_remeasured)
 
 
-# What other hosts' troubles bring about is read last: a host that is cut off fails these, and so do its peers.
+# Consequences of other hosts' troubles come last: a host that is cut off fails these, and so do its peers.
 CONSEQUENCES = frozenset(
     {
         MAJORITY,
@@ -149,7 +149,7 @@ CONSEQUENCES = frozenset(
 
 
 def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
-    """Ids of the hosts with which it has no link both ways: one that is apart from all is the cause for the others."""
+    """Ids of the hosts with which it has no link both ways: one that is cut off from all is the others' cause."""
     return frozenset(
         other.id
         for other in hosts
@@ -157,21 +157,23 @@ def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
     )
 
 
-def _apart(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
-    """With whom a host has no link, where somebody has one."""
+def _missing_links(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
+    """The end of a line: the hosts that a host has no link with; empty where nobody has any link."""
     gone = _unlinked(host, hosts)
     names = [other.name for other in hosts if other.id in gone][:MOST_NAMED]
     return f": no link with {', '.join(names)}" if names and any(other.reaches for other in hosts) else ""
 
 
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
-    """One line per host and failing validation, then one per failing validation of the cluster; causes first. A host
-    that is silent is one where others fail for it."""
+    """One line per host and failing validation, then one per failing validation of the cluster; causes first.
+
+    A silent host gets a line if others fail because of it.
+    """
     lines = []
     for host in sorted(hosts, key=lambda host: -len(_unlinked(host, hosts))):
         failures = failing(host)
         for check in failures:
-            apart = _apart(host, hosts) if check.id == MAJORITY else ""
+            apart = _missing_links(host, hosts) if check.id == MAJORITY else ""
             lines.append((check.id, f"Host {host.name} validation {check.id} failed: {check.message}{apart}"))
         if not failures and host.status == HostStatus.INSUFFICIENT:
             lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
@@ -181,12 +183,12 @@ def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     own = tuple(text for name, text in lines if name not in CONSEQUENCES)
     others = tuple(text for name, text in lines if name in CONSEQUENCES)
     silent = [host for host in hosts if host.status == HostStatus.DISCONNECTED]
-    # Its peers fail for it: who is silent is said before what comes of that.
+    # Peers of a silent host fail because of it: it is named before the consequences.
     away = tuple(f"Host {host.name} is disconnected: {host.status_info}" for host in silent) if others else ()
     return (*own, *away, *others)
 
 
-def errors_told(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str, ...]:
+def recent_errors(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str, ...]:
     """Messages of the last events that are errors, the newest first, each once."""
     bad = [
         str(event.get("message") or "")
@@ -204,14 +206,14 @@ REGISTERED_BY: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _told(events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[str, ...]:
+def _messages(events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[str, ...]:
     texts = (str(event.get("message") or "") for event in reversed(events) if event.get("name") in names)
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
 def refused(events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """One line per host that came and was not let in, the latest first."""
-    return _told(events, (REFUSED, "host_registration_failed"))
+    return _messages(events, (REFUSED, "host_registration_failed"))
 
 
 def unregistered(address: str, what: str, count: int, events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -221,7 +223,7 @@ def unregistered(address: str, what: str, count: int, events: Sequence[Mapping[s
         return (f"{count} {what} are known to the service on {address}",)
     event, unit = REGISTERED_BY[what]
     who = f"{unit} of that host has to register it, and the host's console and journal tell why it has not"
-    return _told(events, (event,)) or (f"0 {what} are known to the service on {address}: {who}",)
+    return _messages(events, (event,)) or (f"0 {what} are known to the service on {address}: {who}",)
 
 
 def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
@@ -303,13 +305,13 @@ def rebooted(hosts: Sequence[HostSeen]) -> bool:
 
 
 def fails_again(host: HostSeen) -> str:
-    """One line on a host whose stage fails each time it is tried; empty for any other."""
+    """One line about a host whose stage fails each time it is tried; empty for any other."""
     at = f"Host {host.name} is at stage {host.stage}: {host.stage_info}"
     return at if host.stage_info.startswith(FAILS_AGAIN) else ""
 
 
-def where(hosts: Sequence[HostSeen]) -> str:
-    """At which stage each host is, and its last words there; empty where none is installing."""
+def stages_in_words(hosts: Sequence[HostSeen]) -> str:
+    """At which stage each host is, with its progress info; empty where none is installing."""
     return "; ".join(
         f"host {host.name} is at stage {host.stage}{f': {host.stage_info}' if host.stage_info else ''}"
         for host in hosts

@@ -6,7 +6,7 @@ from installer.errors import EXIT_BOOTSTRAP_FAILED, WaitError
 
 
 class BootstrapFailed(WaitError):
-    """The installation cannot go on; `causes` are lines for the user, the most telling first."""
+    """The installation cannot go on; `causes` are lines for the user, the most likely first."""
 
     def __init__(self, text: str, causes: tuple[str, ...] = (), *, logs_expected: bool = False) -> None:
         super().__init__(text, EXIT_BOOTSTRAP_FAILED)

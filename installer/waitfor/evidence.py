@@ -20,7 +20,7 @@ UNPACKED = "cluster"
 
 
 class Evidence:
-    """Writes into one folder, made when first needed with mode 0700. Trouble in writing is told, never raised."""
+    """Writes into one folder, made when first needed with mode 0700. Failures to write are logged, never raised."""
 
     def __init__(self, folder: Path, secrets: tuple[str, ...]) -> None:
         self.folder = folder
@@ -41,8 +41,8 @@ class Evidence:
             log.warning(text)
 
     def archive(self, service: AssistedClient, cluster_id: str) -> None:
-        """Downloads the cluster's log archive and unpacks it beside; a failure is told as a warning."""
-        # Several commands may wait for one cluster at once: each has a name of its own for what is not whole yet.
+        """Downloads the cluster's log archive and unpacks it beside; a failure is logged as a warning."""
+        # Several commands may wait for one cluster at once: each has its own name for an incomplete file.
         packed = part = hidden(self.folder / ARCHIVE)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

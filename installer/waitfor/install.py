@@ -27,11 +27,11 @@ class Install:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
         self.began = self.asks_at = time.monotonic()
         self.report = Reporter()
-        #: What was seen last, for whoever interrupts.
+        #: What was seen last, for the line after an interrupt.
         self.last = "the cluster's API has not answered"
 
     def wait(self) -> None:
-        """Returns when the cluster is installed and all of it has been told. Raises WaitError 6 or 7."""
+        """Returns when the cluster is installed and its access was logged. Raises WaitError with exit code 6 or 7."""
         self._initialize()
         self._router_ca()
         self._stable_operators()
@@ -75,7 +75,7 @@ class Install:
             self.last = operators.progress(version)
             self.report.once("version", f"Still waiting for the cluster to initialize: {self.last}", logging.DEBUG)
             there = nodes.read(self.kube)
-            self.report.once("nodes", "; ".join(nodes.lacking(there, self.inputs.expected)), logging.DEBUG)
+            self.report.once("nodes", "; ".join(nodes.problems(there, self.inputs.expected)), logging.DEBUG)
             self._tell_unreached(there)
             return None
 
@@ -87,13 +87,13 @@ class Install:
             )
 
     def _tell_unreached(self, there: list[nodes.Node]) -> None:
-        """Long before the time is over: nodes that do not join, and a name that leads nowhere, are one cause."""
+        """Warn long before the time is over: nodes that do not join, and a name that leads nowhere, are one cause."""
         now = time.monotonic()
         if now - self.began < self.settings.unreachable_after or now < self.asks_at:
             return
         self.asks_at = now + self.settings.notice_every
-        unreached = nodes.unreached(there, self.inputs, self.settings.connect_timeout)
-        lines = nodes.lacking(there, self.inputs.expected, unreached) if unreached else ()
+        unreached = nodes.api_problem(there, self.inputs, self.settings.connect_timeout)
+        lines = nodes.problems(there, self.inputs.expected, unreached) if unreached else ()
         self.report.once("unreached", "; ".join(lines), logging.WARNING)
 
     def _router_ca(self) -> None:
@@ -132,8 +132,8 @@ class Install:
             for name in sorted(frozenset(operators.name_of(item) for item in cluster_operators) - frozenset(unstable)):
                 self.report.once(f"operator {name}", f"Cluster Operator {name} is stable", logging.DEBUG)
             for name in unstable:
-                fresh = before is None or name in before
-                text = "is not stable yet" if fresh else "became unstable"
+                never_stable = before is None or name in before
+                text = "is not stable yet" if never_stable else "became unstable"
                 self.report.once(f"operator {name}", f"Cluster Operator {name} {text}", logging.DEBUG)
             before = frozenset(unstable)
             last = ", ".join(unstable)

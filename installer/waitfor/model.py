@@ -47,7 +47,7 @@ class HostSeen:
 
 @dataclass(frozen=True)
 class ClusterSeen:
-    """The cluster as the service tells it."""
+    """The cluster as the service reports it."""
 
     id: str
     status: ClusterStatus | str

@@ -29,9 +29,11 @@ def read(kube: Kube) -> list[Node]:
     return [Node(name, *by_type.get("Ready", ("", "", ""))) for name, by_type in kube.node_conditions().items()]
 
 
-def unreached(there: Sequence[Node], inputs: Inputs, timeout: float) -> str:
-    """Why nodes may not have joined, where some have not and the names are the user's: what is wrong with api-int, as
-    seen from here. Empty where nothing is."""
+def api_problem(there: Sequence[Node], inputs: Inputs, timeout: float) -> str:
+    """What is wrong with api-int as seen from here, where nodes have not joined and DNS is the user's; else empty.
+
+    ``timeout`` in seconds.
+    """
     expected = inputs.expected
     if inputs.platform not in EXTERNAL_NAMES or len(there) >= max(expected.count, len(expected.names)):
         return ""
@@ -40,9 +42,11 @@ def unreached(there: Sequence[Node], inputs: Inputs, timeout: float) -> str:
     return f"kubelets look for the API at {name}: {fault}" if fault else ""
 
 
-def lacking(nodes: Sequence[Node], expected: Expected, unreached: str = "") -> tuple[str, ...]:
-    """A line for each node that is not Ready and for each that has not joined: by its name where the configuration
-    gives one, else by their number. ``unreached``: what may keep those from joining."""
+def problems(nodes: Sequence[Node], expected: Expected, unreached: str = "") -> tuple[str, ...]:
+    """A line for each node that is not Ready and for each that has not joined.
+
+    By its name where the configuration gives one, else by their number. ``unreached``: what may keep them from joining.
+    """
     there = {node.name for node in nodes}
     missing = [name for name in expected.names if name not in there]
     because = f"; {unreached}" if unreached else ""

@@ -50,7 +50,7 @@ def conditions(item: Json) -> dict[str, Condition]:
 
 
 def initialized(version: Json) -> bool:
-    """Available True, and Failing and Progressing there and False."""
+    """Available is True, and Failing and Progressing are there and False."""
     by_type = conditions(version)
     wanted = {"Available": "True", "Failing": "False", "Progressing": "False"}
     return all(kind in by_type and by_type[kind].status == status for kind, status in wanted.items())
@@ -83,8 +83,8 @@ def complaints(operators: Sequence[Json]) -> tuple[tuple[bool, str], ...]:
 class Stability:
     """Which operators have not been progressing for ``period`` seconds.
 
-    lastTransitionTime tells it, by the cluster's own clock, or having watched that long without a change. This
-    machine's wall clock has no say: it may be hours away from the cluster's, and be set at any time.
+    Known by lastTransitionTime and the cluster's own clock, or by having watched that long without a change. This
+    machine's wall clock does not count: it may be hours away from the cluster's, and be set at any time.
     """
 
     period: float

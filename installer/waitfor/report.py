@@ -15,22 +15,22 @@ TRACE = 5
 
 
 class Reporter:
-    """Remembers what has been said, so that each thing is said once until it changes."""
+    """Remembers what it has logged, so that each thing is logged once until it changes."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self._said: dict[str, str] = {}
+        self._last_texts: dict[str, str] = {}
         self._checks: dict[tuple[str, str], Check] = {}
         self._status = ""
 
     def once(self, topic: str, text: str, level: int = logging.INFO) -> None:
-        """Logs ``text`` unless it was the last thing said under ``topic``; an empty text forgets the topic."""
-        if text and self._said.get(topic) != text:
+        """Logs ``text`` unless it was the last text of this ``topic``; an empty text forgets the topic."""
+        if text and self._last_texts.get(topic) != text:
             log.log(level, text)
-        self._said[topic] = text
+        self._last_texts[topic] = text
 
     def new_events(self, events: Sequence[dict[str, Any]]) -> bool:
-        """Logs and keeps events that came after all before; gives whether there were any."""
+        """Logs and keeps the new events. Returns whether there were any."""
         for event in events:
             self.events.append(event)
             text = str(event.get("message") or event.get("name") or "")

@@ -43,7 +43,7 @@ def parse_sources(text: str) -> list[dict[str, str]]:
 
 
 def ntp(host: HostSystem, request: NtpRequest) -> str:
-    """Add missing sources to chrony, then tell the state of all."""
+    """Add missing sources to chrony, then report the state of all."""
     wanted = [name.strip() for name in (request.ntp_source or "").split(",") if name.strip()]
     try:
         text = host.run("chronyc", "-n", "sources")
@@ -133,7 +133,7 @@ def _neighbours(
 ) -> dict[tuple[str, str], str]:
     """MAC, empty for silence, by (interface, address) for each address that lies in a network of an interface.
 
-    ``silently``: with probes that enter this host into nobody's cache. Raises StepError.
+    ``silently``: with probes that leave no entry for this host in other machines' caches. Raises StepError.
     """
     every = list(dict.fromkeys(addresses))
 
@@ -207,7 +207,7 @@ def _mtu(host: HostSystem, nics: list[Interface], address: str) -> list[dict[str
 
 
 def connectivity(host: HostSystem, peers: Peers) -> str:
-    """Layers 2 and 3 and packet size to every address of every peer. Raises StepError for what is no address."""
+    """Test layers 2 and 3 and the packet size to each address of each peer. Raises StepError for what is no address."""
     nics = network.usable(host)
     addresses = [address for peer in peers for nic in peer.nics or [] for address in nic.ip_addresses or []]
     _check_addresses(addresses, "nics.ip_addresses")

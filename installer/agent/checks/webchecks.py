@@ -74,7 +74,7 @@ def _advertisement(url: str) -> tuple[str, list[Signature]]:
 
 
 def _servers(request: TangRequest) -> list[TangServer]:
-    """Those that are named. Raises StepError."""
+    """The servers that the request names. Raises StepError."""
     servers = request.tang_servers
     if not isinstance(servers, str):
         return servers or []
@@ -87,7 +87,7 @@ def _servers(request: TangRequest) -> list[TangServer]:
 
 
 def tang(request: TangRequest) -> str:
-    """Is each Tang server's signed advertisement to be had, with the thumbprint's key among its signatures?"""
+    """Does each Tang server give a signed advertisement, with the thumbprint's key among its signatures?"""
     answers = []
     for server in _servers(request):
         verdict: dict[str, Any] = {"tang_url": server.url, "payload": "", "signatures": []}

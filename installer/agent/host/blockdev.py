@@ -1,4 +1,4 @@
-"""Disks of the host, with what speaks against installing on them (installer.md §6.2, §5.8)."""
+"""Disks of the host, with the reasons not to install on them (installer.md §6.2, §5.8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from installer.assisted.inventory import Disk, Eligibility, Iscsi
 from installer.hostsys.system import HostSystem
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
-# Links under /dev/disk/by-id, the most telling first.
+# Links under /dev/disk/by-id, the most specific first.
 ID_ORDER = ("wwn-", "nvme-eui.", "nvme-uuid.", "scsi-", "ata-", "virtio-", "nvme-", "dm-uuid-", "md-uuid-")
 
 
@@ -75,7 +75,7 @@ def links(host: HostSystem, directory: str) -> dict[str, list[str]]:
 
 
 def best_id(names: list[str]) -> str:
-    """The most telling of several by-id names."""
+    """The most specific of several by-id names."""
 
     def rank(name: str) -> tuple[int, str]:
         plain = name.rsplit("/", 1)[-1]
@@ -157,7 +157,7 @@ def _over_network(host: HostSystem, disk: Disk) -> Disk:
 
 
 def disks(host: HostSystem) -> list[Disk]:
-    """All disks, among them those that cannot be installed on; loop devices, RAM disks and empty drives are none."""
+    """All disks, also those that cannot be installed on, but no loop devices, RAM disks and empty drives."""
     data = host.run_json(*LSBLK) or {}
     by_id, by_path = links(host, "by-id"), links(host, "by-path")
     nodes = list(data.get("blockdevices") or [])

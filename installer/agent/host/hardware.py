@@ -26,7 +26,7 @@ def cpu(host: HostSystem) -> Cpu:
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
     count = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
-    # Where the kernel knows no limit, what a core runs at just now says nothing.
+    # Where the kernel knows no limit, the present frequency of a core says nothing.
     limit = host.read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     frequency = int(limit) / 1000 if limit.isdigit() else 0.0
     machine = platform.machine()
@@ -46,7 +46,7 @@ def parse_dmidecode(text: str) -> int:
 
 
 def _memory_blocks(host: HostSystem) -> int:
-    """Bytes of all blocks of memory that the kernel has taken; 0 where it does not tell."""
+    """Bytes of all memory blocks that the kernel has online; 0 where it does not show them."""
     folder = "/sys/devices/system/memory"
     try:
         size = int(host.read(f"{folder}/block_size_bytes"), 16)
@@ -57,7 +57,7 @@ def _memory_blocks(host: HostSystem) -> int:
 
 
 def memory(host: HostSystem) -> Memory:
-    """Installed memory by SMBIOS, else by the kernel's blocks, where they tell; usable memory from the kernel."""
+    """Installed memory by SMBIOS, else by the kernel's memory blocks; usable memory from the kernel."""
     match = re.search(r"^MemTotal:\s*(\d+) kB", host.read("/proc/meminfo"), re.MULTILINE)
     usable = int(match[1]) * 1024 if match else 0
     try:
@@ -85,7 +85,7 @@ def boot(host: HostSystem) -> Boot:
             state = "Unknown"
     live = "coreos.liveiso=" in command_line or "coreos.live.rootfs_url=" in command_line
     live = live or host.path("/run/ostree-live").exists()
-    # An installed CoreOS has its root there; what neither it nor the live system tells is not known.
+    # An installed CoreOS has its root there; a system that is neither this nor live is unknown.
     installed = host.path("/sysroot/ostree").is_dir()
     pxe = re.search(r"(?:^| )BOOTIF=([0-9a-fA-F:-]+)", command_line)
     return Boot(
@@ -98,7 +98,7 @@ def boot(host: HostSystem) -> Boot:
 
 
 def _is_virtual(host: HostSystem) -> bool:
-    """What systemd says, where the maker's name does not tell. It ends with 1 on a machine that is none."""
+    """By systemd, where the manufacturer's name does not decide. Its program ends with 1 on a physical machine."""
     return host.run("systemd-detect-virt", "--vm", check=False).strip() not in ("", "none")
 
 

@@ -6,9 +6,9 @@ from installer.agent.host import blockdev, hardware, network
 from installer.assisted.inventory import Inventory, encode
 from installer.hostsys.system import HostSystem
 
-# Of these interfaces one gives a host without a name its own.
+# Kinds of interfaces whose MAC address names a host that has no name.
 NAMING = ("physical", "vlan", "bond")
-# What is told where no BMC can be asked from the host: none is asked, as a lab's are not to be seen from there.
+# What is reported for a host without a BMC: none is asked, as a lab's BMCs cannot be seen from the host.
 NO_BMC, NO_BMC_V6 = "0.0.0.0", "::/0"
 PLACEHOLDERS = frozenset({"", "localhost", "localhost.localdomain", "localhost4", "localhost6"})
 

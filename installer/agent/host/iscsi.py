@@ -6,36 +6,36 @@ import re
 
 from installer.hostsys.system import HostSystem
 
-# Where the firmware tells of the targets that it has a session with (ACPI's iBFT).
+# Where the firmware lists the targets that it has a session with (ACPI's iBFT).
 IBFT = "/sys/firmware/ibft"
 # As in /sys/devices/platform/host2/session1/target2:0:0/2:0:0:1/block/sda.
-WAY = re.compile(r"/(host\d+)/(session\d+)/")
+SESSION_PATH = re.compile(r"/(host\d+)/(session\d+)/")
 
 
-def _way(host: HostSystem, name: str) -> tuple[str, str]:
+def _session(host: HostSystem, name: str) -> tuple[str, str]:
     """(host adapter, session) of a disk; empty texts when it has none."""
     try:
-        match = WAY.search(str(host.path(f"/sys/block/{name}").readlink()))
+        match = SESSION_PATH.search(str(host.path(f"/sys/block/{name}").readlink()))
     except OSError:
         return "", ""
     return (match[1], match[2]) if match else ("", "")
 
 
 def host_address(host: HostSystem, name: str) -> str:
-    """The host's own address of the session that a disk is reached by; empty when nobody tells it."""
-    adapter, _ = _way(host, name)
+    """The host's own address of the session that a disk is reached by; empty when it is not known."""
+    adapter, _ = _session(host, name)
     return host.read(f"/sys/class/iscsi_host/{adapter}/ipaddress") if adapter else ""
 
 
 def reasons(host: HostSystem, name: str) -> list[str]:
-    """What speaks against installing on a disk, in the words of OpenShift's agent."""
+    """Reasons not to install on a disk, in the words of OpenShift's agent."""
     objections = []
     state = host.read(f"/sys/block/{name}/device/state")
     if not state:
         objections.append("Failed to read state of iSCSI disk")
     elif state != "running":
         objections.append("iSCSI disk is not in running state")
-    _, session = _way(host, name)
+    _, session = _session(host, name)
     target = host.read(f"/sys/class/iscsi_session/{session}/targetname") if session else ""
     if not session:
         objections.append("Cannot find iSCSI session")

@@ -19,7 +19,7 @@ def check(host: HostSystem) -> None:
     if not host.path(MEDIA).is_dir():
         return
     mount = MOUNT.search(host.read("/proc/1/mountinfo"))
-    # Where the host's processes cannot be seen from here, a program of the host tells.
+    # Where the host's processes cannot be seen from here, ask a program of the host.
     source = mount[1] if mount else host.run("findmnt", "-n", "-o", "SOURCE", MEDIA, check=False).strip()
     if not source.startswith("/dev/"):
         return

@@ -1,4 +1,4 @@
-"""Interfaces and routes of the host, as OpenShift's agent tells them (installer.md §6.2)."""
+"""Interfaces and routes of the host, as OpenShift's agent reports them (installer.md §6.2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VIRTUAL_PREFIXES = ("veth", "cni", "docker", "podman", "virbr", "vnet", "tap", "
 KINDS = {"bond", "vlan", "bridge", "team"}
 
 
-# Told, and left out by the service, which has no use for them.
+# Reported, and left out by the service, which has no use for them.
 SOFTWARE = "device"
 
 
@@ -44,7 +44,7 @@ def _mac(link: dict[str, Any]) -> str:
 
 
 def _flags(link: dict[str, Any]) -> list[str]:
-    """ip leaves RUNNING out, and tells of a link that is up without it as NO-CARRIER."""
+    """ip leaves RUNNING out, and shows a link that is up without it as NO-CARRIER."""
     flags = set(link.get("flags") or [])
     running = "UP" in flags and "NO-CARRIER" not in flags
     return [name for flag, name in FLAGS.items() if flag in flags] + ["running"] * running
@@ -120,20 +120,20 @@ def _parsed(host: HostSystem) -> Iterator[tuple[Interface, bool]]:
 
 
 def _advertised(host: HostSystem, name: str) -> list[IPv6Network]:
-    """Networks that a router has told of on this interface."""
+    """Networks that a router has advertised on this interface."""
     rows = host.run_json("ip", "-j", "-6", "route", "show", "dev", name, "proto", "ra") or []
     texts = [str(row.get("dst", "")) for row in rows]
     return [IPv6Network(text) for text in texts if ":" in text]
 
 
 def _with_prefix(text: str, advertised: list[IPv6Network]) -> str:
-    """An address by DHCPv6 has no network of its own: its prefix length is that of the router's."""
+    """An address by DHCPv6 has no network of its own: its prefix length is that of the router's network."""
     address = ip_interface(text).ip
     return next((f"{address}/{net.prefixlen}" for net in advertised if address in net), text)
 
 
 def interfaces(host: HostSystem) -> list[Interface]:
-    """All interfaces, as the service is told them."""
+    """All interfaces, as they are reported to the service."""
     return [nic for nic, _ in _parsed(host)]
 
 
@@ -149,12 +149,12 @@ def routes(host: HostSystem) -> list[Route]:
         try:
             rows = host.run_json("ip", "-j", option, "route") or []
         except CommandError as error:
-            # IPv6 may be off altogether; a command that hung says nothing about that.
+            # IPv6 may be off altogether; a command that hung does not mean that.
             if family == 2 or error.code is None:
                 raise
             continue
         for row in rows:
-            # Of several ways at once the first counts.
+            # Of several next hops the first counts.
             way = (row.get("nexthops") or [row])[0]
             if not way.get("dev"):
                 continue

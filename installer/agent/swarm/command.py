@@ -199,5 +199,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     outcome = report(swarm, took, before, after)
     print(json.dumps(outcome) if args.json else summary(outcome))
     good = outcome["registered"] == args.hosts and not outcome["errors"] and not outcome["refused"]
-    # Without a limit there is one step, cut off by the time: what counts is what came of it in the end.
+    # Without a limit there is one step, cut off by the time: only its final counts matter.
     return 0 if good and (args.p99 is None or all(step["good"] for step in outcome["steps"])) else 1

@@ -1,4 +1,4 @@
-"""What a swarm's run came to, as data and for a person."""
+"""The results of a swarm's run, as data and for a person."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _step(step: Step, limit: float | None) -> dict[str, Any]:
 def report(
     swarm: Swarm, took: float, before: tuple[float, float] | None = None, after: tuple[float, float] | None = None
 ) -> dict[str, Any]:
-    """What a run came to, ready for JSON; latencies in ms, ``before`` and ``after`` as of cpu_of.
+    """The results of a run, ready for JSON; latencies in ms, ``before`` and ``after`` as of cpu_of.
 
     ``held``: hosts of the last step that was good.
     """

@@ -1,4 +1,4 @@
-"""Runs many agents in one process, a thread each, and counts what their requests came to."""
+"""Runs many agents in one process, a thread each, and counts the results of their requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from installer.assisted.errors import ClientError
 from installer.hostsys.system import HostSystem
 
 STACK = 256 * 1024
-LAST_WORDS = 10.0
+SHUTDOWN_SECONDS = 10.0
 # How much later than planned the last host of a step may have registered.
 ARRIVAL_GRACE = 60.0
 # A thread that has its answer waits for at most this long (s) per other thread that is computing: part of what is
@@ -41,7 +41,7 @@ class Stopped(BaseException):
 
 @dataclass
 class Tally:
-    """What the agents' requests came to: by kind of request (when it ended, monotonic; how long it took), seconds."""
+    """The agents' requests by kind (when each ended, monotonic; how long it took; both in s), and their errors."""
 
     samples: dict[str, tuple[array[float], array[float]]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
@@ -136,7 +136,7 @@ class Plan:
 class Step:
     """Hosts started so far, and of this step alone: seconds by phase, latencies at p99 (s), requests, failures.
 
-    ``late``: how much later than it wanted the swarm itself was awake, at most (s). It is in what its agents saw too.
+    ``late``: how much later than planned the swarm itself woke up, at most (s). Its agents' latencies include that.
     """
 
     hosts: int
@@ -257,7 +257,7 @@ class Swarm:
             took, self.cpu = time.monotonic() - begin, time.process_time() - cpu
             self.stop.set()
             # Requests under way have a time-out of their own; those that are stuck do not hold up the report.
-            end = time.monotonic() + LAST_WORDS
+            end = time.monotonic() + SHUTDOWN_SECONDS
             for thread in self._threads:
                 thread.join(max(0.0, end - time.monotonic()))
         return took

@@ -4,8 +4,8 @@
     def base_domain(config: InstallConfig) -> Iterator[FieldError]: ...
 
 Rules see a config with its defaults filled in, do not depend on each other, and must not fail on values that other
-rules refuse. They run in the order in which their modules are listed below, which is the order of the report. What of
-the page is not in the table is in ELSEWHERE.
+rules refuse. They run in the order in which their modules are listed below, which is the order of the report. Rules of
+the page that are not in the table are in ELSEWHERE.
 """
 
 from __future__ import annotations

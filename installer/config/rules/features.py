@@ -31,7 +31,7 @@ _DISK_ID = 12
 
 
 def capability_set(name: str) -> set[str]:
-    """The capabilities of a set; none of one that there is not."""
+    """The capabilities of a set; none if the set is unknown."""
     if name not in _ADDED:
         return set()
     included: set[str] = set()
@@ -96,7 +96,7 @@ def features(config: InstallConfig) -> Iterator[FieldError]:
             yield invalid(f"featureGates[{index}]", gate, text)
         elif parts[1] not in gates.TRUE | gates.FALSE:
             yield invalid(f"featureGates[{index}]", gate, f"{text}, could not parse boolean value")
-    if gates.known(config):
+    if gates.are_valid(config):
         yield from _gated(config)
 
 

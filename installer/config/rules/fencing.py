@@ -33,7 +33,7 @@ def fencing(config: InstallConfig) -> Iterator[FieldError]:
             yield forbidden(_LIST, f"{text} (Two Nodes Fencing) cluster, instead {len(credentials)} were found")
     if pool.fencing is None:
         return
-    if gates.known(config) and not gates.enabled(config, gates.FENCING):
+    if gates.are_valid(config) and not gates.enabled(config, gates.FENCING):
         yield forbidden("platform.none.fencingCredentials", gates.forbidden_text(gates.FENCING))
     if config.masters == _NODES and credentials:
         if not gates.enabled(config, gates.FENCING):

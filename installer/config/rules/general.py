@@ -119,7 +119,7 @@ def pull_secret(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("52", "publish")
 def publish(config: InstallConfig) -> Iterator[FieldError]:
-    """External; Internal and Mixed are for clouds, and so is what goes with Mixed."""
+    """External; Internal and Mixed are for clouds, and so is the strategy that belongs to Mixed."""
     if config.publish not in ("External", "Internal", "Mixed"):
         yield unsupported("publish", config.publish, ("External", "Internal", "Mixed"))
     elif config.publish != "External":

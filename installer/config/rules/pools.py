@@ -14,7 +14,7 @@ from installer.config.types.install import Fencing, InstallConfig, MachinePool
 from installer.config.types.platform import PoolPlatform
 from installer.config.values import check
 
-# Of vSphere: processors and cores of a socket unless told otherwise, and the limits of further disks.
+# For vSphere: the default of processors and of cores a socket, and the limits of further disks.
 _CPUS, _DATA_DISKS, _DISK_NAME, _DISK_GIB = 4, 29, 80, 16384
 _MODES = ("EagerlyZeroed", "Thick", "Thin")
 _WITH_ARBITER = ("baremetal", "external", "none")
@@ -23,7 +23,7 @@ ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 
 @rule("34", "controlPlane.replicas")
 def control_plane_replicas(config: InstallConfig) -> Iterator[FieldError]:
-    """Positive, and as many as there are topologies for; what two of them need is the business of rules 43 and 44."""
+    """Positive, and a number that has a topology; what two of them need is in rules 43 and 44."""
     replicas = config.masters
     if replicas == 0:
         yield invalid("controlPlane.replicas", replicas, "number of control plane replicas must be positive")

@@ -69,14 +69,14 @@ def _vips(
         if check.address(value) is None:
             yield invalid(path, value, f'"{value}" is not a valid IP')
         if not user_managed:
-            # The ingress' are held against the API's there, so that each pair is told once.
+            # Under the API's only, so that each pair is reported once.
             yield from _apart(path, value, others if kind == "API" else ())
             yield from _in_machine_networks(config, path, value)
     families = [address.version if (address := check.address(value)) is not None else 4 for value in mine]
     yield from _primary(config, path, kind, value=mine[0], family=families[0])
     wrong = next((number for number, value in enumerate(mine) if check.address(value) is None), None)
     if len(mine) == 2 and wrong is not None:
-        # Told once more there, for both lists at once.
+        # Upstream reports it once more, for both lists at once.
         api, ingress = (mine, others) if kind == "API" else (others, mine)
         shown = {"API": list(api), "Ingress": list(ingress)}
         yield invalid(f"platform.{config.platform.vips_of}", shown, f"invalid IP[{wrong}]: {mine[wrong]}")

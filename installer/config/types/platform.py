@@ -16,7 +16,7 @@ AGENT_PLATFORMS = ("baremetal", "vsphere", "nutanix", "none", "external")
 
 @dataclass(frozen=True)
 class BareMetalPool:
-    """A machine pool's platform.baremetal: there is nothing to say."""
+    """A machine pool's platform.baremetal, which has no fields."""
 
 
 @dataclass(frozen=True)

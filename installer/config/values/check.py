@@ -55,7 +55,7 @@ def domain(value: str) -> str | None:
 
 
 def address(value: str) -> Address | None:
-    """The IP address that `value` spells, or None; an IPv4 address within IPv6 is one of IPv4, a zone is none."""
+    """The IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone is none."""
     try:
         ip = ipaddress.ip_address(value)
     except ValueError:
@@ -103,7 +103,7 @@ def timestamp(value: str) -> str:
 
 
 def cidr(value: str) -> str | None:
-    """A CIDR without host bits, whose address is not unspecified; one that is not there is another rule's business."""
+    """A CIDR without host bits, whose address is not unspecified; a missing one is another rule's matter."""
     parsed = network(value)
     if parsed is None:
         return f"invalid CIDR address: {value}" if value else None
@@ -136,7 +136,7 @@ def pull_secret(value: str) -> str | None:
 
 
 def _go_json(text: str) -> Any:
-    """Objects as tuples of (name, value): a name may come twice. ValueError also for numbers that Go has not."""
+    """Objects as tuples of (name, value): a name may come twice. ValueError also for numbers that Go does not have."""
 
     def number(digits: str) -> float:
         value = float(digits)
@@ -218,7 +218,7 @@ def _behind_options(line: str) -> str:
 
 
 def _key_kind(data: str) -> str:
-    """The kind that a key names itself, empty if it is no key. What stands before a key in its line says nothing."""
+    """The kind that a key names itself, empty if it is no key. What stands before it in its line does not count."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 

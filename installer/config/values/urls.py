@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them, which is the judge of what is one: Python's urlsplit takes nearly everything."""
+"""URLs as Go's net/url reads them, which decides what is one: Python's urlsplit takes nearly everything."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _authority(scheme: str, authority: str) -> tuple[str, str]:
         host_and_port = _literal(host)
     else:
         first, last = host.find(":"), host.rfind(":")
-        # Several colons: an address without its brackets, which Go puts up with.
+        # Several colons: an address without its brackets, which Go accepts.
         name, port = (host, "") if first < 0 else (host[:last], host[last:])
         if not re.fullmatch("(?::[0-9]*)?", port):
             raise ValueError(f"invalid port {json.dumps(port)} after host")

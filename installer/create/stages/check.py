@@ -66,7 +66,7 @@ class Inputs:
 def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     """The validated inputs, network configs too; `target` is for messages.
 
-    `for_image`: whether there must be a rendezvous IP, which manifests do without; it is empty then.
+    `for_image`: whether there must be a rendezvous IP; manifests need none, and it may be empty for them.
 
     Raises ConfigError, AssetError, StateError.
     """
@@ -96,24 +96,24 @@ def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallC
 def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     """install-config.yaml and agent-config.yaml; where they are kept ones, with mirror/ that was edited since."""
     install_files, agent_files = (files.of(asset) for asset in (INSTALL_CONFIG, AGENT_CONFIG))
-    mirror_files = {} if files.fresh else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
-    with loading(target, "Install Config"), files.blamed(INSTALL_CONFIG):
+    mirror_files = {} if files.install_changed else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
+    with loading(target, "Install Config"), files.blaming_state(INSTALL_CONFIG):
         install = parse_install_config(
             decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
         )
-    with loading(target, "Agent Config"), files.blamed(AGENT_CONFIG):
+    with loading(target, "Agent Config"), files.blaming_state(AGENT_CONFIG):
         agent, agent_text = _agent_config(agent_files)
     _discard(files, target)
-    with loading(target, "Agent Hosts"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
+    with loading(target, "Agent Hosts"), files.blaming_state(INSTALL_CONFIG, AGENT_CONFIG):
         hosts = resolve_hosts(install, agent)
-    with loading(target), files.blamed(INSTALL_CONFIG):
+    with loading(target), files.blaming_state(INSTALL_CONFIG):
         _check_networks(install, target)
     _note_mirrors(install)
     documents = _extra_manifests(files, target) if for_image else {}
     if files.manifests:
-        install = _with_kept(install, files.manifests, target)
+        install = _with_kept_manifests(install, files.manifests, target)
     _log_consumed(files, INSTALL_CONFIG, AGENT_CONFIG)
-    with loading(target, "Agent Installer Ignition"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
+    with loading(target, "Agent Installer Ignition"), files.blaming_state(INSTALL_CONFIG, AGENT_CONFIG):
         rendezvous = choose(agent, hosts, needed=for_image)
     baremetal = install.platform.baremetal
     ntp = agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
@@ -133,12 +133,12 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
 
 
 def _extra_manifests(files: InputFiles, target: str) -> dict[str, bytes]:
-    with loading(target, "Extra Manifests"), files.blamed(EXTRA_MANIFESTS):
+    with loading(target, "Extra Manifests"), files.blaming_state(EXTRA_MANIFESTS):
         return split_documents(files.of(EXTRA_MANIFESTS))
 
 
-def _with_kept(install: InstallConfig, kept: dict[str, bytes], target: str) -> InstallConfig:
-    """What manifests say that no agent-config has a word in, and that were edited since they were made."""
+def _with_kept_manifests(install: InstallConfig, kept: dict[str, bytes], target: str) -> InstallConfig:
+    """The install-config with what edited manifests say, of those that an agent-config has no influence on."""
     from installer.manifests import read
 
     manifests = read.read_manifests(kept, expected_release(), target, whole=False)
@@ -180,8 +180,10 @@ def _log_rendezvous(address: str) -> None:
 
 
 def _discard(files: InputFiles, target: str) -> None:
-    """Say of each file on disk that a newer config replaces that it does. Raises AssetError for one that cannot be
-    read, as of any other: whoever wrote it wants to know."""
+    """Warn of each file on disk that a newer config replaces.
+
+    Raises AssetError for one that cannot be read, as for any other: whoever wrote it wants to know.
+    """
     if not files.discarded:
         return
     from installer.manifests import mirror, read
@@ -205,9 +207,9 @@ def _discard(files: InputFiles, target: str) -> None:
 def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool) -> dict[str, dict[str, bytes]]:
     """What goes into the state, `manifests` with it; what newer configs replace goes out of it."""
     consumed = dict(files.on_disk)
-    if manifests or files.fresh or files.state.files(MANIFESTS):
+    if manifests or files.install_changed or files.state.files(MANIFESTS):
         consumed[MANIFESTS] = manifests
-    if files.fresh:
+    if files.install_changed:
         consumed[MIRROR] = {}
     if not for_image:
         consumed.pop(EXTRA_MANIFESTS, None)  # manifests say nothing of it, so it waits for the image
@@ -243,7 +245,7 @@ def _mirror(mirror_files: dict[str, bytes], files: InputFiles, target: str) -> t
     """(mirrors, trust bundle) of mirror/; notes mirrors on disk that the release is not in. Raises AssetError."""
     from installer.manifests import mirror
 
-    with files.blamed(MIRROR):
+    with files.blaming_state(MIRROR):
         try:
             sources, bundle = mirror.read_mirror(mirror_files)
         except ConfigError as error:
@@ -259,12 +261,12 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
     from installer.manifests import read, ztp  # not needed, and not read, where there are configs
     from installer.manifests.completed import completed
 
-    if names.ALWAYS - files.manifests.keys() and files.state.files(INSTALL_CONFIG):
-        files = _with_those_of_configs(files, target)
+    if names.REQUIRED - files.manifests.keys() and files.state.files(INSTALL_CONFIG):
+        files = _completed_from_configs(files, target)
     mirror_files = {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
-    with loading(target, "Agent Config"), files.blamed(AGENT_CONFIG):
+    with loading(target, "Agent Config"), files.blaming_state(AGENT_CONFIG):
         agent, agent_text = _agent_config(files.of(AGENT_CONFIG))
-    with files.blamed(MANIFESTS):
+    with files.blaming_state(MANIFESTS):
         manifests = read.read_manifests(files.manifests, expected_release(), target)
     sources, bundle = _mirror(mirror_files, files, target)
     with loading(target):
@@ -290,8 +292,8 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
     )
 
 
-def _with_those_of_configs(files: InputFiles, target: str) -> InputFiles:
-    """Some manifests in the place of what the kept configs give: with all others, and mirror/, that these do give."""
+def _completed_from_configs(files: InputFiles, target: str) -> InputFiles:
+    """Some manifests in the place of what the kept configs give, with all others, and mirror/, that these give."""
     from installer.manifests import cluster, mirror
 
     mirrors = files.on_disk.get(MIRROR, {})
@@ -309,5 +311,5 @@ def _fencing(files: InputFiles) -> Fencing | None:
     data = files.of(INSTALL_CONFIG).get(INSTALL_CONFIG_FILE)
     if data is None:
         return None
-    with files.blamed(INSTALL_CONFIG):
+    with files.blaming_state(INSTALL_CONFIG):
         return fencing(decoded_text(data, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: "))

@@ -1,7 +1,7 @@
 """First stage of `create`: the input files of an asset directory, as they are (reference/installer.md §2.1).
 
 What was made of a file is made again once the file differs from the one that the state keeps: of an
-install-config.yaml all manifests and mirror/, of an agent-config.yaml the three manifests that it says something of.
+install-config.yaml all manifests and mirror/, of an agent-config.yaml the three manifests that depend on it.
 Else manifests on disk count more than what earlier commands left in the state, or than what the configs there give.
 """
 
@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
-from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR, State, blamed
+from installer.config.state import (
+    AGENT_CONFIG,
+    EXTRA_MANIFESTS,
+    INSTALL_CONFIG,
+    MANIFESTS,
+    MIRROR,
+    State,
+    blaming_state,
+)
 from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError, YamlError
 from installer.formats.yamltext import load
 from installer.inputs import read_input
@@ -31,7 +39,7 @@ class InputFiles:
 
     `manifests`: those of cluster-manifests/ that count, on disk or kept. `from_manifests`: whether the image is made
     from them; else they take the place of what the configs give. `discarded`: files on disk that newer configs replace.
-    `fresh`: whether the install-config is new or was changed.
+    `install_changed`: whether the install-config is new or was changed.
     """
 
     state: State
@@ -39,15 +47,15 @@ class InputFiles:
     manifests: dict[str, bytes] = field(default_factory=dict, repr=False)
     from_manifests: bool = False
     discarded: tuple[str, ...] = ()
-    fresh: bool = False
+    install_changed: bool = False
 
     def of(self, asset: str) -> dict[str, bytes]:
         """An asset's files on disk, where there are none those that are kept. Raises StateError."""
         return self.on_disk.get(asset) or self.state.files(asset)
 
-    def blamed(self, *assets: str) -> contextlib.AbstractContextManager[None]:
+    def blaming_state(self, *assets: str) -> contextlib.AbstractContextManager[None]:
         """Errors within the block name the state file, where it has all of these `assets` and the disk has none."""
-        return blamed(self.state.path, kept=not any(asset in self.on_disk for asset in assets))
+        return blaming_state(self.state.path, kept=not any(asset in self.on_disk for asset in assets))
 
 
 @contextlib.contextmanager
@@ -77,30 +85,31 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
     for asset, paths in ((MANIFESTS, names.MANIFESTS), (MIRROR, names.MIRROR)):
         on_disk[asset] = read_manifests(directory, target, paths)
     installs, agents = on_disk[INSTALL_CONFIG], on_disk[AGENT_CONFIG]
-    fresh = bool(installs) and not _same(installs, state.files(INSTALL_CONFIG))
-    changed = bool(agents and state.files(INSTALL_CONFIG)) and agents != state.files(AGENT_CONFIG)
-    manifests, discarded = _counting(on_disk, state, fresh=fresh, changed=changed)
-    # Without those that an agent-config has a word in, they are what was kept of edited ones beside configs.
+    install_changed = bool(installs) and not _same(installs, state.files(INSTALL_CONFIG))
+    agent_changed = bool(agents and state.files(INSTALL_CONFIG)) and agents != state.files(AGENT_CONFIG)
+    manifests, discarded = _effective_manifests(
+        on_disk, state, install_changed=install_changed, agent_changed=agent_changed
+    )
+    # Without those that depend on an agent-config, they are what was kept of edited ones beside configs.
     alone = not state.files(INSTALL_CONFIG) or any(name in manifests for name in names.OF_AGENT_CONFIG)
-    from_manifests = bool(manifests) and alone and not (fresh or changed)
+    from_manifests = bool(manifests) and alone and not (install_changed or agent_changed)
     if not (from_manifests or installs or state.files(INSTALL_CONFIG)):
         with loading(target, "Install Config"):
             raise _missing(directory)
     with loading(target) if from_manifests else contextlib.nullcontext():
         on_disk[EXTRA_MANIFESTS] = _extra_manifests(directory)
     assets = {asset: files for asset, files in on_disk.items() if files}
-    return InputFiles(state, assets, manifests, from_manifests, discarded, fresh)
+    return InputFiles(state, assets, manifests, from_manifests, discarded, install_changed)
 
 
-def _counting(
-    on_disk: dict[str, dict[str, bytes]], state: State, *, fresh: bool, changed: bool
+def _effective_manifests(
+    on_disk: dict[str, dict[str, bytes]], state: State, *, install_changed: bool, agent_changed: bool
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """The manifests that count, and the files on disk that a `fresh` install-config or a `changed` agent-config makes
-    void."""
-    if fresh:
+    """The manifests that count, and the files on disk that a changed config makes void."""
+    if install_changed:
         return {}, (*on_disk[MANIFESTS], *on_disk[MIRROR])
     manifests = {**state.files(MANIFESTS), **on_disk[MANIFESTS]}
-    if not changed:
+    if not agent_changed:
         return manifests, ()
     kept = {name: data for name, data in manifests.items() if name not in names.OF_AGENT_CONFIG}
     return kept, tuple(name for name in on_disk[MANIFESTS] if name not in kept)

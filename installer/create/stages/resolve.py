@@ -72,7 +72,7 @@ def release_image() -> str:
 
 
 def expected_release() -> str:
-    """As `release_image`, without the warning, which reading it will give."""
+    """As `release_image`, without the warning, which comes when the release is read."""
     return release_override() or DEFAULT_RELEASE
 
 
@@ -95,7 +95,7 @@ def resolve_payload(config: InstallConfig, tags: Iterable[str], *, want_rootfs: 
     pullspec = release_image()
     if os.environ.get(OS_OVERRIDE):
         log.warning("Found override for OS Image. Please be warned, this is not advised")
-    _os_image()  # told before anything is fetched
+    _os_image()  # an error comes before anything is fetched
     with _release(pullspec, config, TARGET) as release:
         _check_architecture(config, release)
         resolved = _resolved(release, tags)
@@ -120,7 +120,7 @@ def _resolved(release: Release, tags: Iterable[str]) -> ResolvedRelease:
 
 
 def _with_hint(error: ReleaseError) -> ReleaseError:
-    """The error, and where to say which release is meant, if nobody has said so yet."""
+    """The error, with how to name a release if none was named."""
     if release_override():
         return error
     if isinstance(error, ReleaseNotByDigest):

@@ -92,11 +92,11 @@ def saved_secrets(state: State) -> Secrets | None:
 
 
 def secrets_for(
-    state: State, address: str, name: str, domain: str, *, making: BackgroundCredentials | None = None
+    state: State, address: str, name: str, domain: str, *, in_progress: BackgroundCredentials | None = None
 ) -> Secrets:
     """The state's secrets, or new ones where there are none; certificates follow a changed address or name.
 
-    `making`: new ones that are being made already. Raises StateError for a damaged state.
+    `in_progress`: new credentials that are being made already. Raises StateError for a damaged state.
     """
     cluster = f"{name}.{domain.rstrip('.')}"
     saved = saved_secrets(state)
@@ -106,7 +106,7 @@ def secrets_for(
         if saved.cluster != cluster:
             saved = replace(saved, kubeconfig=access.kubeconfig(name, domain, saved.signers), cluster=cluster)
         return saved
-    new = making.result() if making is not None else background.make()
+    new = in_progress.result() if in_progress is not None else background.make()
     service_ca = certificates.authority("node0-service-ca")
     return Secrets(
         signers=new.signers,

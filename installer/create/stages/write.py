@@ -15,7 +15,7 @@ from installer.create.stages.secrets import Secrets, store
 def write(
     outputs: Outputs, state: State, inputs: Inputs, secrets: Secrets | None, *, images: Mapping[str, str] | None = None
 ) -> None:
-    """Put everything in place: auth/, rendezvousIP (both with secrets only), the state; then the inputs go.
+    """Put everything in place: auth/, rendezvousIP (both with secrets only), the state; then remove the inputs.
 
     `images`: what hosts pull from the start, names by digest by tag.
     """
@@ -39,7 +39,7 @@ def save(outputs: Outputs, state: State) -> None:
 
 
 def own_state(inputs: Inputs, secrets: Secrets, images: Mapping[str, str]) -> dict[str, Any]:
-    """What wait-for needs to know; the registry's part to tell whether these images can be had."""
+    """What wait-for needs to know; by the registry's part it tells whether these images can be pulled."""
     install = inputs.install
     return {
         "rendezvousIP": inputs.rendezvous_ip,

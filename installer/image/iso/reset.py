@@ -1,4 +1,4 @@
-"""What was done to an image since it was made, and making it again what it was then."""
+"""What was changed in an image since it was made, and how to undo it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _lengths(overlay: Overlay, path: object) -> tuple[int, int]:
 
 
 def growth(overlay: Overlay, path: object) -> Growth:
-    """What of the image grew; it stays as it is. Raises IsoError."""
+    """What has grown in the image, which is not changed. Raises IsoError."""
     probe = Overlay(overlay.base)
     current = _lengths(probe, path)
     while undo_growth(probe, path):

@@ -35,7 +35,7 @@ _NAMES = {
     "primary_reselect": ("always", "better", "failure"),
     "xmit_hash_policy": ("layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"),
 }
-# NetworkManager drops these in other modes without a word, or refuses the profile.
+# NetworkManager drops these in other modes silently, or refuses the profile.
 _WITH_ARP = ("balance-rr", "active-backup", "balance-xor", "broadcast")
 _ONLY = {
     **dict.fromkeys(("ad_actor_sys_prio", "ad_actor_system", "ad_user_port_key", "lacp_rate"), ("802.3ad",)),

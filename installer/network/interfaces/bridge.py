@@ -71,7 +71,7 @@ def _options(options: Fields) -> dict[str, str]:
             options.problem("group-forward-mask", mask, "must not have any of the bits 0, 1 and 2")
     if (group := options.mac("group-addr")) is not None:
         keys["group-address"] = group
-    options.filled("multicast-router")
+    options.refuse_null("multicast-router")
     if (router := options.choice("multicast-router", _ROUTER)) is not None:
         keys["multicast-router"] = router
     if (protocol := options.choice("vlan-protocol", VLAN_PROTOCOLS)) is not None:

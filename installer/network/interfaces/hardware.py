@@ -1,4 +1,4 @@
-"""What a NIC is told besides addresses: Ethernet, SR-IOV, ethtool, 802.1X, OVS notes (nmstate.md §2.7, §2.11)."""
+"""Settings of a NIC besides addresses: Ethernet, SR-IOV, ethtool, 802.1X, OVS notes (nmstate.md §2.7, §2.11)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from installer.network.reading.reader import Fields
 
 Keys = dict[str, dict[str, str]]
 
-# The names that NetworkManager 1.42 takes after `feature-`; others it would ignore without a word.
+# The names that NetworkManager 1.42 takes after `feature-`; others it would ignore silently.
 _FEATURE_LIST = """
     esp-hw-offload esp-tx-csum-hw-offload fcoe-mtu gro gso highdma hw-tc-offload l2-fwd-offload loopback lro
     macsec-hw-offload ntuple rx rxhash rxvlan rx-all rx-fcs rx-gro-hw rx-gro-list rx-udp-gro-forwarding
@@ -132,7 +132,7 @@ def read_ethtool(fields: Fields) -> Keys:
     if section is None:
         return {}
     keys: dict[str, str] = {}
-    section.filled("feature")
+    section.refuse_null("feature")
     features = section.table("feature")
     if features is not None:
         keys.update(_read_features(features))
@@ -164,10 +164,10 @@ def read_ethtool(fields: Fields) -> Keys:
 
 def _read_features(features: Fields) -> dict[str, str]:
     keys: dict[str, str] = {}
-    # Of two names for one feature, NetworkManager's own is read last, and so has the last word.
+    # Of two names for one feature, NetworkManager's own is read last, and so counts.
     for name in sorted(features.names(), key=lambda name: name not in _FEATURE_NAMES):
         feature = _FEATURE_NAMES.get(name, name)
-        features.filled(name)
+        features.refuse_null(name)
         on = features.boolean(name, plain=True)
         if feature not in _FEATURES:
             features.problem(name, None, "is not a feature that NetworkManager knows")

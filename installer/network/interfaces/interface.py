@@ -25,7 +25,7 @@ def read_interface(fields: Fields) -> Interface | None:
     kind = fields.choice("type", (*kinds.READERS, *kinds.UNSUPPORTED, "unknown"))
     if fields.raw("type") is None or kind == "unknown":
         kind = "ethernet"
-    fields.filled("state")
+    fields.refuse_null("state")
     state = fields.choice("state", STATES) or "up"
     if name is None or kind is None:
         return None
@@ -117,7 +117,7 @@ def _loopback_addresses(fields: Fields, config: IpConfig | None, family: int) ->
 
 
 def _refuse_in_kernel(fields: Fields, mac: str | None, families: tuple[IpConfig | None, ...]) -> None:
-    """An OVS bridge is not in the kernel: upstream refuses its MAC address, and drops its addresses without a word."""
+    """An OVS bridge is not in the kernel: upstream refuses its MAC address, and drops its addresses silently."""
     if mac is not None:
         fields.problem("mac-address", mac, "is of the ovs-interface in an OVS bridge, not of the bridge")
     for config in families:

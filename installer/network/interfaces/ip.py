@@ -57,13 +57,13 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
 
 
 def loopback_ip(family: int) -> IpConfig:
-    """What every loopback interface has, said or not."""
+    """What every loopback interface has, whether the document says so or not."""
     address = "127.0.0.1/8" if family == 4 else "::1/128"
     return IpConfig(f"{LOOPBACK}.ipv{family}", family, True, False, False, (address,), True, MAIN_TABLE, "0", {})
 
 
 def _refuse_without_enabled(fields: Fields, on: bool | None, *, dhcp: bool, autoconf: bool, addressed: bool) -> None:
-    """Upstream drops all of these without a word (§3): a host that was meant to have an address would have none."""
+    """Upstream drops all of these silently (§3): a host that was meant to have an address would have none."""
     why = "needs enabled: true, which is missing" if on is None else "contradicts enabled: false"
     if addressed:
         fields.problem("address", fields.raw("address"), why)

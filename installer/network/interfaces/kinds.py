@@ -95,7 +95,7 @@ def _read_vxlan(fields: Fields) -> Shape:
     if section is None:
         return Shape()
     # A VXLAN needs no parent: upstream takes empty text for none, but not null.
-    section.filled("base-iface")
+    section.refuse_null("base-iface")
     parent = section.interface("base-iface") if section.raw("base-iface") != "" else None
     ends = {name: section.address(name) for name in ("remote", "local")}
     if len({end.version for end in ends.values() if end is not None}) > 1:

@@ -47,7 +47,7 @@ def _options(options: Fields) -> dict[str, str]:
             stp = inner.boolean("enabled")
             inner.close()
     else:
-        options.filled("stp")
+        options.refuse_null("stp")
         stp = options.boolean("stp", plain=True)
     switches = (
         ("stp-enable", stp),

@@ -27,11 +27,11 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Plan:
-    """All interfaces that get a profile, in document order (those `made` for ports last), and their controllers."""
+    """All interfaces that get a profile, in document order (unlisted ports last), and their controllers."""
 
     interfaces: tuple[Interface, ...]
     attachments: dict[Key, Attachment]
-    made: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
 
     def attachment(self, one: Interface) -> Attachment | None:
         """The controller that this interface is a port of."""
@@ -43,13 +43,13 @@ class Plan:
         return attachment is None or one.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
 
     def ordered(self) -> list[Interface]:
-        """Upstream's order: by depth below controllers and parents, then by name; `made` ones at depth 0 (§1.2)."""
+        """Upstream's order: by depth below controllers and parents, then by name; unlisted ones at depth 0 (§1.2)."""
         kernel = {one.name: one for one in self.interfaces if not userspace(one)}
         above: dict[Key, set[Key]] = {}
         for one in self.interfaces:
             attachment = self.attachment(one)
             keys = above.setdefault(key_of(one), set())
-            if attachment is not None and one.name not in self.made:
+            if attachment is not None and one.name not in self.unlisted:
                 keys.add(key_of(attachment.controller))
             if one.shape.parent in kernel:
                 keys.add((one.shape.parent or "", False))
@@ -74,7 +74,7 @@ def make_plan(document: Document, problems: Problems) -> Plan:
     interfaces: dict[Key, Interface] = {}
     for one in document.interfaces:
         if key_of(one) in interfaces:
-            # Upstream keeps the last of them without a word (§3).
+            # Upstream keeps the last of them silently (§3).
             problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
         else:
             interfaces[key_of(one)] = one

@@ -39,7 +39,7 @@ class Problems:
 class Fields:
     """One mapping of the document. Call `close` when all are taken.
 
-    As in nmstate, null counts as absent, but for switches and numbers that are not plain, and what `filled` takes.
+    As in nmstate, null counts as absent, but for switches and numbers that are not plain, and what `refuse_null` names.
     """
 
     def __init__(self, source: Any, path: str, problems: Problems) -> None:
@@ -77,7 +77,7 @@ class Fields:
         """Whether the field is there and not null."""
         return self._source.get(name) is not None
 
-    def filled(self, *names: str) -> None:
+    def refuse_null(self, *names: str) -> None:
         """Notes a problem with each of the fields that is there and null."""
         for name in names:
             if name in self._source and self._source[name] is None:
@@ -108,14 +108,14 @@ class Fields:
     def boolean(self, name: str, *aliases: str, plain: bool = False) -> bool | None:
         """true/false in any of nmstate's spellings. `plain`: as nothing but these, and null counts as absent."""
         if not plain:
-            self.filled(name, *aliases)
+            self.refuse_null(name, *aliases)
         read = _plain_boolean if plain else values.boolean
         return self._take(name, aliases, read, f"{_BOOLEAN_RULE}{', in no other spelling' if plain else ''}")
 
     def integer(self, name: str, *aliases: str, low: int = 0, high: int = _U32, plain: bool = False) -> int | None:
         """A whole number between `low` and `high`, inclusive, or its text. `plain`: no text, null counts as absent."""
         if not plain:
-            self.filled(name, *aliases)
+            self.refuse_null(name, *aliases)
         rule = f"must be a whole number between {low} and {high}{', without quotes' if plain else ''}"
 
         def read(value: Any) -> int | None:
@@ -137,7 +137,7 @@ class Fields:
         return result
 
     def remark(self, name: str) -> str | None:
-        """Text that says something to people only: what a profile cannot hold is left out, with a warning."""
+        """Text for people only: what a profile cannot hold is left out, with a warning."""
         value = self.raw(name)
         if value is None or value == "":
             return None

@@ -47,7 +47,7 @@ def _read_route(entry: Fields) -> Route | None:
     if absent:
         return None
     if text is None:
-        # Upstream leaves such a route out without a word (§2.4).
+        # Upstream leaves such a route out silently (§2.4).
         entry.problem("destination", None, "is required")
     if kind is None and interface is None and not entry.has("next-hop-interface"):
         entry.problem("next-hop-interface", None, "is required")
@@ -77,7 +77,7 @@ def _read_route(entry: Fields) -> Route | None:
 def _check_families(
     entry: Fields, destination: Network, next_hop: values.Address | None, source: values.Address | None
 ) -> None:
-    """NetworkManager drops a route of mixed families without a word (§2.4)."""
+    """NetworkManager drops a route of mixed families silently (§2.4)."""
     for name, address in (("next-hop-address", next_hop), ("source", source)):
         if address is not None and address.version != destination.version:
             entry.problem(name, str(address), f"must be an IPv{destination.version} address as the destination is")

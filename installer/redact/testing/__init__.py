@@ -1,1 +1,1 @@
-"""Secrets of every kind, and what looks like one: what each half's tests hold its redactors against."""
+"""Secrets of every kind, and what looks like one: both halves' redactors are tested against these."""

@@ -1,7 +1,7 @@
 """Secrets of every kind in every syntax that they appear in, and what looks like one and is none.
 
-Every redactor of the house is held against these: what is in ``secrets`` of a vector must be gone, what is in ``stays``
-must still be there. The values are made up, and nobody's.
+Every redactor in the repository is tested against these: what is in ``secrets`` of a vector must be gone, what is in
+``stays`` must still be there. The values are made up, and nobody's.
 """
 
 # ruff: noqa: E501  (a table)

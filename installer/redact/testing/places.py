@@ -153,7 +153,7 @@ SECRETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "login of an IPv6 host": (f"dial u:{WORD}@[fd00::1]:3128", ("fd00::1",)),
 }
 
-# What tells of secrets is for people to read.
+# Messages about secrets stay, for people to read.
 HARMLESS = (
     "token: 404 Not Found",
     "token: 401 Unauthorized: access denied",

@@ -1,1 +1,1 @@
-"""The REST API: the application, who may come in, what a request may be, what is shown; handlers/ do the rest."""
+"""The REST API: the application, authentication, limits, bodies, and which fields are shown; handlers/ has the rest."""

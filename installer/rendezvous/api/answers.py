@@ -26,14 +26,14 @@ from installer.assisted.errors import (
 )
 from installer.rendezvous.api import refusals, signing
 from installer.rendezvous.api.bodies import MAX_BODY
-from installer.rendezvous.api.context import Handler, Service, of_attempt
+from installer.rendezvous.api.context import Handler, Service, check_attempt
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources.requests.params import uuid
 
 log = logging.getLogger("assisted-service")
-# Lists that the specification has as one parameter a value.
+# Lists for which the specification repeats the parameter, once for each value.
 REPEATED = frozenset({"feature_ids"})
-IDENTITIES = ("cluster_id", "infra_env_id", "host_id", "openshift_cluster_id")
+UUID_PARAMETERS = ("cluster_id", "infra_env_id", "host_id", "openshift_cluster_id")
 
 
 def error_body(error: ServiceError, path: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def error_body(error: ServiceError, path: str) -> dict[str, Any]:
 
 
 def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme], signed: bool) -> None:
-    """Let the caller in or raise Unauthorized or TooMany. No signature of a token is checked past the brake."""
+    """Let the caller in or raise Unauthorized or TooMany. Past the rate limit no token's signature is checked."""
     address, proof = request.remote or "", "open"
     if signed and signing.SIGNATURE in request.query:
         try:
@@ -54,18 +54,18 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
             raise
         proof = "url"
     elif schemes:
-        caller = service.auth.known(request.headers, schemes)
+        caller = service.auth.recognized(request.headers, schemes)
         if caller is None:
             service.strangers.take(address)
             caller = service.auth.check(request.headers, schemes)
         proof = caller.value
-    # Before it may be told to come back later: to do so it needs its connection.
+    # Before the rate limit: a caller that is told to come back later needs its connection for that.
     if proof != "open":
         service.vouch(request)
     service.requests.take(f"{proof} {address}")
 
 
-def _once(request: web.Request) -> None:
+def _check_repeats(request: web.Request) -> None:
     """Raise BadRequest for a parameter that is given twice, however it is spelt: which one counts must not matter."""
     seen: set[str] = set()
     for name, _ in request.query.items():  # noqa: PERF102 (keys come once each)
@@ -74,10 +74,10 @@ def _once(request: web.Request) -> None:
         seen.add(name.casefold())
 
 
-def _identities(request: web.Request) -> None:
+def _check_uuids(request: web.Request) -> None:
     """Raise Unparsable for what is named by an id and is no UUID, as go-swagger does before any handler."""
-    named = [(name, text, "path") for name, text in request.match_info.items() if name in IDENTITIES]
-    named += [(name, text, "query") for name in IDENTITIES for text in request.query.getall(name, ()) if text]
+    named = [(name, text, "path") for name, text in request.match_info.items() if name in UUID_PARAMETERS]
+    named += [(name, text, "query") for name in UUID_PARAMETERS for text in request.query.getall(name, ()) if text]
     for name, text, place in named:
         uuid(text, name, place)
 
@@ -85,22 +85,22 @@ def _identities(request: web.Request) -> None:
 def answering(
     service: Service, handler: Handler, schemes: frozenset[Scheme], *, signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
-    """A handler as aiohttp calls it. Only callers with one of the schemes come in, or all where there are none.
+    """A handler as aiohttp calls it. Only callers with one of the schemes are let in; without schemes everybody is.
 
     `signed`: a URL's own signature will do as well.
-    `binary`: the operation's content type is application/octet-stream, also of its errors, which are JSON still.
+    `binary`: the operation's content type is application/octet-stream, even of its errors, whose body is still JSON.
     """
 
     async def call(request: web.Request) -> web.StreamResponse:
         try:
             _authorize(service, request, schemes, signed)
-            _once(request)
-            _identities(request)
-            of_attempt(service, request)
+            _check_repeats(request)
+            _check_uuids(request)
+            check_attempt(service, request)
             return await handler(service, request)
         except ServiceError as error:
             refusals.note(service, request, error)
-            # Whoever proves nothing does not fill the log either.
+            # Callers without valid credentials must not be able to fill the log.
             if schemes and not isinstance(error, Unauthorized | Forbidden | TooMany):
                 level = logging.ERROR if error.status >= 500 else logging.INFO
                 log.log(level, "%s %s: %d %s", request.method, request.rel_url.raw_path, error.status, error.reason)
@@ -121,7 +121,7 @@ def answering(
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
-            # Ours, whatever it is: what a caller got wrong is told where it is read (bodies.py, requests/params.py).
+            # Our own fault, whatever it is: a caller's mistake is refused where it is read (bodies, params).
             identity = uuid4().hex[:8]
             log.exception("%s %s: internal error %s", request.method, request.rel_url.raw_path, identity)
             return reply(error_body(ServiceError(f"internal error {identity}"), request.path), 500)
@@ -130,7 +130,7 @@ def answering(
 
 
 def not_offered(error: ServiceError) -> Handler:
-    """Answers with the error where the request's host or cluster exists."""
+    """A handler that answers with this error; with 404 when the request's host or cluster does not exist."""
 
     async def answer(service: Service, request: web.Request) -> web.Response:
         match = request.match_info

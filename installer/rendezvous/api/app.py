@@ -21,15 +21,15 @@ from installer.rendezvous.api.handlers.routes import BINARY, NOT_OFFERED, OPEN, 
 if TYPE_CHECKING:
     from installer.rendezvous.page.feed import Viewers
 
-# Who may look at the page's stream, unless the settings open it to all.
-LOOKING = frozenset({Scheme.USER, Scheme.WATCHER})
+# Who may read the page's stream, unless the settings open it to all.
+VIEWER_SCHEMES = frozenset({Scheme.USER, Scheme.WATCHER})
 
 
 class Page:
-    """The page to watch on. What it is made of is imported and kept from when somebody first looks."""
+    """The status page. Its modules are imported, and its data kept, from the first visit on."""
 
     def __init__(self) -> None:
-        # Those who look; None until somebody does.
+        # None until the first viewer comes.
         self.viewers: Viewers | None = None
 
     async def show(self, service: Service, request: web.Request) -> web.StreamResponse:
@@ -47,7 +47,7 @@ class Page:
         return await feed.stream(service, self.viewers, request)
 
     def close(self) -> None:
-        """Let the viewers go: their streams have no end of their own, and the server waits for requests under way."""
+        """End the viewers' streams: they have no end of their own, and the server waits for requests under way."""
         if self.viewers is not None:
             self.viewers.closing.set()
 
@@ -84,9 +84,9 @@ def build(service: Service) -> web.Application:
     page = app[PAGE] = Page()
     for path, handler in (("/", page.show), *OPEN):
         app.router.add_get(path, answering(service, handler, frozenset()))
-    looking = frozenset() if service.settings.page_access == "open" else LOOKING
+    viewer_schemes = frozenset() if service.settings.page_access == "open" else VIEWER_SCHEMES
     # Not HEAD: a stream without a body would have no end that anybody sees.
-    app.router.add_get("/page/stream", answering(service, page.stream, looking), allow_head=False)
+    app.router.add_get("/page/stream", answering(service, page.stream, viewer_schemes), allow_head=False)
     app.router.add_route("*", "/{tail:.*}", unknown(paths))
 
     async def start(app: web.Application) -> None:
@@ -97,10 +97,10 @@ def build(service: Service) -> web.Application:
             task.cancel()
         service.stop_preparations()
 
-    async def let_viewers_go(app: web.Application) -> None:
+    async def end_streams(app: web.Application) -> None:
         app[PAGE].close()
 
     app.on_startup.append(start)
-    app.on_shutdown.append(let_viewers_go)
+    app.on_shutdown.append(end_streams)
     app.on_cleanup.append(stop)
     return app

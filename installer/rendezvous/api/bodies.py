@@ -15,14 +15,14 @@ from installer.assisted.errors import TooSlow, Undecodable, Unparsable
 from installer.redact import shortened
 from installer.rendezvous.resources.requests.params import decoded
 
-# The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
-# limit of their own.
+# The largest manifest or inventory that makes sense, and little enough to be parsed as JSON in a moment; logs are
+# streamed and have a limit of their own.
 MAX_BODY = 4 * 1024**2
-# A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
+# In every WINDOW seconds LEAST bytes of a body must come in, or its rest: half a kilobyte a second, a bad modem's rate.
 WINDOW, LEAST = 30.0, 16 * 1024
 # Answers larger than this go out in pieces of about this size: TLS takes a while for more.
 PIECE = 256 * 1024
-# Objects that are encoded between two requests; the dearest takes a tenth of a millisecond.
+# Objects that are encoded between two requests; the costliest takes a tenth of a millisecond.
 AT_A_TIME = 32
 
 T = TypeVar("T")
@@ -31,7 +31,10 @@ Encoded = bytes | msgspec.Raw
 
 @asynccontextmanager
 async def steady(request: web.Request, window: float = WINDOW, least: int = LEAST) -> AsyncIterator[None]:
-    """Within, the request's body is read: it must keep coming, as its headers have it. Raises TooSlow, Undecodable."""
+    """A context to read the request's body in: it must keep coming, in the encoding that its headers name.
+
+    Raises TooSlow, Undecodable.
+    """
     loop, content = asyncio.get_running_loop(), request.content
     before, late = content.total_bytes, False
     timer: asyncio.TimerHandle
@@ -86,7 +89,7 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
 
 
 async def encoded(items: Sequence[T], encode: Callable[[T], Encoded]) -> list[Encoded]:
-    """Each item encoded, others having their turn in between."""
+    """Each item encoded; other tasks get a turn in between."""
     parts: list[Encoded] = []
     for number, item in enumerate(items):
         if number % AT_A_TIME == AT_A_TIME - 1:
@@ -104,7 +107,7 @@ def listed(items: Sequence[Encoded]) -> list[Encoded]:
 
 
 def joined(parts: Iterable[Encoded]) -> list[bytes]:
-    """The parts in pieces of about PIECE bytes."""
+    """The parts, put together to pieces of about PIECE bytes."""
     pieces: list[bytes] = []
     some: list[Encoded] = []
     size = 0

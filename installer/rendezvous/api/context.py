@@ -38,16 +38,16 @@ log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
-# Installers and images that are made at a time.
+# How many installers run, and images are made, at a time.
 SLOW_THREADS = 4
 P = ParamSpec("P")
 R = TypeVar("R")
-# So many hosts are looked at between two requests.
-MANY = 100
+# Hosts that are looked at between two requests.
+HOSTS_AT_A_TIME = 100
 
 
 class ImageMaker(Protocol):
-    """Makes what hosts of an infra-env are booted with. Each may take long and raise RendezvousError."""
+    """Makes what hosts of an infra-env are booted with. Each method may take long and raise RendezvousError."""
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config."""
@@ -82,16 +82,16 @@ class Service:
         self.views = Views(engine)
         self.slices = Slices(engine)
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
-        # Callers with a proof (or at what is open to all), by what they proved and their address.
+        # Authenticated callers, and those of what is open to all: by credential and address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
-        # Callers without one, by address: what a proof's check may cost.
+        # Callers without valid credentials, by address: bounds what checking them may cost.
         # docs/rendezvous.md, "Who may come in, and how much"
         self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
-        # By (cluster, attempt): what makes its ignition, and what ends that.
+        # By (cluster, attempt): the task that makes its ignition, and the event that ends it.
         self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}
         self.lag = Lag()
         self.logs = LogStore(settings.work_dir / "logs")
-        # Where connections come in; None where somebody else accepts them.
+        # Accepts connections; None where another server does.
         self.gate: Gate | None = None
 
     @cached_property
@@ -104,7 +104,7 @@ class Service:
         return self.settings.base_url.rstrip("/") + path
 
     async def slowly(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do what takes minutes in a thread of few: the others are for those who only read and write."""
+        """Do what takes minutes in one of a few threads, so that the default ones stay free for reading and writing."""
         return await asyncio.get_running_loop().run_in_executor(self._slow, partial(work, *args, **kwargs))
 
     def vouch(self, request: web.Request) -> None:
@@ -113,13 +113,13 @@ class Service:
             self.gate.vouch(request.transport)
 
     def adopt(self, settings: Settings) -> None:
-        """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
+        """Continue with other settings: a standalone service learns of its release's images when it first reads it."""
         self.settings = settings
         self.engine.adopt(settings)
 
     def start_preparations(self) -> None:
-        """Start generating ignition for every attempt that waits for it, also after a restart; end those of before."""
-        wanted = {(item.id, item.attempt) for item in self.engine.store.clusters() if clusters.awaited(item)}
+        """Generate ignition for every attempt that waits for it, also after a restart; stop for earlier attempts."""
+        wanted = {(item.id, item.attempt) for item in self.engine.store.clusters() if clusters.awaits_ignition(item)}
         for attempt, (_, stop) in self.preparing.items():
             if attempt not in wanted:
                 stop.set()
@@ -142,7 +142,7 @@ class Service:
     async def _prepare(self, attempt: tuple[str, str], job: prepare.Job) -> None:
         try:
             files, reason = await self._generated(job)
-            # What could not be kept is kept as soon as it can be, if it is still waited for.
+            # A result that cannot be stored is stored as soon as it can be, if the attempt still waits for it.
             while not job.stop.is_set():
                 try:
                     clusters.finish_preparation(self.engine, *attempt, files, reason=reason)
@@ -151,7 +151,7 @@ class Service:
                     log.error("cluster %s: what was prepared cannot be kept: %s", attempt[0], error)
                     await asyncio.sleep(self.settings.monitor_seconds)
         except NotFound:
-            log.info("cluster %s went while it was prepared", attempt[0])
+            log.info("cluster %s was deleted while it was prepared", attempt[0])
         finally:
             del self.preparing[attempt]
 
@@ -164,7 +164,7 @@ class Service:
             log.error("cluster %s: %s", cluster_id, error)
             return None, str(error)
         except Exception as error:
-            # A bug of ours: its text is for the log, as that of a 500 is.
+            # A bug of ours: its text goes to the log only, as that of a 500 does.
             log.exception("cluster %s: preparation failed", cluster_id)
             return (
                 None,
@@ -175,12 +175,12 @@ class Service:
         """One round of the monitor: time alone may change a state."""
         self.engine.keep_time()
         for cluster in self.engine.store.clusters():
-            if not self.engine.is_calm(cluster.id):
+            if not self.engine.is_reconciled(cluster.id):
                 clusters.reconcile_soon(self.engine, cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
         for number, unbound in enumerate(self.engine.store.unbound_hosts()):
-            if number % MANY == 0:
+            if number % HOSTS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
             # As it is now: others have had their turn.
             host = self.engine.store.find_host(unbound.infra_env_id, unbound.id)
@@ -190,8 +190,8 @@ class Service:
                 hosts.reconcile_unbound(self.engine, host)
         self.start_preparations()
 
-    async def fresh(self, cluster_id: str | None) -> None:
-        """Reconcile what waits of this cluster: for those who ask what is true now."""
+    async def reconcile_pending(self, cluster_id: str | None) -> None:
+        """Reconcile the cluster if a change still waits for that: whoever reads it next sees the present state."""
         if cluster_id and self.engine.pace.waits(cluster_id):
             await self.slices.reconcile(cluster_id)
 
@@ -202,7 +202,7 @@ class Service:
                 await self.tick()
                 await checkpoint.when_large(self.settings.db_path)
             except NotFound:
-                # A cluster or host went while others were looked at; the rest has its turn next time.
+                # A cluster or host was deleted while others were looked at; the rest has its turn next time.
                 pass
             except Exception:
                 log.exception("monitor")
@@ -221,7 +221,7 @@ class Service:
             cluster_id, pause = waiting
             await asyncio.sleep(pause)
             try:
-                await self.fresh(cluster_id)
+                await self.reconcile_pending(cluster_id)
             except NotFound:
                 pace.drop(cluster_id)
             except Exception:
@@ -230,8 +230,8 @@ class Service:
                 log.exception("cluster %s cannot be judged", cluster_id)
 
 
-def of_attempt(service: Service, request: web.Request) -> None:
-    """Refuse what programs of an attempt to install that is over still ask for or tell. Raises Conflict, NotFound."""
+def check_attempt(service: Service, request: web.Request) -> None:
+    """Refuse requests of programs whose attempt to install is over. Raises Conflict, NotFound."""
     attempt, ids = request.headers.get(ATTEMPT_HEADER), request.match_info
     if not attempt:
         return
@@ -241,4 +241,4 @@ def of_attempt(service: Service, request: web.Request) -> None:
         if cluster_id is None:
             raise Conflict(f"host {ids['host_id']} belongs to no cluster any more")
     if cluster_id:
-        clusters.of_attempt(service.engine, cluster_id, attempt)
+        clusters.check_attempt(service.engine, cluster_id, attempt)

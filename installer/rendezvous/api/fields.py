@@ -23,8 +23,8 @@ from installer.rendezvous.store.model import (
 )
 
 
-def _known(data: JsonMap) -> JsonMap:
-    """Without nulls, and without times that are not known: an empty text is none."""
+def _set_fields(data: JsonMap) -> JsonMap:
+    """Without nulls, and without times that are not set (an empty text)."""
     return {
         key: value for key, value in data.items() if value is not None and not (value == "" and key.endswith("_at"))
     }
@@ -41,7 +41,7 @@ def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
 
 def host(item: Host) -> JsonMap:
     """A host."""
-    data = _known(
+    data = _set_fields(
         {
             "id": item.id,
             "infra_env_id": item.infra_env_id,
@@ -96,7 +96,7 @@ def host(item: Host) -> JsonMap:
 
 def cluster(item: Cluster) -> JsonMap:
     """A cluster without its hosts."""
-    data = _known(
+    data = _set_fields(
         {
             "id": item.id,
             "name": item.name,
@@ -162,7 +162,7 @@ def cluster(item: Cluster) -> JsonMap:
 
 def infra_env(item: InfraEnv) -> JsonMap:
     """An infra-env."""
-    data = _known(
+    data = _set_fields(
         {
             "id": item.id,
             "name": item.name,

@@ -1,4 +1,4 @@
-"""Registrations that are refused are events: whoever waits for one from outside reads why it does not come."""
+"""Refused registrations become events, so that whoever waits for a registration can read why it does not come."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ LONGEST = 300
 
 
 def note(service: Service, request: web.Request, error: ServiceError) -> None:
-    """Keep why a registration was refused, once. What will be taken later is no refusal, and what the state of a known
-    host forbids has an event already."""
+    """Keep why a registration was refused, once.
+
+    Left out: what a later attempt will mend, and what the state of a registered host forbids, which has its own event.
+    """
     name = EVENTS.get(request.path.rpartition("/")[2])
     if request.method != "POST" or name is None or error.status >= 500 or isinstance(error, TooMany | Forbidden):
         return
     if isinstance(error, Unauthorized):
-        # Whoever proves nothing leaves no trace in the store.
+        # Callers without valid credentials leave no trace in the store.
         return
     reason = shortened(error.reason, LONGEST)
     if isinstance(error, NotFound) and name == "host_registration_refused":

@@ -19,18 +19,18 @@ from installer.rendezvous.eventloop.gate import Gate, Limits, by_files
 from installer.rendezvous.eventloop.lag import Selector
 
 TLS_BUFFER = 32 * 1024
-# A request under way may take so long (s) to end when the service stops.
-LAST_WORDS = 60.0
+# How long (s) a request under way may take to end when the service stops.
+SHUTDOWN_SECONDS = 60.0
 log = logging.getLogger("assisted-service")
 
 
-def _no_noise(record: logging.LogRecord) -> bool:
-    """Nobody fills the log by sending what is no HTTP."""
+def _is_no_bad_http(record: logging.LogRecord) -> bool:
+    """Keeps callers from filling the log with what is no HTTP."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def prepare() -> None:
-    """Set up the libraries for many connections that nobody knows."""
+    """Set up the libraries for many connections of unknown callers."""
     # Each TLS connection has a read buffer of this size. CPython's 256 KiB would be most of what a host costs; a record
     # of TLS has at most 16 KiB.
     sslproto.SSLProtocol.max_size = TLS_BUFFER
@@ -38,23 +38,23 @@ def prepare() -> None:
     # nothing.
     setattr(web_fileresponse, "NOSENDFILE", True)  # noqa: B010 (a constant to the type checker)
     quiet = logging.getLogger("aiohttp.server")
-    if _no_noise not in quiet.filters:
-        quiet.addFilter(_no_noise)
+    if _is_no_bad_http not in quiet.filters:
+        quiet.addFilter(_is_no_bad_http)
 
 
 async def opened(
     service: Service, host: str, port: int, context: ssl.SSLContext | None, *, limits: Limits | None = None
 ) -> web.AppRunner:
-    """The service, open to all; its gate is ``service.gate``. Raises OSError when it cannot listen."""
+    """The service, listening; its gate is ``service.gate``. Raises OSError when it cannot listen."""
     prepare()
-    # No request's body is taken apart before somebody asks for it: a small one may be large inside.
     limits = limits or by_files()
     runner = web.AppRunner(
         build(service),
         access_log=None,
-        shutdown_timeout=LAST_WORDS,
+        shutdown_timeout=SHUTDOWN_SECONDS,
         keepalive_timeout=limits.idle,
         lingering_time=limits.farewell,
+        # No body is decompressed before a handler asks for it: a small one may expand to a large one.
         auto_decompress=False,
     )
     await runner.setup()

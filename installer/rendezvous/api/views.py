@@ -21,7 +21,7 @@ REMEMBERED = 4096
 
 
 def encode(value: Any) -> bytes:
-    """JSON; text between objects that are encoded already (msgspec.Raw) included."""
+    """The value as JSON; parts that are encoded already are given as msgspec.Raw."""
     return msgspec.json.encode(value)
 
 
@@ -31,7 +31,7 @@ def reply(value: Any, status: int = 200) -> web.Response:
 
 
 class Views:
-    """Encoded hosts, by (infra-env, id): made again when the host is another object than the last time."""
+    """Encoded hosts, by (infra-env, id): made again when the host is another object than last time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -76,7 +76,7 @@ class Views:
         return [encode(data)[:-1], b',"hosts":', *listed(await encoded(hosts, self.host)), b"}"]
 
     def etag(self, cluster_id: str | None) -> str:
-        """Names the state of a cluster and all that belongs to it; a host's bare calling in is no new state."""
+        """Names the state of a cluster and all that belongs to it; a mere check-in of a host is no new state."""
         return f'W/"{BOOT}-{self._engine.store.version(cluster_id)}"' if cluster_id else ""
 
 

@@ -135,8 +135,8 @@ class Client:
     def configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
         """Send each host what the config that is meant for it says: role, name, disk, fencing.
 
-        What did not do by the configs' names: a host that has not registered yet, a disk that is missing, what the
-        service refused. Raises ClientError where there is not one infra-env.
+        Returns what could not be done, by the config's name: a host that has not registered yet, a disk that is
+        missing, what the service refused. Raises ClientError unless there is exactly one infra-env.
         """
         infra_envs = self.service.infra_envs()
         if len(infra_envs) != 1:
@@ -199,7 +199,7 @@ def _is_meant(host: Mapping[str, Any], config: cm.HostConfig) -> bool:
 
 
 def _changes(host: Mapping[str, Any], config: cm.HostConfig, chosen: bool) -> dict[str, Any]:
-    """What a PATCH has to change; empty for a host that is as it should be. ``chosen``: the hints have had their say.
+    """What a PATCH has to change; empty for a host that is as it should be. ``chosen``: the hints were applied already.
 
     Raises DiskMissing when the disk that was chosen for the host is not there: no other takes its place.
     """
@@ -230,7 +230,7 @@ def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConf
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 1 with one line on any failure, with a traceback on one of our own: the unit starts it again."""
+    """Exit code 1 with one line on any failure, with a traceback on a bug of ours: the unit starts it again."""
     parser = argparse.ArgumentParser(prog="agent-installer-client")
     parser.add_argument("job", choices=("registerCluster", "registerInfraEnv", "configure"))
     args = parser.parse_args(argv)

@@ -94,7 +94,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
 
 
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
-    """The arguments of an image that has ``before``. Raises BadRequest for what cannot be done to them."""
+    """An image's arguments ``before`` with the infra-env's edits. Raises BadRequest for edits that do not apply."""
     try:
         return kargs.edited(before, msgspec.to_builtins(infra_env.kernel_arguments))
     except ConfigError as error:
@@ -117,7 +117,7 @@ class DiscoveryImages:
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
         """What an infra-env's images are made from, fetched where it is not known yet."""
         settings = self._settings()
-        release = payload.known(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
+        release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
         self._adopt(release)
         return release
 
@@ -183,7 +183,7 @@ class DiscoveryImages:
             (work / f"agent.{infra_env.cpu_architecture}-{part}").replace(folder / part)
 
     def _forget(self, place: Path, keep: Path) -> None:
-        """Images of older states of the infra-env go; a download that is under way keeps its open file."""
+        """Remove images of older states of the infra-env; a download that is under way keeps its open file."""
         import shutil
 
         for other in place.iterdir():

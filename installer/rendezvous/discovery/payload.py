@@ -30,7 +30,7 @@ class Payload:
     iso: Path
 
 
-def known(settings: Settings, architecture: str | None = None) -> Payload | None:
+def cached(settings: Settings, architecture: str | None = None) -> Payload | None:
     """What an earlier run found for the same release, if the ISO (None: any architecture's) is still there."""
     data, override = architectures.notes(settings), os_override()
     try:
@@ -79,7 +79,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
         if isinstance(error.__cause__, FileNotInImage | NotPublished):
             raise BadRequest(f"cpu_architecture {wanted}: {error}") from error
         raise PrepareError(f"read release {settings.release_image}", str(error)) from error
-    # What this start was told to use is not what the release has.
+    # An ISO that was set by hand is not the release's.
     isos = {**architectures.notes(settings).get("isos", {}), **({} if override else {wanted: str(iso)})}
     text = json.dumps(
         {

@@ -1,1 +1,1 @@
-"""Connections and the loop that serves them: who may come in, what keeps it from hearing others."""
+"""Connections and the loop that serves them: who is let in, and what keeps the loop busy."""

@@ -1,8 +1,8 @@
 """The garbage collector, kept from stopping the service: a full collection looks at what is new only.
 
 With 2,000 hosts and their connections it would go through half a million objects, for a tenth of a second, to find a
-few that a closed connection has left. So what has survived is set aside, and looked at again only now and then. What
-is new is looked at before it is much: left to itself, the collector waits for a quarter more than it saw the last time.
+few that a closed connection has left. So what has survived is set aside, and looked at again only now and then. New
+objects are looked at before they are many: by itself the collector waits for a quarter more than it saw last time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Mapping
 THOROUGH = 6 * 3600.0
 # Nothing to do when no more than this part has been set aside since. (To count them is to go through them all.)
 GROWTH = 1.25
-# How often it is asked whether there is much that is new (s), and how many collections of the middle generation are
-# that: each is of 7,000 objects more, by the collector's own thresholds.
+# How often (s) is checked whether many objects are new, and how many collections of the middle generation mean that:
+# each is of 7,000 objects more, by the collector's own thresholds.
 PERIOD = 0.25
 MIDDLE = 2
 

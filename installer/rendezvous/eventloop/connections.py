@@ -1,4 +1,4 @@
-"""Single connections and what is awaited of them; gate.py decides who stays."""
+"""Single connections and what they have to do in time; gate.py decides who stays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import termios
 from collections.abc import Callable
 from typing import Protocol
 
-# So many silent ones at most are looked at for one that is silent indeed: the oldest nearly always is.
+# How many silent ones are looked at to find one that really is: the oldest nearly always is.
 LOOKS = 32
 
 
@@ -86,7 +86,7 @@ class Door(asyncio.Protocol):
         else:
             self._gate.free_place(self)
 
-    def has_said(self) -> bool:
+    def has_input(self) -> bool:
         """Is there something that nobody has read?"""
         try:
             waiting = fcntl.ioctl(self.connection, termios.FIONREAD, bytes(4))
@@ -162,13 +162,13 @@ class Strangers:
     def idle(self) -> Door | None:
         """The oldest one that says nothing."""
         for _, door in zip(range(LOOKS), self.silent, strict=False):
-            if not door.has_said():
+            if not door.has_input():
                 return door
         return None
 
-    def over(self, before: float) -> Door | None:
-        """The oldest one that had its say and proved nothing, or that was greeted before then and is not done."""
+    def overdue(self, before: float) -> Door | None:
+        """The oldest one that was answered and proved nothing, or that was greeted before then and is not done."""
         for door in self.greeted:
-            if (door.asked or door.since <= before) and not door.has_said():
+            if (door.asked or door.since <= before) and not door.has_input():
                 return door
         return None

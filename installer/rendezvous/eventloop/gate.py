@@ -29,7 +29,7 @@ MOST = 8192
 OTHER_FILES = 256
 # Those who come while nobody can be let in; the kernel takes fewer where it is told to (net.core.somaxconn).
 BACKLOG = 4096
-# How often (s) is looked whether somebody's time is up while others wait.
+# How often (s) is checked whether somebody's time is up while others wait.
 LOOK = 0.25
 
 
@@ -47,7 +47,7 @@ class Limits:
     stalled: float = 120.0
     # How long a connection may rest between two requests.
     idle: float = 75.0
-    # How long is waited for the rest of a body that was refused, and for the end of TLS: who is gone sends neither.
+    # How long to wait for the rest of a refused body, and for the end of TLS: a peer that is gone sends neither.
     farewell: float = 10.0
 
     @property
@@ -193,10 +193,10 @@ class Gate:
 
     def _idle(self, strangers: Strangers) -> Door | None:
         """Who has a place and does not use it."""
-        return strangers.idle() or self._over(strangers)
+        return strangers.idle() or self._overdue(strangers)
 
-    def _over(self, strangers: Strangers) -> Door | None:
-        return strangers.over(asyncio.get_running_loop().time() - self.limits.patience)
+    def _overdue(self, strangers: Strangers) -> Door | None:
+        return strangers.overdue(asyncio.get_running_loop().time() - self.limits.patience)
 
     def _end(self, door: Door | None) -> bool:
         if door is None:
@@ -225,7 +225,7 @@ class Gate:
 
     def _speaks(self, door: Door) -> None:
         """Its first byte is there, or its end."""
-        if not door.has_said():
+        if not door.has_input():
             door.end()
             return
         asyncio.get_running_loop().remove_reader(door.connection)
@@ -259,13 +259,13 @@ class Gate:
             self._next_turn = asyncio.get_running_loop().call_later(LOOK, self._take_turns)
 
     def _can_greet(self, strangers: Strangers, most: int) -> bool:
-        return len(strangers.greeted) < most or self._over(strangers) is not None
+        return len(strangers.greeted) < most or self._overdue(strangers) is not None
 
     def _free(self, strangers: Strangers) -> bool:
         """End whoever must go for one more of these to be greeted."""
         if len(strangers.greeted) >= self.limits.greeted_of_address:
-            return self._end(self._over(strangers))
-        return len(self.strangers.greeted) < self.limits.greeted or self._end(self._over(self.strangers))
+            return self._end(self._overdue(strangers))
+        return len(self.strangers.greeted) < self.limits.greeted or self._end(self._overdue(self.strangers))
 
     def _greet(self, door: Door) -> None:
         door.since = asyncio.get_running_loop().time()
@@ -294,7 +294,7 @@ class Gate:
         if door.transport is None:
             self.free_place(door)
 
-    def _moved(self) -> None:
+    def _wake_waiting(self) -> None:
         """A place may be free."""
         self._changed.set()
         if self.turns and not self._soon:
@@ -303,7 +303,7 @@ class Gate:
             self._next_turn, self._soon = asyncio.get_running_loop().call_soon(self._take_turns), True
 
     def free_place(self, door: Door) -> None:
-        """The connection's place is free; more than once is once."""
+        """The connection's place is free; to call this again changes nothing."""
         peer = self.addresses.get(door.address)
         if door.address and peer is not None:
             self._forget_stranger(door)
@@ -317,7 +317,7 @@ class Gate:
                 door.connection.close()
         self.heads.end(door)
         self.stalls.end(door)
-        self._moved()
+        self._wake_waiting()
 
     def _forget_stranger(self, door: Door) -> None:
         strangers = self.addresses[door.address].strangers
@@ -339,7 +339,7 @@ class Gate:
         if door is not None and door.stranger and door.address:
             door.stranger = False
             self._forget_stranger(door)
-            self._moved()
+            self._wake_waiting()
 
     def begin(self, transport: asyncio.Transport | None) -> None:
         """A request's head is there, and it is being answered."""

@@ -1,4 +1,4 @@
-"""How long the event loop is busy at a time: for so long it hears nobody.
+"""How long the event loop is busy at a time: for that long it answers nobody.
 
 Measured where the loop waits, in its selector: exact, without a task that would wake up for it.
 """
@@ -17,7 +17,7 @@ AT_A_TIME = 8
 
 
 class Sizes:
-    """Lengths of turns (s): ``longest``, and any share of them."""
+    """Lengths of turns (s): the ``longest``, and quantiles."""
 
     def __init__(self) -> None:
         self._counts = [0] * _SIZES
@@ -32,7 +32,7 @@ class Sizes:
         self.longest = max(self.longest, seconds)
 
     def share(self, part: float) -> float:
-        """So long or shorter was this part of all turns (0 to 1); at most a fifth too much."""
+        """The quantile ``part`` (0 to 1): that part of all turns took so long (s) or less; at most a fifth too much."""
         left = math.ceil(self.turns * part)
         for size, count in enumerate(self._counts):
             left -= count

@@ -1,7 +1,7 @@
 """The page to watch an installation on, and the stream of server-sent events that feeds it.
 
-Nothing is read, made or kept before somebody looks: this module is imported when the page is first asked for.
-A viewer gets everything once and then what has changed, at most once a second; viewers share what is made.
+This module is imported when the page is first asked for: without viewers it costs nothing.
+A viewer gets everything once and then what has changed, at most once a second; viewers share the encoded messages.
 """
 
 from __future__ import annotations

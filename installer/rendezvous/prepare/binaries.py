@@ -1,7 +1,8 @@
 """The payloads' installer programs: a file for each installer image, made whole or not at all, never written again.
 
 A release's tag may move and two clusters may install two releases: what tells programs apart is the digest of the
-image that they come from. Those that nobody runs go, but for the last: a program is as big as all else of the service.
+image that they come from. Those that nobody runs are removed, except the last: a program is as big as all else of the
+service.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 NAME = "openshift-install"
 _DIGEST = re.compile(r"@(sha256:[0-9a-f]{64})$")
-# Who runs what, of this process; it is the folder's only user.
+# How many users each program has in this process, which is the folder's only user.
 _uses: Counter[Path] = Counter()
 _lock = threading.Lock()
 

@@ -143,7 +143,7 @@ def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen
                 start_new_session=True,
             )
         except OSError as error:
-            # Another thread's child holds the file, which was just written, until it has become its own program.
+            # A child that another thread just forked holds the new file open for writing until it calls exec.
             if error.errno != errno.ETXTBSY or not left:
                 raise
             time.sleep(STOP_SECONDS)

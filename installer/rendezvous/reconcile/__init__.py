@@ -1,1 +1,1 @@
-"""Applying tables to the store: when, to whom, in which order."""
+"""Applying the state tables to the store: when, to whom, in which order."""

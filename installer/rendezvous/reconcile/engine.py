@@ -19,9 +19,9 @@ from installer.rendezvous import events
 from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.reconcile import facts
 from installer.rendezvous.reconcile import roles as role_rules
-from installer.rendezvous.reconcile.judging import DAY, Ledger, Peers
+from installer.rendezvous.reconcile.judging import DAY, Judgements, Peers
 from installer.rendezvous.reconcile.pace import Pace
-from installer.rendezvous.reconcile.scratch import Rest, Scratch
+from installer.rendezvous.reconcile.scratch import Reconciled, Scratch
 from installer.rendezvous.reconcile.timekeeping import Timekeeper
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -42,7 +42,7 @@ from installer.rendezvous.validations.verdict import Verdicts
 
 # A round lets one status change lead to the next; real chains are at most five long.
 MAX_ROUNDS = 8
-# A service that did nothing for so long beyond its time (s) was stopped with its machine, and heard nobody.
+# A service whose monitor is so late (s) was stopped together with its machine, and heard nobody.
 STALL = 30.0
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
@@ -50,7 +50,7 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True)
 class Triggered:
-    """What a trigger came to: the host as it is stored now, and what else follows."""
+    """The result of a trigger: the host as it is stored now, and what else follows."""
 
     host: Host
     effects: tuple[Effect, ...]
@@ -75,14 +75,14 @@ class Engine:
         # Nobody could call in before this.
         self.since = self.clock()
         self._looked = self.clock.monotonic()
-        # What is to be forgiven (s): for how long nothing was done, and for how much of it the clock waited.
+        # Standstill (s) that no time-out may count: how long nothing was done, and how much of it the clock waited.
         self._asleep, self._waited = 0.0, 0.0
-        self.ledger = Ledger(store, requirements)
+        self.judgements = Judgements(store, requirements)
         self.pace = Pace()
         self.scratch = Scratch()
 
     def adopt(self, settings: Settings) -> None:
-        """Go on with other settings; all is judged and asked by them."""
+        """Continue with other settings; everything is judged and asked anew by them."""
         self.settings = settings
         self.scratch.forget()
 
@@ -113,14 +113,14 @@ class Engine:
     # views
 
     def view(self, host: Host, peers: Members | None = None) -> HostView:
-        """The host among its peers, as of now; ``peers`` when the caller has them at hand."""
+        """The host among its peers, as of now; ``peers`` where the caller has them already."""
         cluster = self.store.cluster(host.cluster_id) if host.cluster_id else None
         return HostView(
             host=host,
             inventory=inventory_of(host),
             joined=cluster,
             infra_env=self.store.infra_env(host.infra_env_id),
-            peers=peers or (self.ledger.members(cluster.id) if cluster else Members([host])),
+            peers=peers or (self.judgements.members(cluster.id) if cluster else Members([host])),
             requirements=self.requirements,
             settings=self.settings,
             at=self.clock(),
@@ -177,7 +177,7 @@ class Engine:
     def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
         """Judge the host anew and follow its table by one row; nothing to do when all it was judged by is the same."""
         at = self.clock()
-        if peers is not None and self.ledger.stands(host, peers, at):
+        if peers is not None and self.judgements.hold(host, peers, at):
             return host
         view = self.view(host, peers.members if peers else None)
         verdicts = host_validations.evaluate(view)
@@ -193,11 +193,11 @@ class Engine:
             host = self.apply(host, outcome)
         if peers is not None and not outcome.changed:
             limit = facts.host_deadline(host, peers.cluster, self.settings, at, service_since=self.since)
-            self.ledger.judged(host, peers, at, limit)
+            self.judgements.note(host, peers, at, limit)
         return host
 
     def _judged(self, host: Host, verdicts: Verdicts) -> Host:
-        """The host with new verdicts, stored; what turned over is told as events."""
+        """The host with new verdicts, stored; those that flipped become events."""
         info = Validations.of(host_validations.info_of(verdicts))
         if info == host.validations_info:
             return host
@@ -310,16 +310,16 @@ class Engine:
 
     # together
 
-    def is_calm(self, cluster_id: str) -> bool:
-        """Has nothing been stored, and nothing run out of time, since the cluster was reconciled the last time?"""
-        rest = self.scratch.rests.get(cluster_id)
+    def is_reconciled(self, cluster_id: str) -> bool:
+        """Has nothing been stored, and no time run out, since the cluster was last reconciled?"""
+        rest = self.scratch.reconciled.get(cluster_id)
         return rest is not None and rest.version == self.store.version(cluster_id) and self.clock() < rest.until
 
     def refresh_groups(self, cluster_id: str) -> Cluster:
         """Bring in line what all hosts are judged by: networks, their roles and the majority groups."""
         cluster = self._with_machine_networks(self.store.cluster(cluster_id))
         self.assign_roles(cluster)
-        groups = self.ledger.groups(cluster, self.store.hosts(cluster_id=cluster_id))
+        groups = self.judgements.groups(cluster, self.store.hosts(cluster_id=cluster_id))
         if groups != cluster.connectivity_majority_groups:
             cluster = replace(cluster, connectivity_majority_groups=groups)
             self.store.put_cluster(cluster)
@@ -342,7 +342,7 @@ class Engine:
     def reconcile(self, cluster_id: str) -> Cluster:
         """Refresh the hosts and the cluster until nothing moves any more; at once when nothing can have moved."""
         cluster = self.store.cluster(cluster_id)
-        if self.is_calm(cluster_id):
+        if self.is_reconciled(cluster_id):
             self.pace.drop(cluster_id)
             return cluster
         begin = time.monotonic()
@@ -350,12 +350,12 @@ class Engine:
             cluster = self.refresh_groups(cluster_id)
             hosts = self.store.hosts(cluster_id=cluster_id)
             before = (cluster.status, [host.status for host in hosts])
-            peers = self.ledger.peers(cluster, self.settings)
+            peers = self.judgements.peers(cluster, self.settings)
             after = [self.refresh_host(host, peers).status for host in hosts]
             cluster = self.refresh_cluster(cluster)
             if (cluster.status, after) == before:
                 break
-        self._rest(cluster)
+        self._note_reconciled(cluster)
         self.pace.judged(cluster_id, len(hosts), time.monotonic() - begin)
         return cluster
 
@@ -381,17 +381,17 @@ class Engine:
         if self.pace.may(cluster_id, len(self.store.hosts(cluster_id=cluster_id))):
             self.reconcile(cluster_id)
 
-    def _rest(self, cluster: Cluster) -> None:
+    def _note_reconciled(self, cluster: Cluster) -> None:
         at = self.clock()
-        ends = [self.ledger.until(host) or at for host in self.store.hosts(cluster_id=cluster.id)]
+        ends = [self.judgements.until(host) or at for host in self.store.hosts(cluster_id=cluster.id)]
         # A millisecond more: the tables ask for "longer than".
         left = min(facts.cluster_deadline(cluster, self.settings, at), DAY) + 0.001
         until = min([*ends, at + timedelta(seconds=left)])
-        self.scratch.rests[cluster.id] = Rest(self.store.version(cluster.id), until)
+        self.scratch.reconciled[cluster.id] = Reconciled(self.store.version(cluster.id), until)
 
 
 def _turn(before: Result | None, after: Result) -> str | None:
-    """``failed`` or ``fixed`` when a result turned over, else None."""
+    """``failed`` or ``fixed`` when a result flipped, else None."""
     if before in GOOD and after in (Result.FAILURE, Result.ERROR):
         return "failed"
     if before in (Result.FAILURE, Result.ERROR) and after in GOOD:

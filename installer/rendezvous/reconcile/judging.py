@@ -40,8 +40,8 @@ class _Judgement(NamedTuple):
     until: datetime
 
 
-class Ledger:
-    """Judgements by host. None is missing by mistake: whatever a check reads is part of its host's basis.
+class Judgements:
+    """The judgements of hosts, and the basis of each. Whatever a check reads must be part of its host's basis.
 
     That is the host's own version, the cluster's revision, its place in the groups, settings, and how many peers there
     are as far as checks tell small numbers apart. Which peers they are counts only for hosts that share a name or an
@@ -86,7 +86,7 @@ class Ledger:
 
     def peers(self, cluster: Cluster, settings: Settings) -> Peers:
         """What this round's judgements are made by."""
-        # What comes of judging is not what is judged by.
+        # The results of judging are no part of what is judged by.
         plain = replace(
             cluster,
             validations_info=Validations(),
@@ -119,12 +119,12 @@ class Ledger:
         slow = self._rtt is not None and findings.worst_rtt > self._rtt
         return slow or (self._loss is not None and findings.worst_loss > self._loss)
 
-    def stands(self, host: Host, peers: Peers, at: datetime) -> bool:
-        """Would judging this host come to what is stored?"""
+    def hold(self, host: Host, peers: Peers, at: datetime) -> bool:
+        """Would judging this host again give what is stored?"""
         judged = self._judged.get((host.infra_env_id, host.id))
         return judged is not None and at < judged.until and judged.basis == self._basis(host, peers)
 
-    def judged(self, host: Host, peers: Peers, at: datetime, limit: float) -> None:
+    def note(self, host: Host, peers: Peers, at: datetime, limit: float) -> None:
         """The host was judged, and changed its state no more; time alone can change that in ``limit`` seconds."""
         # A millisecond more: the tables ask for "longer than".
         until = at + timedelta(seconds=min(limit, DAY) + 0.001)

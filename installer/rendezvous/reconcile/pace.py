@@ -45,7 +45,7 @@ class Pace:
             self._rested = self._clock() + REST * seconds
 
     def drop(self, cluster_id: str) -> None:
-        """There is nothing to judge, or no way to."""
+        """There is nothing to judge, or judging failed."""
         self._waiting.pop(cluster_id, None)
 
     def next(self) -> tuple[str, float] | None:

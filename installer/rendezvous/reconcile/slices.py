@@ -34,7 +34,7 @@ class Slices:
         if task is None:
             task = self._under_way[cluster_id] = asyncio.create_task(self._reconcile(cluster_id))
             task.add_done_callback(lambda done: self._under_way.pop(cluster_id, None))
-        # Whoever goes away takes nobody's verdict along.
+        # A caller that is cancelled must not cancel it for the others.
         await asyncio.shield(task)
 
     async def _reconcile(self, cluster_id: str) -> None:
@@ -58,7 +58,7 @@ class Slices:
             begin = time.monotonic()
             with store.change():
                 cluster = store.cluster(cluster_id) if first else engine.refresh_groups(cluster_id)
-                peers = engine.ledger.peers(cluster, engine.settings)
+                peers = engine.judgements.peers(cluster, engine.settings)
                 for key in keys[first : first + SLICE]:
                     host = store.find_host(*key)
                     if host is not None and host.cluster_id == cluster_id:

@@ -1,10 +1,10 @@
-"""Time-outs when the wall clock is set: what they are counted from moves along, and it is told.
+"""Time-outs when the wall clock is set: what they are counted from moves along, and an event says so.
 
 The store keeps wall-clock times, as the API shows them. In between the service counts by a clock of its own
 (clock.SteadyClock); when the wall clock has been set, all that something is counted from is moved by as much, so that
-every age stays what it was. So it does after a restart, of which the store knows when by the monotonic clock it last
-looked; only after a start of the machine itself there is nothing but the wall clock. A service that stood still is
-treated alike: in that time nobody could do what is waited for.
+every age stays what it was. The same after a restart of the service, since the store keeps when by the monotonic clock
+it last looked; only after a start of the machine itself there is nothing but the wall clock. A service that stood still
+is treated alike: in that time nobody could do what is waited for.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from installer.rendezvous.store.model import Anchor, Cluster, Host
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
-# Less than this (s) between two looks is the clock's being drawn to the right time, or a leap second.
+# Less than this (s) between two looks is a clock that is slewed to the right time, or a leap second.
 JUMP = 2.0
-# The store's anchor is noted anew after the clock has been drawn by so much: a restart would take the sum for a jump.
-DRAWN = 1.0
-# What a clock may be drawn by while nobody looks, as part of the time that passed: twice what the kernel allows.
+# The store's anchor is noted anew after the clock was slewed by so much: a restart would take the sum for a jump.
+SLEWED = 1.0
+# How much a clock may be slewed while nobody looks, as a part of the time that passed: twice what the kernel allows.
 DRIFT = 0.001
 
 
@@ -60,7 +60,7 @@ def moved_host(host: Host, move: Move) -> Host:
 
 
 def moved_cluster(cluster: Cluster, move: Move) -> Cluster:
-    """A cluster whose times are moved."""
+    """The cluster with all that its time-outs are counted from moved."""
     return replace(
         cluster,
         status_updated_at=move(cluster.status_updated_at) or "",
@@ -73,8 +73,8 @@ class Timekeeper:
 
     def __init__(self, store: Store, clock: SteadyClock) -> None:
         self._store, self._clock = store, clock
-        # By how much the clock was followed in silence since the anchor was noted.
-        self._drawn = 0.0
+        # By how much the clock was followed without an event since the anchor was noted.
+        self._slewed = 0.0
 
     def resume(self) -> None:
         """What happened to the clock since the store's last service?"""
@@ -90,7 +90,7 @@ class Timekeeper:
         if last is not None and last.boot and last.boot == self._clock.boot and passed >= 0:
             jump = age(last.wall, now) - passed
             return jump if abs(jump) >= max(JUMP, DRIFT * passed) else 0.0
-        # Of how long the machine was off nothing is known but what the wall clock says: more than nothing.
+        # How long the machine was off only the wall clock tells; it cannot have been less than nothing.
         latest = max((at for at in self._known_times() if at), default="")
         return min(0.0, age(latest, now)) if latest else 0.0
 
@@ -106,14 +106,14 @@ class Timekeeper:
         jump = ahead if abs(ahead) >= JUMP else 0.0
         if jump:
             self._move(jump, jump)
-        elif abs(self._drawn + ahead) >= DRAWN:
+        elif abs(self._slewed + ahead) >= SLEWED:
             with self._store.change():
                 self._store.put_anchor(self._anchor(ahead))
         else:
-            self._drawn += ahead
+            self._slewed += ahead
             self._clock.follow(ahead)
             return 0.0
-        self._drawn = 0.0
+        self._slewed = 0.0
         self._clock.follow(ahead)
         return jump
 
@@ -124,7 +124,7 @@ class Timekeeper:
             self._store.put_anchor(self._anchor(waited))
             for cluster in self._move_all(Move(seconds, latest)):
                 self._store.add_event(events.make("service_stood_still", cluster=cluster, seconds=f"{seconds:.0f}"))
-        self._drawn = 0.0
+        self._slewed = 0.0
         self._clock.follow(waited)
 
     def _move(self, seconds: float, follow: float) -> None:
@@ -139,7 +139,7 @@ class Timekeeper:
         log.warning("the clock was set %s by %s s: time-outs count on as before", way, amount)
 
     def _move_all(self, move: Move) -> list[Cluster]:
-        """Move the times of all. The clusters, which are to be told."""
+        """Move the times of all clusters and hosts. Returns the clusters, each of which gets an event."""
         clusters = [moved_cluster(cluster, move) for cluster in self._store.clusters()]
         for cluster in clusters:
             self._store.put_cluster(cluster)

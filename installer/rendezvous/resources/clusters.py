@@ -37,7 +37,7 @@ from installer.rendezvous.resources.requests.params import decoded, required
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
-from installer.rendezvous.store.model import Cluster, Host, JsonMap, Preparation, built, plain
+from installer.rendezvous.store.model import Cluster, Host, JsonMap, Preparation, as_map, from_map
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.hostview import inventory_of
@@ -54,7 +54,7 @@ PLAIN = (
 )
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-# Whoever asks for one of them is told by its validation that it cannot be installed; others do not exist.
+# A validation says of each of them that this service cannot install it; other names do not exist.
 OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
 
 
@@ -104,8 +104,8 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
     return changes
 
 
-def _are_networks(cluster: Cluster, body: ClusterUpdate, changes: dict[str, Any]) -> None:
-    """Networks that a cluster gets anew have no host bits; a new cluster's may have them. Raises BadRequest."""
+def _check_host_bits(cluster: Cluster, body: ClusterUpdate, changes: dict[str, Any]) -> None:
+    """Raise BadRequest for host bits in networks that are changed; at registration they are cut off instead."""
     for key in NETWORKS:
         entries: list[NetworkParams] = getattr(body, key) or []
         if entries and changes[key] != getattr(cluster, key):
@@ -128,13 +128,13 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     platform, umn = platforms.created(
         body.platform, body.user_managed_networking, count=count, architecture=body.cpu_architecture or ""
     )
-    platforms.compatible(platform, umn, count=count, balancer=body.load_balancer)
+    platforms.check_compatible(platform, umn, count=count, balancer=body.load_balancer)
     changes |= {"control_plane_count": count, "high_availability_mode": mode}
     changes |= {"platform": platform.given(), "user_managed_networking": umn}
     releases.check(engine.settings, changes)
     base = {"id": identity, "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
-    cluster = built({**base, **changes}, Cluster)
-    networking.registered(
+    cluster = from_map({**base, **changes}, Cluster)
+    networking.check_registration(
         requested, networking.Networks.of(cluster, {}), user_managed=body.user_managed_networking or False
     )
     with engine.store.change():
@@ -144,12 +144,12 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     return engine.store.cluster(identity)
 
 
-#: Credentials may also be looked at when they are made anew, or were before.
+#: Credentials may also be read while they are made anew, and when an earlier attempt has made them.
 WITH_CREDENTIALS = cluster_states.WITH_FILES | {ClusterStatus.READY, ClusterStatus.PREPARING}
 
 
-def files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_states.WITH_FILES) -> None:
-    """Have the cluster's files been made? Raises Conflict."""
+def check_files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_states.WITH_FILES) -> None:
+    """Raise Conflict unless the cluster's files have been made."""
     if cluster.status not in allowed:
         states = ", ".join(sorted(allowed))
         raise Conflict(
@@ -158,8 +158,8 @@ def files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_sta
         )
 
 
-def editable(cluster: Cluster) -> None:
-    """May users still change it? Raises Conflict."""
+def check_editable(cluster: Cluster) -> None:
+    """Raise Conflict unless users may still change the cluster."""
     if cluster.status not in cluster_states.PRE:
         raise Conflict(f"cluster is in status {cluster.status}: it can no longer be changed")
 
@@ -171,11 +171,11 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
         changes = _changes(body)
         if body.control_plane_count is not None:
             platforms.availability(body.control_plane_count, cluster.high_availability_mode)
-        editable(cluster)
-        _are_networks(cluster, body, changes)
+        check_editable(cluster)
+        _check_host_bits(cluster, body, changes)
         platform, umn = platforms.updated(body.platform, body.user_managed_networking, cluster)
         changes = {key: value for key, value in changes.items() if key not in ("platform", "user_managed_networking")}
-        platforms.compatible(
+        platforms.check_compatible(
             platform or PlatformParams(type=cluster.platform["type"]),
             cluster.user_managed_networking if umn is None else umn,
             count=cluster.control_plane_count,
@@ -187,7 +187,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
             changes["user_managed_networking"] = umn
         releases.check(engine.settings, {"openshift_version": cluster.openshift_version, **changes}, is_new=False)
         members = engine.store.hosts(cluster_id=cluster_id)
-        changes |= networking.changed(
+        changes |= networking.consequences(
             cluster,
             changes,
             [inventory for host in members if (inventory := inventory_of(host)) is not None],
@@ -196,9 +196,9 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
         )
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in members:
-                # What other servers than these have answered says nothing.
+                # The answers are other servers'.
                 engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
-        engine.store.put_cluster(built({**plain(cluster), **changes, "updated_at": now_text()}, Cluster))
+        engine.store.put_cluster(from_map({**as_map(cluster), **changes, "updated_at": now_text()}, Cluster))
         engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
 
@@ -216,7 +216,7 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     decoded(value, InstallConfigOverrides)
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        editable(cluster)
+        check_editable(cluster)
         cluster = replace(cluster, install_config_overrides=text, updated_at=now_text())
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("install_config_applied", cluster=cluster))
@@ -271,8 +271,8 @@ def delete(engine: Engine, cluster_id: str) -> None:
         engine.store.delete_cluster(cluster_id)
 
 
-def _hosts_known(members: Sequence[Host]) -> None:
-    """Is every host ready? Asked only where roles are still to be given out, as upstream has it. Raises BadRequest."""
+def _check_hosts_ready(members: Sequence[Host]) -> None:
+    """Raise BadRequest for a host that is not ready; only where roles are still to be assigned, as upstream."""
     if any(inventory_of(host) is None for host in members) or all(host.role is not Role.AUTO for host in members):
         return
     for host in members:
@@ -288,7 +288,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
         cluster = engine.store.cluster(cluster_id)
         if cluster.status is not ClusterStatus.READY:
             if cluster.status in cluster_states.PRE:
-                _hosts_known(engine.store.hosts(cluster_id=cluster_id))
+                _check_hosts_ready(engine.store.hosts(cluster_id=cluster_id))
             raise Conflict(f"cluster is in status {cluster.status} and cannot be installed: {cluster.status_info}")
         marked = engine.store.hosts(cluster_id=cluster_id)
         for host in marked:
@@ -300,7 +300,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
             engine.store.put_host(replace(host, bootstrap=True))
             engine.store.add_event(events.make("host_bootstrap_set", host=host))
         engine.store.add_event(events.make("cluster_prepare_installation_started", cluster=cluster))
-        # What an attempt before this one made is nothing that this one's hosts may get.
+        # This attempt's hosts must not get what an earlier one has made.
         engine.store.delete_files(cluster_id)
         engine.trigger_cluster(cluster, T.INSTALL)
         engine.reconcile(cluster_id)
@@ -317,7 +317,7 @@ def finish_preparation(
     """
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        if not awaited(cluster) or cluster.attempt != attempt:
+        if not awaits_ignition(cluster) or cluster.attempt != attempt:
             log.info("cluster %s: what preparation attempt %s made came too late and is dropped", cluster_id, attempt)
             return False
         for name, content in (files or {}).items():
@@ -328,13 +328,13 @@ def finish_preparation(
     return True
 
 
-def of_attempt(engine: Engine, cluster_id: str, attempt: str) -> None:
-    """Does what ``attempt``'s programs ask for still count? Raises Conflict when it is over, NotFound."""
+def check_attempt(engine: Engine, cluster_id: str, attempt: str) -> None:
+    """Raise Conflict when this attempt to install is over. Raises NotFound."""
     if engine.store.cluster(cluster_id).attempt != attempt:
         raise Conflict(f"installation attempt {shortened(attempt, 40)} of cluster {cluster_id} is over")
 
 
-def awaited(cluster: Cluster) -> bool:
+def awaits_ignition(cluster: Cluster) -> bool:
     """Is this cluster's ignition still to be made?"""
     return (
         cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status is PreparationStatus.NOT_STARTED

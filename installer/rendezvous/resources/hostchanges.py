@@ -87,7 +87,7 @@ def update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) ->
     try:
         return _update(engine, infra_env_id, host_id, body)
     except DiskRefused as error:
-        # Asked for again and again by the script that applies host configs: told once, where all can read it.
+        # The script that applies host configs asks again and again: one event is enough.
         with engine.store.change():
             host = engine.store.host(infra_env_id, host_id)
             if host.step_errors.get("disk") != error.reason:
@@ -125,8 +125,8 @@ def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
     return NodeLabels.of({label.key: label.value for label in labels})
 
 
-def _may_have_arbiters(cluster: Cluster, host: Host) -> None:
-    """Raises BadRequest."""
+def _check_arbiters_allowed(cluster: Cluster, host: Host) -> None:
+    """Raise BadRequest unless the cluster's platform can have arbiters."""
     if cluster.platform["type"] not in WITH_ARBITERS:
         raise BadRequest(
             f"Cannot set role arbiter to host {host.id} in infra-env {host.infra_env_id}: cluster's platform must be "
@@ -143,7 +143,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
         values.check_offered(body.given(), NOT_OFFERED)
         role = Role(body.host_role) if body.host_role is not None else host.role
         if role is Role.ARBITER and body.host_role is not None and host.cluster_id:
-            _may_have_arbiters(store.cluster(host.cluster_id), host)
+            _check_arbiters_allowed(store.cluster(host.cluster_id), host)
         if role is not host.role:
             host = replace(host, role=role, suggested_role=host.suggested_role if role is Role.AUTO else role)
             store.add_event(events.make("host_role_updated", host=host, role=role.value))

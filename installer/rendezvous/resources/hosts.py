@@ -26,7 +26,6 @@ from installer.rendezvous.validations import disks
 replace = msgspec.structs.replace
 T = host_states.Trigger
 EDITABLE = host_states.PRE_INSTALL | host_states.UNBOUND
-IN_INSTALLATION = host_states.INSTALLING
 # New hosts may register while their cluster is in one of these.
 OPEN_CLUSTER = cluster_states.PRE | {ClusterStatus.ADDING_HOSTS}
 
@@ -98,7 +97,7 @@ def next_steps(
     at = engine.clock()
     before = store.host(infra_env_id, host_id)
     gap = (
-        # Hosts tell whole seconds, cut off.
+        # Hosts send whole seconds, truncated.
         _gap(before.clock_gap, math.ceil(timestamp - at.timestamp()), engine.settings.max_clock_gap)
         if timestamp
         else before.clock_gap
@@ -110,7 +109,7 @@ def next_steps(
         clock_gap=gap,
         discovery_agent_version=agent_version or before.discovery_agent_version,
     )
-    if _matters(engine, before, host):
+    if _may_change_verdicts(engine, before, host):
         with store.change():
             store.put_host(host)
             engine.reconcile_host_soon(host)
@@ -127,7 +126,7 @@ def next_steps(
         engine.scratch.asked[key] = version
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
-        args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}
+        args = {kind.value: steps.fingerprint(view, kind, values) for kind, values in plan.steps}
         with store.change():
             store.note_steps(
                 replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args})
@@ -135,7 +134,7 @@ def next_steps(
     return steps.encode(plan, host, view.joined.attempt if view.joined else "")
 
 
-def _matters(engine: Engine, before: Host, after: Host) -> bool:
+def _may_change_verdicts(engine: Engine, before: Host, after: Host) -> bool:
     """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
     if before.discovery_agent_version != after.discovery_agent_version:
         return True
@@ -159,14 +158,14 @@ def progress(
 ) -> None:
     """PUT progress. Raises Unparsable for an unknown stage, Conflict for one that is out of place.
 
-    ``named``: who tells it has named the attempt that is under way; of others it must at least have begun here.
+    ``named``: the request names the attempt that is under way; otherwise the host must have been told to install.
     """
     one_of(stage_name, "current_stage", "body", [item.value for item in Stage])
     stage = Stage(stage_name)
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
-        if host.status not in IN_INSTALLATION:
+        if host.status not in host_states.INSTALLING:
             raise Conflict(f"host is in status {host.status}: progress cannot be set")
         if not named and host.status is HostStatus.INSTALLING and StepType.INSTALL not in host.sent_steps:
             raise Conflict("the host was not told to install in this attempt: this is the progress of another")
@@ -250,7 +249,7 @@ def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation
 
 
 def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Host:
-    """Give a host that belongs to no cluster to one; its agent registers anew. Raises BadRequest, Conflict."""
+    """Bind a host that belongs to no cluster to one; its agent registers anew. Raises BadRequest, Conflict."""
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
         try:

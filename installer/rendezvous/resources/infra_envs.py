@@ -87,7 +87,7 @@ def _check_static(items: list[StaticNetworkParams]) -> None:
 
 
 def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
-    """Is it the cluster's, and does the release offer it? Raises BadRequest."""
+    """Raise BadRequest unless the architecture is the cluster's and the release has it."""
     if infra_env.cluster_id:
         cluster = engine.store.cluster(infra_env.cluster_id)
         theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
@@ -131,7 +131,7 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
 
 
 def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
-    """UpdateInfraEnv: hosts that have booted keep what their image had. Raises BadRequest or NotFound."""
+    """UpdateInfraEnv: hosts that have booted already keep what their image had. Raises BadRequest or NotFound."""
     with engine.store.change():
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
@@ -142,7 +142,7 @@ def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
 
 
 def new_image_key(engine: Engine, infra_env_id: str) -> None:
-    """URLs of this infra-env's images that were given out before are worth nothing afterwards."""
+    """Make a new key: URLs of this infra-env's images that were given out before are invalid afterwards."""
     with engine.store.change():
         infra_env = engine.store.infra_env(infra_env_id)
         engine.store.put_infra_env(replace(infra_env, image_key=secrets.token_hex(32)))

@@ -51,7 +51,7 @@ def put(
     encoded = body.updated_content if replacing else body.content
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        clusters.editable(cluster)
+        clusters.check_editable(cluster)
         existing = next(
             (m for m in engine.store.manifests(cluster_id) if (m.folder, m.file_name) == (folder, name)), None
         )

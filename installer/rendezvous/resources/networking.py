@@ -74,7 +74,7 @@ def _families(texts: Iterable[str]) -> set[int]:
     return {_network(text).version for text in texts}
 
 
-def _same_family_first(networks: Networks) -> None:
+def _check_same_family_first(networks: Networks) -> None:
     """Does every list begin with the same family?"""
     first = {"api_vips": networks.api, "ingress_vips": networks.ingress}
     pair: tuple[str, str] | None = None
@@ -90,7 +90,7 @@ def _same_family_first(networks: Networks) -> None:
             )
 
 
-def _both(values: Sequence[str], what: str, unit: str) -> None:
+def _check_one_of_each_family(values: Sequence[str], what: str, unit: str) -> None:
     """Two, one of each family."""
     if len(values) != 2:
         raise BadRequest(f"Expected 2 {what}, found {len(values)}")
@@ -99,7 +99,7 @@ def _both(values: Sequence[str], what: str, unit: str) -> None:
             raise BadRequest(f"dual-stack {what} must include exactly one IPv{family} {unit}")
 
 
-def _vips(networks: Networks) -> None:
+def _check_vips(networks: Networks) -> None:
     """As many of each kind, none twice, one of each family where there are two. Raises BadRequest with all problems."""
     api, ingress, problems = networks.api, networks.ingress, []
     if len(api) != len(ingress):
@@ -117,20 +117,20 @@ def _vips(networks: Networks) -> None:
         raise BadRequest("; ".join(problems))
     for name, values in (("apiVIPs", api), ("ingressVIPs", ingress)):
         if len(values) == 2:
-            _both(values, name, "address")
+            _check_one_of_each_family(values, name, "address")
 
 
-def _stacks(networks: Networks) -> None:
+def _check_stacks(networks: Networks) -> None:
     """One network of each family in every list, or one machine network only."""
     if networks.is_dual_stack:
         for name, cidrs in networks.lists.items():
             if cidrs:
-                _both(cidrs, name.replace("_", " "), "subnet")
+                _check_one_of_each_family(cidrs, name.replace("_", " "), "subnet")
     elif len(networks.machine) > 1 and not networks.own_balancer:
         raise BadRequest("Single-stack cluster cannot contain multiple Machine Networks")
 
 
-def _without_vips(networks: Networks) -> None:
+def _check_no_vips(networks: Networks) -> None:
     for name, values in (("API", networks.api), ("Ingress", networks.ingress)):
         if values:
             raise BadRequest(f"{name} VIPs cannot be set with User Managed Networking")
@@ -146,7 +146,7 @@ def _problem_in(vip: str, name: str, cidr: str) -> str:
     return ""
 
 
-def _vips_within(networks: Networks, machine: Sequence[str], *, needed: bool = False) -> None:
+def _check_vips_within(networks: Networks, machine: Sequence[str], *, needed: bool = False) -> None:
     """Each pair in the machine network of its place, or with a load balancer of the user's own in any.
 
     ``needed``: of each kind there must be one.
@@ -162,24 +162,24 @@ def _vips_within(networks: Networks, machine: Sequence[str], *, needed: bool = F
         raise BadRequest("; ".join(problems))
 
 
-def registered(networks: Networks, defaults: Networks, *, user_managed: bool) -> None:
-    """A new cluster's, as they were given, and with the defaults. Raises BadRequest."""
+def check_registration(networks: Networks, defaults: Networks, *, user_managed: bool) -> None:
+    """Judge a new cluster's networks as they were given, and with the defaults. Raises BadRequest."""
     if defaults.is_dual_stack:
-        _same_family_first(defaults)
-    _vips(networks)
-    _stacks(networks)
+        _check_same_family_first(defaults)
+    _check_vips(networks)
+    _check_stacks(networks)
     if user_managed:
-        _without_vips(networks)
+        _check_no_vips(networks)
     if networks.machine:
-        _vips_within(networks, networks.machine)
+        _check_vips_within(networks, networks.machine)
     elif networks.is_dual_stack and not networks.own_balancer:
         raise BadRequest("Dual-stack cluster cannot be created with empty Machine Networks")
 
 
-def changed(
+def consequences(
     cluster: Cluster, changes: dict[str, Any], inventories: Sequence[Inventory], *, user_managed: bool, named: bool
 ) -> dict[str, Any]:
-    """What of a change follows for networks and virtual addresses, as fields of the store. Raises BadRequest.
+    """What follows from a change for networks and virtual addresses, as fields of the store. Raises BadRequest.
 
     ``user_managed``: after the change; ``named``: it asks for that by name, not by a platform that has it so.
     """
@@ -187,7 +187,7 @@ def changed(
     requested = {name for name in ("api_vips", "ingress_vips") if name in changes}
     before, own = Networks.of(cluster, {}), Networks.of(None, changes)
     if before.is_dual_stack or own.is_dual_stack:
-        _same_family_first(networks if before.is_dual_stack else own)
+        _check_same_family_first(networks if before.is_dual_stack else own)
     if networks.is_dual_stack and not networks.machine and not networks.own_balancer:
         raise BadRequest("Dual-stack cluster cannot be created with empty Machine Networks")
     follows: dict[str, Any] = {}
@@ -195,28 +195,28 @@ def changed(
         if named and (networks.api or networks.ingress):
             kind = "API" if networks.api else "Ingress"
             raise BadRequest(f"User Managed Networking cannot be set with {kind} VIPs")
-        _without_vips(Networks(api=networks.api if "api_vips" in requested else (),
+        _check_no_vips(Networks(api=networks.api if "api_vips" in requested else (),
                                ingress=networks.ingress if "ingress_vips" in requested else ()))  # fmt: skip
         follows = {name: [] for name in ("api_vips", "ingress_vips") if getattr(cluster, name)}
         if not cluster.user_managed_networking and "machine_networks" not in changes:
             follows["machine_networks"] = []
-        _stacks(networks)
+        _check_stacks(networks)
     else:
-        _vips(networks)
-        _stacks(networks)
-        follows = _clusters_own(networks, changes, inventories, asked=bool(requested))
-    _sizes(cluster, {**changes, **follows}, hosts=len(inventories))
+        _check_vips(networks)
+        _check_stacks(networks)
+        follows = _cluster_managed(networks, changes, inventories, asked=bool(requested))
+    _check_sizes(cluster, {**changes, **follows}, hosts=len(inventories))
     return follows
 
 
-def _clusters_own(
+def _cluster_managed(
     networks: Networks, changes: dict[str, Any], inventories: Sequence[Inventory], *, asked: bool
 ) -> dict[str, Any]:
     """Networking that the cluster manages: its machine network comes from its hosts, where it has one family."""
     if networks.is_dual_stack:
         if asked:
-            _both(networks.machine, "machine networks", "subnet")
-            _vips_within(networks, networks.machine, needed=True)
+            _check_one_of_each_family(networks.machine, "machine networks", "subnet")
+            _check_vips_within(networks, networks.machine, needed=True)
         return {}
     if changes.get("machine_networks") and not networks.own_balancer:
         raise BadRequest(
@@ -229,13 +229,13 @@ def _clusters_own(
         if not networks.machine:
             vip = next(iter((*networks.api, *networks.ingress)), "")
             raise BadRequest(f"no machine networks to verify VIP: {vip} with")
-        _vips_within(networks, networks.machine, needed=True)
+        _check_vips_within(networks, networks.machine, needed=True)
         return {}
     vip = next(iter((*networks.api, *networks.ingress)), "")
     if not vip:
         return {}
     cidr = _hosts_network(vip, inventories)
-    _vips_within(networks, [cidr])
+    _check_vips_within(networks, [cidr])
     return {"machine_networks": [{"cidr": cidr}]}
 
 
@@ -249,22 +249,22 @@ def _hosts_network(vip: str, inventories: Iterable[Inventory]) -> str:
     raise BadRequest(f"Calculate machine network CIDR: No suitable matching CIDR found for VIP {vip}")
 
 
-def _sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int) -> None:
+def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int) -> None:
     """Are networks that change large enough, networks of their own, and apart from each other?"""
     networks, before = Networks.of(cluster, changes), Networks.of(cluster, {})
     if _normal(networks.cluster) != _normal(before.cluster):
         for cidr, prefix in networks.cluster:
-            _subnet(cidr, POD_BITS, "Cluster network CIDR")
+            _check_subnet(cidr, POD_BITS, "Cluster network CIDR")
             if prefix < 1:
                 raise BadRequest(f"Cluster network host prefix {prefix}: it must be a positive integer")
-            _room(cidr, prefix, hosts)
+            _check_room(cidr, prefix, hosts)
     if _normal((cidr, 0) for cidr in networks.service) != _normal((cidr, 0) for cidr in before.service):
         for cidr in networks.service:
-            _subnet(cidr, POD_BITS, "Service network CIDR")
+            _check_subnet(cidr, POD_BITS, "Service network CIDR")
     if _normal((cidr, 0) for cidr in networks.machine) != _normal((cidr, 0) for cidr in before.machine):
         bits = SINGLE_BITS if cluster.is_sno else BALANCED_BITS if networks.own_balancer else MACHINE_BITS
         for cidr in networks.machine:
-            _subnet(cidr, bits, "Machine network CIDR")
+            _check_subnet(cidr, bits, "Machine network CIDR")
     if any(f"{kind}_networks" in changes for kind in ("machine", "service", "cluster")):
         for service, pods in zip(networks.service, [cidr for cidr, _ in networks.cluster], strict=False):
             if _network(service).version == _network(pods).version and _network(service).overlaps(_network(pods)):
@@ -275,7 +275,7 @@ def _normal(networks: Iterable[tuple[str, int]]) -> list[tuple[Net, int]]:
     return [(_network(cidr), prefix) for cidr, prefix in networks]
 
 
-def _subnet(cidr: str, bits: int, what: str) -> None:
+def _check_subnet(cidr: str, bits: int, what: str) -> None:
     network = _network(cidr)
     longest = network.max_prefixlen - bits
     if not 1 <= network.prefixlen <= longest:
@@ -287,7 +287,7 @@ def _subnet(cidr: str, bits: int, what: str) -> None:
         raise BadRequest(f"{what} {cidr}: it is no network of its own: its address is unspecified")
 
 
-def _room(cidr: str, prefix: int, hosts: int) -> None:
+def _check_room(cidr: str, prefix: int, hosts: int) -> None:
     """Has each host a network of 128 addresses or more, and is there one for each?"""
     network = _network(cidr)
     longest = network.max_prefixlen - POD_BITS

@@ -13,7 +13,7 @@ from installer.rendezvous.store.shapes import External
 
 # Control plane nodes of a cluster that is not a single node.
 FEWEST, MOST = 2, 5
-# More than so many are not to be had on every platform.
+# Not every platform can have more than these.
 NON_STANDARD = 3
 # Platforms whose networking is always, and never, the user's own.
 UMN_ALWAYS, UMN_NEVER = ("none", "external"), ("baremetal", "nutanix")
@@ -58,7 +58,7 @@ def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
 
 
 def _is_external(platform: PlatformParams | None, cluster: Cluster | None) -> None:
-    """Are the settings of the platform external where they must be, and nowhere else? Raises BadRequest."""
+    """Raise BadRequest unless settings of an external platform are there where they must be, and nowhere else."""
     if platform is None:
         return
     settings = platform.external
@@ -75,8 +75,8 @@ def _is_external(platform: PlatformParams | None, cluster: Cluster | None) -> No
         raise BadRequest("External settings can only be set with external platform type")
 
 
-def _together(platform: PlatformParams | None, umn: bool | None, cluster: Cluster | None) -> None:
-    """Do platform and networking go together, as asked for and as it was? Raises BadRequest."""
+def _check_combination(platform: PlatformParams | None, umn: bool | None, cluster: Cluster | None) -> None:
+    """Raise BadRequest unless platform and networking go together, both as asked for and with what stays."""
     kind = platform.type if platform is not None else ""
     wrong: bool | None = None
     if platform is not None and umn is not None:
@@ -97,8 +97,8 @@ def _together(platform: PlatformParams | None, umn: bool | None, cluster: Cluste
     _is_external(platform, cluster)
 
 
-def compatible(platform: PlatformParams, umn: bool, *, count: int, balancer: LoadBalancerParams | None) -> None:
-    """What cannot be had together (upstream: internal/featuresupport). Raises BadRequest."""
+def check_compatible(platform: PlatformParams, umn: bool, *, count: int, balancer: LoadBalancerParams | None) -> None:
+    """Raise BadRequest for features that exclude each other (upstream: internal/featuresupport)."""
     other = ""
     if balancer is not None and balancer.type == "user-managed":
         if platform.type in ("none", "nutanix", "external"):
@@ -121,7 +121,7 @@ def created(
     platform: PlatformParams | None, umn: bool | None, *, count: int, architecture: str
 ) -> tuple[PlatformParams, bool]:
     """Platform and user-managed networking of a new cluster. Raises BadRequest."""
-    _together(platform, umn, None)
+    _check_combination(platform, umn, None)
     kind = platform.type if platform is not None else ""
     none = PlatformParams(type="none")
     if architecture in UMN_ARCHITECTURES:
@@ -146,10 +146,10 @@ def created(
 def updated(
     platform: PlatformParams | None, umn: bool | None, cluster: Cluster
 ) -> tuple[PlatformParams | None, bool | None]:
-    """What of both changes, None for what stays. Raises BadRequest."""
+    """The platform and the networking after an update, None for what stays. Raises BadRequest."""
     if platform is None and umn is None:
         return None, None
-    _together(platform, umn, cluster)
+    _check_combination(platform, umn, cluster)
     kind, before = platform.type if platform is not None else "", cluster.platform["type"]
     if cluster.is_sno and (umn is False or kind not in ("", *UMN_ALWAYS)):
         raise BadRequest(

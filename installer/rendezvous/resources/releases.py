@@ -1,7 +1,7 @@
 """What a cluster may ask of the release that this service installs: its version, its architectures.
 
-Upstream's service chooses among release images by version and architecture; this one has one image. What that is called
-is known where the service runs with it (RELEASE_IMAGES); a service without one takes every version that reads as such.
+Upstream's service chooses among release images by version and architecture; this one has one image. Its version is
+known where the service was started with it (RELEASE_IMAGES); a service without one takes every well-formed version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check(settings: Settings, changes: Mapping[str, Any], *, is_new: bool = True
 
 
 def minor_of(version: str) -> tuple[int, int] | None:
-    """The first two numbers of a version; None of one that does not read as such."""
+    """The first two numbers of a version; None if it is malformed."""
     match = _VERSION.fullmatch(version)
     return (int(match[1]), int(match[2])) if match else None
 

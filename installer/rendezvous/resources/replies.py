@@ -47,7 +47,7 @@ replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
-# An agent that is asked for one of these again while it runs ends the second at once, without a word.
+# An agent that is asked for one of these again while it runs ends the second at once, silently.
 SILENT_WHILE_RUNNING = frozenset({T.DISK_SPEED, T.IMAGES})
 # Steps whose answers are read before anything else.
 SHAPES: Mapping[StepType, type[object]] = {
@@ -59,7 +59,7 @@ SHAPES: Mapping[StepType, type[object]] = {
 # Interfaces that may carry a cluster, as upstream's service keeps them (internal/host/host.go); agents of old say no
 # type. Hosts that are containers have veth and nothing else.
 CARRIERS = frozenset({"", "physical", "vlan", "bond", "veth"})
-# Not while preparing: what is installed, and where to, was settled when the installation was asked for.
+# Not while preparing: what is installed, and where to, was decided when the installation was requested.
 ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
 
@@ -88,7 +88,7 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
 def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
     """What a user or a hint chose stays, whatever is found: has-min-valid-disks tells when it cannot be installed on.
 
-    The service's own choice stays while it can be installed on, and is made anew otherwise, which is told.
+    The service's own choice stays while it can be installed on; otherwise it is made anew, with an event.
     """
     disk = disks.installation(host, inventory)
     if disk is not None and (host.user_disk or disk.installation_eligibility.eligible):
@@ -136,7 +136,7 @@ def _domains(engine: Engine, host: Host, output: str) -> Host:
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
     answer, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
     outputs.check_networks(answer, T.FREE_ADDRESSES)
-    # Thousands of texts a host that few look at: what they mean is not kept before somebody asks.
+    # Thousands of texts a host that few look at: they are not decoded before somebody asks.
     return replace(host, free_addresses=FreeAddresses(output))
 
 
@@ -259,9 +259,9 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
     except ValueError:
         raise BadRequest(f"{shortened(reply.step_type, 80)!r} is not a step type") from None
     if not reply.exit_code and (reply.output or "").strip() == "null":
-        return  # a Go program's empty list: nothing is told, and nothing was wrong
+        return  # a Go program's empty list: nothing is reported, and nothing was wrong
     if not reply.exit_code and (reply.output or kind not in SILENT_WHILE_RUNNING) and kind in SHAPES:
-        # A late answer's too: what is no answer is an error of its sender.
+        # Late answers too: a malformed one is its sender's error.
         outputs.read(reply.output or "", kind, SHAPES[kind])
     if not _is_late(engine, infra_env_id, host_id, kind, step_id=reply.step_id or ""):
         _apply(
@@ -286,7 +286,7 @@ def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, *,
         return False
     log.info("host %s: the answer to step %s is of an earlier attempt and is dropped", host_id, step_id)
     if kind.value in host.sent_steps:
-        # An agent that was busy with it has not begun anew. It was told of it, though: that stays known.
+        # An agent that was busy with it has not begun anew. That the step was handed out stays known, though.
         with store.change():
             store.note_steps(replace(host, sent_steps={**host.sent_steps, kind.value: ""}))
         engine.scratch.asked.pop((infra_env_id, host_id), None)

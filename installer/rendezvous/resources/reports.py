@@ -23,7 +23,7 @@ FINALIZING_STAGES = (
 )
 # A cluster's statuses in which it has a finalizing stage.
 FINALIZING = (ClusterStatus.INSTALLING, ClusterStatus.FINALIZING, ClusterStatus.INSTALLING_PENDING_USER_ACTION)
-# In the order in which they are told to whoever sends another.
+# In the order in which the error lists them.
 LOGS_STATES = (LogsState.REQUESTED, LogsState.COLLECTING, LogsState.COMPLETED, LogsState.TIMEOUT, LogsState.NONE)
 SEVERITIES = tuple(Severity)
 
@@ -79,7 +79,7 @@ def host_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str 
 
 
 def logs_uploaded(engine: Engine, cluster_id: str, host: Host | None) -> None:
-    """Note that a host's logs (None: the controller's) have been uploaded; a host may have gone meanwhile."""
+    """Note that a host's logs (None: the controller's) have been uploaded; the host may have been removed meanwhile."""
     stamp = now_text()
     store = engine.store
     with store.change():
@@ -112,7 +112,7 @@ def event(engine: Engine, body: EventParams) -> None:
     reported = Event(
         name=body.name or "event",
         severity=Severity(severity),
-        message=events.plain(message),
+        message=events.one_line(message),
         event_time=to_text(at),
         category=body.category or "user",
         cluster_id=cluster.id,
@@ -124,7 +124,7 @@ def event(engine: Engine, body: EventParams) -> None:
         engine.store.add_event(reported)
 
 
-#: Refusals that are kept: whoever asks again and again is told of once, and of so many in all.
+#: How many refusals are kept; one that is repeated is kept once.
 MOST_REFUSED = 64
 
 
@@ -134,7 +134,7 @@ def refused(engine: Engine, name: str, address: str, reason: str) -> None:
     if key in noted or len(noted) >= MOST_REFUSED:
         return
     noted.add(key)
-    # What it names itself may not be there; a service on a live host has one infra-env.
+    # The infra-env that the request names may not exist; a service on a live host has one infra-env.
     infra_envs = list(engine.store.infra_envs())
     only = infra_envs[0] if len(infra_envs) == 1 else None
     with engine.store.change():

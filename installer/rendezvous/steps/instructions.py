@@ -82,7 +82,7 @@ UPGRADABLE = frozenset(
     }
 )
 
-# What these come to belongs to one attempt to install: answers to those of an earlier one are dropped.
+# Their results belong to one attempt to install: answers from an earlier one are dropped.
 OF_ATTEMPT = frozenset({T.INSTALL, T.DISK_SPEED, T.IMAGES})
 
 Args = list[str]
@@ -165,7 +165,7 @@ def _images(view: HostView) -> Args | None:
 
 
 def _still_named(view: HostView, path: str) -> bool:
-    """Does this name still lead to the disk that the inventory has it for?
+    """Does this name still lead to the disk that the inventory has under it?
 
     Kernel names are given anew with each boot; before the inventory of the new one has come only udev's links hold.
     """
@@ -280,25 +280,25 @@ class Plan(msgspec.Struct, frozen=True):
     up_to_date: bool = False
 
 
-def mark(view: HostView, kind: StepType, args: Args) -> str:
-    """A short name for a step's arguments."""
+def fingerprint(view: HostView, kind: StepType, args: Args) -> str:
+    """A short text that changes with a step's arguments."""
     if kind is T.CONNECTIVITY:
-        return view.peers.network_mark
+        return view.peers.network_fingerprint
     return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
 
 
 def _may_differ(view: HostView, kind: StepType) -> bool:
-    """May this step's arguments be others than the last time, as far as can be told without making them?"""
-    return kind is not T.CONNECTIVITY or view.host.sent_args.get(kind.value) != view.peers.network_mark
+    """May this step's arguments differ from the last ones, as far as can be told without making them?"""
+    return kind is not T.CONNECTIVITY or view.host.sent_args.get(kind.value) != view.peers.network_fingerprint
 
 
 def least_pause(hosts: int) -> float:
-    """Seconds between two askings about what has changed, in a cluster of so many hosts."""
+    """Seconds between two requests for what has changed, in a cluster of so many hosts."""
     return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
 def _outdated(view: HostView) -> bool:
-    """Is the agent another than the service's, and may it be replaced now?"""
+    """Is the agent not the service's, and may it be replaced now?"""
     wanted, current = view.settings.agent_image, view.host.discovery_agent_version
     if view.host.status not in UPGRADABLE or T.UPGRADE.value in view.settings.disabled_steps:
         return False
@@ -333,7 +333,8 @@ def plan(view: HostView, up_to_date: bool = False) -> Plan:
             if not _may_differ(view, kind):
                 continue
         args = MAKERS[kind](view)
-        if args is not None and (waited >= wait or view.host.sent_args.get(kind.value, "") != mark(view, kind, args)):
+        before = view.host.sent_args.get(kind.value, "")
+        if args is not None and (waited >= wait or before != fingerprint(view, kind, args)):
             due.append((kind, args))
     return Plan(due, 0 if post == "exit" else min(_poll_seconds(view), period), post, compared and not due)
 
@@ -348,10 +349,10 @@ def _poll_seconds(view: HostView) -> int:
 def step_id(kind: StepType, host: Host, attempt: str) -> str:
     """``<type>-<8 hex>``: the same each time that a step is handed out to an agent that has registered once.
 
-    With another registration the service has forgotten what it was answered, and the agent may not know of it: one that
-    a network repeated, or kept for a while, was not its last. So an answer under another id is news to it
-    (agent.loop.Deduper). A step that belongs to an attempt has another id in each; asked again while it still works, an
-    agent answers once, to the first of the two.
+    With a registration the service forgets earlier answers, and the agent may not know of it: the network may have
+    repeated or delayed the request. With another id the agent does not take the step for one that it has answered
+    (agent.loop.Deduper). A step that belongs to an attempt has another id in each; an agent that is asked again while
+    it still works answers once, to the first of the two.
     """
     basis = "\0".join((attempt if kind in OF_ATTEMPT else "", host.id, host.registered_at or "", kind.value))
     return f"{kind.value}-{hashlib.sha256(basis.encode()).hexdigest()[:8]}"

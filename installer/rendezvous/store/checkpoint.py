@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log is folded into the database where nobody waits for the disk: in a thread."""
+"""Checkpoints of SQLite's write-ahead log, in a thread: there nobody waits for the disk."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def log_of(database: Path) -> Path:
 
 
 def fold(database: Path) -> None:
-    """Fold in what has been written until now; whoever writes meanwhile goes on. Raises sqlite3.Error."""
+    """Checkpoint what has been written so far; whoever writes meanwhile goes on. Raises sqlite3.Error."""
     with closing(sqlite3.connect(database, isolation_level=None, timeout=0)) as connection:
-        # What the database says lasts before the log is used from its beginning again.
+        # The database is synced before the log is used from its beginning again.
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 async def when_large(database: Path) -> None:
-    """Fold the log in when it has become large. Raises sqlite3.Error, OSError."""
+    """Checkpoint the log when it has become large. Raises sqlite3.Error, OSError."""
     if log_of(database).stat().st_size > LARGE:
         await asyncio.to_thread(fold, database)

@@ -1,7 +1,7 @@
 """The service's one store: SQLite in WAL mode, one transaction a change, whole again after SIGKILL.
 
 What is read often (clusters, infra-envs, hosts) is also kept decoded in memory: the process is the file's only user.
-Within a change clusters and hosts change in memory, and what they came to is written once, at its end.
+Within a change clusters and hosts change in memory only; how they end up is written once, at the change's end.
 """
 
 from __future__ import annotations

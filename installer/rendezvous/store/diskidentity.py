@@ -1,4 +1,4 @@
-"""A disk that somebody chose, found again in later inventories by what it is and not by what it is called.
+"""A disk that somebody chose, found again in later inventories by what it is and not by its name.
 
 The kernel names disks anew with each boot (``/dev/sda``), and udev's links may come after the first inventory: a name
 alone leads to another disk then. So what is known of a disk when it is chosen is kept with the host. In order: its WWN
@@ -44,7 +44,7 @@ class DiskIdentity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def identify(disk: Disk, inventory: Inventory, before: DiskIdentity | None = None) -> DiskIdentity:
-    """What to keep of a disk of this inventory; what was known ``before`` and is missing now stays known."""
+    """What to keep of a disk of this inventory; what was known ``before`` and is missing now is kept."""
     others = [other for other in inventory.disks if other is not disk]
     identity: dict[str, Any] = {}
     for field in ("by_id", "by_path", "serial", "wwn", "model", "size_bytes"):
@@ -63,12 +63,12 @@ def identify(disk: Disk, inventory: Inventory, before: DiskIdentity | None = Non
 
 
 def names(disk: Disk) -> tuple[str, ...]:
-    """All that a disk is called."""
+    """All names of a disk."""
     return disk.id, disk.path, disk.by_id, disk.by_path
 
 
 def named(name: str) -> DiskIdentity:
-    """A disk of which nobody knows more than a name: no inventory has it yet."""
+    """A disk of which only a name is known: no inventory has it yet."""
     return DiskIdentity(id=name, path=name)
 
 

@@ -1,4 +1,4 @@
-"""What a host's agent reported, as it is stored: documents that keep their text and what it means.
+"""What a host's agent reported, as it is stored: documents that keep their text and its decoded value.
 
 The API shows these as JSON texts, members that nobody here reads included, so the text is kept and goes out as it came
 in; what it means is a typed value, decoded once for each text.
@@ -22,19 +22,19 @@ _UNREAD: Any = object()
 
 
 class Document(Generic[T]):
-    """A JSON text and what it means; without a text there is nothing. Not to be changed, like all that is stored."""
+    """A JSON text and its value; an empty text stands for no document. Immutable, like all that is stored."""
 
     __slots__ = ("_value", "text")
     kind: ClassVar[Any]
 
     def __init__(self, text: str = "", value: T | None = _UNREAD) -> None:
-        """``value``: what the text means, for whoever knows already."""
+        """``value``: the text decoded, where the caller has it already."""
         self.text = text
         self._value = value
 
     @classmethod
     def of(cls, value: T) -> Self:
-        """The document that says this."""
+        """The document with this value."""
         return cls(cls.encode(value), value)
 
     @classmethod
@@ -44,18 +44,18 @@ class Document(Generic[T]):
 
     @classmethod
     def decode(cls, text: str) -> T:
-        """What a text means. Raises msgspec.MsgspecError."""
+        """The value of a text. Raises msgspec.MsgspecError."""
         value: T = plainjson.typed(text, cls.kind)
         return value
 
     @classmethod
     def encode(cls, value: T) -> str:
-        """The text that means this."""
+        """The text of a value."""
         return json.dumps(msgspec.to_builtins(value))
 
     @property
     def value(self) -> T | None:
-        """What the document says; None when there is none, or what was stored cannot be read."""
+        """The document's value; None when there is none, or what was stored cannot be read."""
         if self._value is _UNREAD:
             try:
                 self._value = self.decode(self.text) if self.text else None
@@ -123,7 +123,7 @@ Info = dict[ValidationCategory, list[Entry]]
 
 
 class Validations(Document[Info]):
-    """What the validations came to."""
+    """The results of the validations."""
 
     __slots__ = ()
     kind = Info
@@ -179,7 +179,7 @@ class NameResolutions(Document[Resolutions]):
 
 
 class FreeNetwork(Report, frozen=True, gc=False):
-    """A network as a CIDR, and what nobody answers at in it."""
+    """A network as a CIDR, and those of its addresses at which nobody answers."""
 
     network: str | None = None
     free_addresses: list[str] | None = None
@@ -315,7 +315,7 @@ class NodeLabels(Document[dict[str, str]]):
 
 
 class FencingCredentials(Document[dict[str, Any]]):
-    """With what another node switches this one off, as the user gave it."""
+    """What another node switches this one off with, as the user gave it."""
 
     __slots__ = ()
     kind = dict[str, Any]

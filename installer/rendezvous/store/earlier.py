@@ -1,4 +1,4 @@
-"""Rows that an earlier version of the service wrote: lists stood in them as texts."""
+"""Rows that an earlier version of the service wrote, in which lists were texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host reached of the others, as it is stored: its report, and what counts of it."""
+"""Which other hosts a host reached, as it is stored: its report, and what matters in it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BrokenMtu(NamedTuple):
 
 
 class Findings:
-    """What counts of a report: kept instead of it, as each of n hosts reports on n - 1 others."""
+    """What matters in a report: kept instead of it, as each of n hosts reports on n - 1 others."""
 
     def __init__(self, report: PeersReport) -> None:
         peers = report.remote_hosts or []

@@ -1,4 +1,4 @@
-"""The logs that hosts and controllers send: one file each, no more than the file system can bear, read as one tar.
+"""The logs that hosts and controllers send: one file each, no more than the file system has room for, read as one tar.
 
 A service on a live host keeps them in memory. They may take half of what was free without them; one file a quarter of
 that, and 1 GiB at most.
@@ -23,17 +23,17 @@ CHUNK = 256 * 1024
 SUFFIX = ".tar.gz"
 
 
-class Room(NamedTuple):
+class Quota(NamedTuple):
     """How many bytes all logs together may take, and one file of them."""
 
-    in_all: int
+    total: int
     each: int
 
 
-def room(free: int, kept: int) -> Room:
+def quota(free: int, kept: int) -> Quota:
     """What logs may take on a file system with so much left, ``kept`` bytes of logs being there already."""
-    in_all = (free + kept) // 2
-    return Room(in_all, min(LARGEST, in_all // 4))
+    total = (free + kept) // 2
+    return Quota(total, min(LARGEST, total // 4))
 
 
 class Upload:
@@ -42,11 +42,11 @@ class Upload:
     def __init__(self, store: LogStore, file: IO[bytes], replaces: int) -> None:
         self._store, self._file = store, file
         self.size = 0
-        # Bytes that are free again at its end.
+        # Bytes of the file that it replaces, which become free.
         self.replaces = replaces
 
     async def write(self, data: bytes | bytearray) -> None:
-        """Some more of it."""
+        """Write more of it."""
         self._store.claim(self, len(data))
         with as_no_space():
             await asyncio.to_thread(self._file.write, data)
@@ -78,11 +78,11 @@ class LogStore:
     def claim(self, upload: Upload, more: int) -> None:
         """Let an upload grow. Raises TooLarge, NoSpace."""
         kept = self.size
-        limit = room(self._free(self._root), kept)
+        limit = quota(self._free(self._root), kept)
         if upload.size + more > limit.each:
             raise TooLarge(f"logs are larger than {limit.each} bytes")
-        if kept + more - upload.replaces > limit.in_all:
-            raise NoSpace(f"all logs together are larger than {limit.in_all} bytes, half of what there is room for")
+        if kept + more - upload.replaces > limit.total:
+            raise NoSpace(f"all logs together are larger than {limit.total} bytes, half of what there is room for")
         upload.size += more
 
     @asynccontextmanager
@@ -111,7 +111,7 @@ class LogStore:
         return sorted(path for path in self._sizes if path.parent.name == cluster_id)
 
     async def forget(self, cluster_id: str) -> None:
-        """A cluster's logs go with it."""
+        """Remove a cluster's logs, together with the cluster."""
         for path in self.files(cluster_id):
             del self._sizes[path]
         await asyncio.to_thread(shutil.rmtree, self._root / cluster_id, ignore_errors=True)

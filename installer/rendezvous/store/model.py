@@ -1,6 +1,6 @@
 """What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
 
-Field names are those of the REST API (assisted-service.swagger.yaml); which of them it shows is told in api/fields.py.
+Field names are those of the REST API (assisted-service.swagger.yaml); api/fields.py has which of them it shows.
 What hosts reported are documents: typed, with the text that the API shows (documents.py, links.py).
 None of these can be part of a cycle, so the garbage collector leaves them alone (``gc=False``, here as in inventory.py
 and links.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
@@ -59,7 +59,7 @@ JsonMap = dict[str, Any]
 
 
 class Private(msgspec.Struct, frozen=True, gc=False):
-    """A record whose text names it and no more: it holds secrets, and texts end in logs."""
+    """A record whose repr shows its name and no more: it holds secrets, and reprs end up in logs."""
 
     def __repr__(self) -> str:
         own = getattr(self, "id", None) or getattr(self, "file_name", "")
@@ -67,7 +67,7 @@ class Private(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Where a host's installation stands; percentage 0 to 100."""
+    """How far a host's installation is; percentage 0 to 100."""
 
     installation_percentage: int = 0
     current_stage: Stage | None = None
@@ -120,8 +120,8 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     registered_at: str | None = None
     created_at: str = ""
     updated_at: str = ""
-    # All that follows is for inside only, but for the ids of skipped_disks (skip_formatting_disks of the API).
-    # By step: when it was last handed out in this status, and a mark of its arguments.
+    # All that follows is internal, except the ids of skipped_disks (skip_formatting_disks of the API).
+    # By step: when it was last handed out in this status, and a fingerprint of its arguments.
     sent_steps: dict[str, str] = {}
     sent_args: dict[str, str] = {}
     # What the user chose, and by what the disks are found again.
@@ -194,7 +194,7 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     validations_info: Validations = Validations()
     progress: ClusterProgress = ClusterProgress()
     last_preparation: Preparation = Preparation()
-    # Inside only: another with every actions/install; what an earlier attempt still sends is dropped.
+    # Internal: another with every actions/install; what an earlier attempt still sends is dropped.
     attempt: str = ""
     monitored_operators: list[JsonMap] = []
     connectivity_majority_groups: MajorityGroups = MajorityGroups()
@@ -206,7 +206,7 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     controller_logs_started_at: str | None = None
     install_started_at: str | None = None
     install_completed_at: str | None = None
-    # Inside only: what the user interface keeps here.
+    # Internal: what the user interface keeps here.
     ui_settings: str = ""
     created_at: str = ""
     updated_at: str = ""
@@ -255,7 +255,7 @@ class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
     proxy: Proxy = {}
     kernel_arguments: list[KernelArgument] = []
     ignition_config_override: str = ""
-    # Inside only: signs the URLs of this infra-env's images; a new one makes the old URLs worthless.
+    # Internal: signs the URLs of this infra-env's images; a new one invalidates the old URLs.
     image_key: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
     created_at: str = ""
     updated_at: str = ""
@@ -323,12 +323,12 @@ def decode(text: bytes, kind: type[Stored]) -> Stored:
         return msgspec.json.decode(upgraded(text), type=kind, dec_hook=_of_text)
 
 
-def plain(item: Cluster | Host | InfraEnv) -> JsonMap:
+def as_map(item: Cluster | Host | InfraEnv) -> JsonMap:
     """The item as a map of JSON values, private fields included."""
     data: JsonMap = msgspec.to_builtins(item, enc_hook=_as_text)
     return data
 
 
-def built(data: JsonMap, kind: type[Stored]) -> Stored:
+def from_map(data: JsonMap, kind: type[Stored]) -> Stored:
     """An item of such a map. Raises msgspec.ValidationError."""
     return msgspec.convert(data, kind, dec_hook=_of_text)

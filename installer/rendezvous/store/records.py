@@ -1,4 +1,4 @@
-"""The service's database file: its schema and transactions, and what is kept there alone and read when it is asked for.
+"""The service's database file: its schema and transactions, and what is kept only there and read on demand.
 
 That is events, manifests, generated files, secrets and the anchor. What is kept in memory as well is the store's
 (database.py).

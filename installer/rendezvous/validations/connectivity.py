@@ -117,7 +117,7 @@ def with_fencing(cluster: Cluster, hosts: Sequence[Host]) -> bool:
 
 
 def least(cluster: Cluster, hosts: Sequence[Host]) -> int:
-    """With how many hosts a group can be told of."""
+    """How many hosts a majority group has at least."""
     return FENCED if with_fencing(cluster, hosts) else MINIMUM
 
 

@@ -19,7 +19,7 @@ ONLY_S390X = ("FC", "ECKD (ESE)", "ECKD", "FBA")
 PATHS = ("FC", "iSCSI")
 #: Kinds of disks that other hosts may use, or that are made of others.
 NEVER_FORMATTED = ("FC", "iSCSI", "LVM", "Multipath")
-# How what the service itself holds against a disk begins: said anew with each inventory.
+# How the service's own objections to a disk begin: they are made anew with each inventory.
 TOO_SMALL, WRONG_TYPE = "Disk is too small", "Drive type is"
 WRONG_PATHS, MIXED_PATHS = (
     "Multipath device has path of unsupported type",

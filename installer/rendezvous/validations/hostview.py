@@ -112,8 +112,8 @@ class Members:
         }
 
     @cached_property
-    def network_mark(self) -> str:
-        """Short name of all that hosts are to be asked about each other."""
+    def network_fingerprint(self) -> str:
+        """A short text that changes with what hosts are to be asked about each other."""
         return sha256("\0".join(self._reachable.values()).encode()).hexdigest()[:12]
 
     def peers_of(self, host: Host) -> str | None:

@@ -15,7 +15,7 @@ from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error,
 
 # How far a host's clock may be from the service's, s (upstream's internal/host/validator.go).
 MOST_BEHIND, MOST_AHEAD = 20 * 60, 60 * 60
-# Of many links that are bad or commands to try, so many are told.
+# How many bad links, or commands to try, a message names.
 EXAMPLES = 5
 PULLED = "All required container images were either pulled successfully or no attempt was made to pull them"
 NOT_NEEDED = "No machine network CIDR validation needed"

@@ -36,7 +36,7 @@ def machine_cidrs(cluster: Cluster) -> list[str]:
 
 
 def user_managed(cluster: Cluster) -> bool:
-    """Is the networking the user's own: no VIPs, and DNS and load balancers are there? So it is with one node."""
+    """Are DNS and load balancers the user's own, so that there are no VIPs? On a single node they always are."""
     return cluster.user_managed_networking or cluster.is_sno
 
 

@@ -1,4 +1,4 @@
-"""What a validation comes to, and how the API shows the verdicts of a host or a cluster."""
+"""The result of a validation, and how the API shows the verdicts of a host or a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_good(self) -> bool:
-        """Does it stand in nobody's way?"""
+        """Is it no obstacle to the installation?"""
         return self.result in GOOD
 
 
@@ -28,26 +28,26 @@ Verdicts = Mapping[str, Verdict]
 
 
 def success(message: str) -> Verdict:
-    """All is as it should be."""
+    """The verdict that all is as it should be."""
     return Verdict(Result.SUCCESS, message)
 
 
 def failure(message: str) -> Verdict:
-    """Something is wrong."""
+    """The verdict that something is wrong."""
     return Verdict(Result.FAILURE, message)
 
 
 def pending(message: str) -> Verdict:
-    """Not known yet."""
+    """The verdict that it is not known yet."""
     return Verdict(Result.PENDING, message)
 
 
 def error(message: str) -> Verdict:
-    """It cannot be told whether something is wrong."""
+    """The verdict that it cannot be known whether something is wrong."""
     return Verdict(Result.ERROR, message)
 
 
-# Of what does not concern this host or cluster: it is fine, and not shown.
+# For what does not concern this host or cluster: it counts as good, and is not shown.
 SUPPRESSED = Verdict(Result.SUPPRESSED, "")
 
 

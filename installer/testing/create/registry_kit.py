@@ -42,7 +42,7 @@ Layer = Mapping[str, bytes | Link]
 
 @dataclass
 class Registry:
-    """Where it is and how to get in."""
+    """Its address, and how to log in."""
 
     port: int
     ca_pem: str
@@ -56,7 +56,7 @@ class Registry:
 
     @property
     def sources(self) -> tuple[DigestSource, ...]:
-        """Mirrors that send whoever wants the payload to this registry alone."""
+        """Mirrors by which the payload is pulled from this registry alone."""
         return (DigestSource(SOURCE, (self.repository,), never_contact_source=True),)
 
     def push(self, layers: Sequence[Layer], tag: str, compression: str = "gzip", architecture: str = "amd64") -> str:

@@ -1,4 +1,4 @@
-"""How an attempt to install ends, so that another may begin; and what each has made."""
+"""Ways for an attempt to install to end, so that another may begin; and the files that each has made."""
 
 from __future__ import annotations
 

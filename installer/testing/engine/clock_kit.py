@@ -53,7 +53,7 @@ def go(world: World, fleet: Fleet, seconds: float, every: float = 5.0) -> None:
 
 
 def clock_messages(world: World) -> list[str]:
-    """What was said of a clock that was set."""
+    """Events about a clock that was set."""
     return [event.message for event in world.store.events() if event.name == "service_clock_set"]
 
 

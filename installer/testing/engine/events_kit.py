@@ -1,4 +1,4 @@
-"""What the service tells of what happens."""
+"""The service's events."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ BAREMETAL: dict[str, Any] = {
 
 @dataclass
 class Network:
-    """What is true of the network: pairs that do not reach each other, addresses that somebody else holds."""
+    """The network's state: pairs that do not reach each other, addresses that somebody else holds."""
 
     broken: set[frozenset[str]] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)

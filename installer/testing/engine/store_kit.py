@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def picture(store: Store) -> Any:
-    """All that the store tells."""
+    """All that the store holds."""
     return (
         store.clusters(),
         store.infra_envs(),

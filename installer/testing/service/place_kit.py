@@ -75,7 +75,7 @@ class Peer:
         return (await self.answer())[0]
 
     async def gone(self) -> float:
-        """Seconds until the other side ends it. TimeoutError: it says nothing and stays for 20."""
+        """Seconds until the other side ends it. Raises TimeoutError if it is silent and stays for 20."""
         begin = time.monotonic()
         try:
             while await asyncio.wait_for(self.reader.read(65536), 20):
@@ -94,7 +94,7 @@ class Peer:
             return True
 
     def close(self) -> None:
-        """End it without a word."""
+        """End it without sending anything."""
         self.writer.transport.abort()
 
 
@@ -138,7 +138,7 @@ def at(directory: Path, use: Use, **limits: Any) -> None:
         asyncio.run(run())
     finally:
         world.store.close()
-    # Nothing has gone wrong where nobody looks.
+    # No error may have been swallowed by the event loop.
     assert not problems
 
 

@@ -111,7 +111,7 @@ def free_port() -> int:
 
 
 def wait_for(what: str, seen: Any, deadline: float = 60.0) -> Any:
-    """Poll ``seen`` until it is true; tells what it waited for and what it last saw."""
+    """Poll ``seen`` until it is true; the error says what it waited for and what it last saw."""
     end, last = time.monotonic() + deadline, None
     while time.monotonic() < end:
         last = seen()
@@ -171,7 +171,7 @@ class Running:
             return False
 
     def kill(self) -> None:
-        """SIGKILL: nothing is said to the process."""
+        """SIGKILL: the process cannot clean up."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -182,7 +182,7 @@ class Running:
         from installer.assisted.client import AssistedClient
         from installer.assisted.endpoint import endpoint
 
-        # One a scheme, as an image brings: a service takes who always comes with another for somebody who guesses.
+        # One token a scheme, as an image brings: a service takes a caller who always comes with another for a guesser.
         if scheme not in self._clients:
             server = endpoint(self.url, ca_file=self.ca)
             self._clients[scheme] = AssistedClient(server, Scheme(scheme), self.keys.token(scheme))

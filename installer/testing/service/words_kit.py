@@ -1,4 +1,4 @@
-"""What whoever is no part of the installer needs to hold its service against another: its words, and its command."""
+"""For measurements outside the installer that compare its service with another: its enums, and its command."""
 
 from __future__ import annotations
 

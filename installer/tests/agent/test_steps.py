@@ -1,4 +1,4 @@
-"""The table of steps: each is answered, whatever goes wrong; a lost medium is told in place of what it broke."""
+"""The table of steps: each is answered, whatever goes wrong; a lost medium is reported in place of what it broke."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_lost_medium_is_told_before_a_step_is_run(tmp_path: Path) -> None:
     "error", [StepError("no", 7), CommandError("lsblk", 1, "Input/output error"), OSError("I/O"), RuntimeError("x")]
 )
 def test_whatever_fails_when_the_medium_is_lost_is_told_as_that(tmp_path: Path, error: Exception) -> None:
-    """Programs and libraries lie on it: what is told is the cause, not what it did to one of them."""
+    """Programs and libraries lie on it: the cause is reported, not what it did to one of them."""
     device = with_media(tmp_path)
 
     def step() -> str:

@@ -125,7 +125,7 @@ def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
         assert {json.loads(host["inventory"])["hostname"] for host in cluster["hosts"]} == {
             f"swarm-{number}" for number in range(HOSTS)
         }
-        # Somebody who is not let in is told so, and is no success.
+        # A host that is refused gets an error, and is no success.
         (tmp_path / "agent").write_text("x.y.z")
         done = subprocess.run(
             [*(word for word in command if word != "--json"), "--seconds", "2"],
@@ -171,7 +171,7 @@ def test_an_installation_by_simulated_hosts(tmp_path: Path) -> None:
 
 
 def test_more_and_more_hosts_in_many_clusters_until_the_limit(tmp_path: Path) -> None:
-    """Steps are told one by one; a limit that nobody can keep ends the run at the first, with exit code 1."""
+    """Steps are reported one by one; a limit that no service can keep ends the run at the first, with exit code 1."""
     with running(tmp_path) as service:
         for who in ("agent", "user"):
             (tmp_path / who).write_text(service.keys.token(f"{who}Auth"))

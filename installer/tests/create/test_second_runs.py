@@ -57,7 +57,7 @@ def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, targ
     later.unlink()
     assert create("cluster-manifests", directory) == 0
     assert "cluster-manifests/nmstateconfig.yaml" not in names(directory)
-    # What it says nothing of stays as it was edited.
+    # What it does not mention stays as it was edited.
     secret, domain = (directory / f"cluster-manifests/{name}.yaml" for name in ("pull-secret", "cluster-deployment"))
     domain.write_text(domain.read_text().replace("test.node0.example", "edited.node0.example"))
     edited = secret.read_text() + "# mine\n"

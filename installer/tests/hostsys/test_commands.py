@@ -38,16 +38,16 @@ def gone(pid: int) -> bool:
         return True
 
 
-def sh(script: str, timeout: float = LONG, **options: object) -> commands.Ended:
+def sh(script: str, timeout: float = LONG, **options: object) -> commands.Completed:
     return commands.run(["sh", "-c", script], timeout, **options)  # type: ignore[arg-type]
 
 
 def test_a_program_that_ends() -> None:
-    assert sh("echo out; echo err >&2; exit 3") == commands.Ended(3, b"out\n", b"err\n")
-    assert sh("echo out; echo err >&2", merged=True) == commands.Ended(0, b"out\nerr\n", b"")
+    assert sh("echo out; echo err >&2; exit 3") == commands.Completed(3, b"out\n", b"err\n")
+    assert sh("echo out; echo err >&2", merged=True) == commands.Completed(0, b"out\nerr\n", b"")
     assert sh("kill -9 $$").code == -signal.SIGKILL
     assert sh("printf '\\377\\000'").out == b"\xff\0"
-    assert sh("exec >&- 2>&-; exit 4") == commands.Ended(4, b"", b"")
+    assert sh("exec >&- 2>&-; exit 4") == commands.Completed(4, b"", b"")
     assert sh("echo $A$HOME", env={"A": "b"}).out == b"b\n"
     with pytest.raises(FileNotFoundError):
         commands.run(["/no/such/program"], LONG)
@@ -62,7 +62,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
     script = f"echo $$ >> {pids}; (trap '' TERM; echo $BASHPID >> {pids}; while :; do sleep 1; done) & "
     script += f"sleep 1000 & echo $! >> {pids}; echo said; while [ $(wc -l < {pids}) -lt 3 ]; do :; done; sleep 1000"
     done = commands.run(["bash", "-c", script], 1.0)
-    assert done == commands.Ended(None, b"said\n", b"", "did not end within 1 s")
+    assert done == commands.Completed(None, b"said\n", b"", "did not end within 1 s")
     started = [int(line) for line in pids.read_text().split()]
     assert len(started) == 3
     wait_for("what it started to end", lambda: all(map(gone, started)), LONG)
@@ -85,11 +85,11 @@ def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_program_that_prints_too_much_is_ended(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     done = sh(f"echo $$ > {pid}; exec cat /dev/zero", largest=1000)
-    assert done == commands.Ended(None, bytes(1000), b"", "printed more than 1000 bytes")
+    assert done == commands.Completed(None, bytes(1000), b"", "printed more than 1000 bytes")
     assert gone(int(pid.read_text()))
     done = sh("head -c 600 /dev/zero; head -c 600 /dev/zero >&2", largest=1000)
     assert (done.code, len(done.out) + len(done.err)) == (None, 1000)
-    assert sh("head -c 1000 /dev/zero", largest=1000) == commands.Ended(0, bytes(1000), b"")
+    assert sh("head -c 1000 /dev/zero", largest=1000) == commands.Completed(0, bytes(1000), b"")
     assert sh("head -c 1001 /dev/zero", largest=1000).code is None
 
 
@@ -102,7 +102,7 @@ def test_much_output_on_both_sides_is_all_taken() -> None:
 def test_what_a_daemon_holds_open_is_not_waited_for(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     done = sh(f"sleep 1000 & echo $! > {pid}; echo started")
-    assert done == commands.Ended(0, b"started\n", b"")
+    assert done == commands.Completed(0, b"started\n", b"")
     # It was not this program's to end: what ends well leaves its daemons alone.
     daemon = int(pid.read_text())
     assert not gone(daemon)

@@ -1,4 +1,4 @@
-"""The step that sends logs: what the service is told on the way, and programs that do not end well."""
+"""The step that sends logs: what is reported to the service on the way, and programs that fail."""
 
 from __future__ import annotations
 

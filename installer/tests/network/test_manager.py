@@ -55,7 +55,7 @@ WORDS = {
 
 
 def meant(section, key, value):
-    """A key as it is meant, in a form that both writers' spellings come to."""
+    """A key in a form in which both writers' spellings are equal."""
     if match := re.fullmatch(r"(route\d+)_options", key):
         return set(value.split(","))
     if re.fullmatch(r"route\d+", key):

@@ -1,4 +1,4 @@
-"""What is told of a host and of images from the administrator's side, against real sockets and a real registry."""
+"""The sentences about a host and about images, seen from outside, against real sockets and a real registry."""
 
 from __future__ import annotations
 

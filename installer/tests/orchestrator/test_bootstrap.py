@@ -120,19 +120,19 @@ def test_bootkube_that_does_not_start_is(site: Site) -> None:
 
 def test_last_words_of_a_unit_and_of_an_identifier(site: Site) -> None:
     site.programs.says("journalctl", " one \n\n\ntwo\n" + "x" * 2000 + "\n")
-    words = bootstrap.last_words(site.host, "a.service")
+    words = bootstrap.journal_tail(site.host, "a.service")
     assert len(words) == 1500
     assert set(words) == {"x"}
     site.programs.says("journalctl", " one \n\n\ntwo\n")
-    assert bootstrap.last_words(site.host, "a.service") == "one | two"
-    assert bootstrap.last_words(site.host, "a.service", 7, "script.sh") == "one | two"
+    assert bootstrap.journal_tail(site.host, "a.service") == "one | two"
+    assert bootstrap.journal_tail(site.host, "a.service", 7, "script.sh") == "one | two"
     rest = ["-o", "cat", "--no-pager"]
     assert site.timeline.argv("journalctl")[1:] == [
         ["-u", "a.service", "-n", "5", *rest],
         ["-t", "script.sh", "-n", "7", *rest],
     ]
     site.programs.fails("journalctl")
-    assert bootstrap.last_words(site.host, "a.service") == ""
+    assert bootstrap.journal_tail(site.host, "a.service") == ""
 
 
 class Bootkube:
@@ -176,7 +176,7 @@ def test_bootkube_is_waited_for_and_heard(site: Site) -> None:
     world = Bootkube(site, until=70)
     world.said = {10: "etcd is up", 40: "y" * 1000, 55: ""}
     assert world.wait() == 70
-    # Looked at each 15 s; the same words are not told twice.
+    # Looked at every 15 s; the same line is not reported twice.
     assert world.words == [(15, "etcd is up"), (45, "y" * 900)]
     shown = ["show", "-p", "ActiveState", "-p", "InvocationID", "bootkube.service"]
     assert site.timeline.argv("systemctl") == [shown] * 4
@@ -194,7 +194,7 @@ def test_bootkube_that_nobody_starts_again(site: Site) -> None:
     world.state, world.said = {20: "failed"}, {20: "etcd did not start"}
     with pytest.raises(StageError, match=r"^bootkube.service failed: etcd did not start$"):
         world.wait()
-    # Seen at 30, 45, 60, 75 and 90 s; told after more than 60 s of it.
+    # Seen at 30, 45, 60, 75 and 90 s; reported after more than 60 s of it.
     assert world.now - world.begin == 105
     assert site.timeline.argv("journalctl")[-1][:4] == ["-u", "bootkube.service", "-n", "5"]
 

@@ -37,7 +37,7 @@ def cleaners(site: Site) -> None:
 
 
 def clean(site: Site, lsblk: str, pvs: str = "") -> tuple[list[str], list[str]]:
-    """What was told, and the command lines that change something."""
+    """What was reported, and the command lines that change something."""
     cleaners(site)
     site.programs.says("lsblk", lsblk)
     site.programs.says("pvs", pvs)

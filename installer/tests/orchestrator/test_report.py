@@ -24,7 +24,7 @@ def test_a_refusal_is_final(site: Site, status: int) -> None:
     site.service.statuses = [status]
     with pytest.raises(StageError, match=r"^download a: .*scripted refusal"):
         site.reporter().file("a")
-    # Where it may mean that nobody wants this installation any more, that is asked.
+    # Where it may mean that this installation is over, the host is looked up.
     assert len(site.service.headers) == (2 if status in (404, 409) else 1)
 
 

@@ -1,4 +1,4 @@
-"""Discovery images by architecture: each infra-env gets its own architecture's, or is told that there is none."""
+"""Discovery images by architecture: each infra-env gets its own architecture's, or an error that there is none."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ def test_each_architecture_gets_its_own(place: Place, standalone: Any, order: tu
         content = maker.file(env(place, name), "full.iso").read_bytes()
         assert [mark in content for mark in MARKS.values()] == [name == known for known in MARKS]
     for name in order:
-        found = payload.known(settings, name)
+        found = payload.cached(settings, name)
         assert found is not None
         assert found.iso.name == f"coreos-{name}.iso"
-    assert payload.known(settings, "s390x") is None
-    assert payload.known(settings) is not None
+    assert payload.cached(settings, "s390x") is None
+    assert payload.cached(settings) is not None
     # Each ISO of its own: one that was removed from the cache is fetched again, the other still is the other.
-    kept = payload.known(settings, order[0])
+    kept = payload.cached(settings, order[0])
     assert kept is not None
     kept.iso.unlink()
-    assert payload.known(settings, order[0]) is None
-    assert payload.known(settings, order[1]) is not None
-    assert payload.known(replace(settings, release_image="another")) is None
+    assert payload.cached(settings, order[0]) is None
+    assert payload.cached(settings, order[1]) is not None
+    assert payload.cached(replace(settings, release_image="another")) is None
 
 
 @needs_xorriso
@@ -178,8 +178,8 @@ def replace_secret(infra_env: InfraEnv) -> InfraEnv:
 def test_notes_that_cannot_be_used_are_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "release.json").write_text(content)
     settings = Settings(work_dir=tmp_path)
-    assert payload.known(settings, "x86_64") is None
-    assert payload.known(settings) is None
+    assert payload.cached(settings, "x86_64") is None
+    assert payload.cached(settings) is None
     architectures.check_known(settings, "aarch64")
 
 
@@ -303,5 +303,5 @@ def test_a_base_image_of_ones_own_counts_for_the_start_that_names_it(
         settings, images = standalone("both")
         marked = MARKS["x86_64"] in images.file(wanted, "full.iso").read_bytes()
         assert marked is not named
-        found = payload.known(settings, "x86_64")
+        found = payload.cached(settings, "x86_64")
         assert found is None or (found.iso == own) is named

@@ -62,11 +62,11 @@ def test_the_shell_does_not_say_who_may_come_in(tmp_path: Path, caplog: pytest.L
     assert found.auth_type == "agent-installer-local"
     assert found.db_path == tmp_path / "data/assisted.db"
     [told] = caplog.messages
-    assert told == f"not heeded in the environment: {', '.join(sorted(HOSTILE))}"
+    assert told == f"ignored in the environment: {', '.join(sorted(HOSTILE))}"
     assert "stranger" not in told
 
 
-def test_what_the_shell_may_say_is_heeded(tmp_path: Path) -> None:
+def test_what_the_shell_may_set_is_taken(tmp_path: Path) -> None:
     given = {
         "PAGE_ACCESS": "open",
         "HW_VALIDATOR_REQUIREMENTS": SMALL,
@@ -109,11 +109,11 @@ class Asked(Mapping[str, str]):
 
 
 def test_every_variable_that_is_read_is_thought_of() -> None:
-    """A new setting is heeded, told, or given by the command itself: never taken from the shell by mistake."""
+    """A new setting is allowed, ignored with a warning, or the command's own: never the shell's by mistake."""
     asked = Asked()
     settings.load(asked)
-    ours = {"PAGE_ACCESS", *standalone.HEEDED, *standalone.UNHEEDED}
-    assert asked.names - ours == set(HOSTILE) - set(standalone.UNHEEDED)
+    ours = {"PAGE_ACCESS", *standalone.ALLOWED_VARIABLES, *standalone.IGNORED_VARIABLES}
+    assert asked.names - ours == set(HOSTILE) - set(standalone.IGNORED_VARIABLES)
 
 
 def test_a_service_from_a_shell_with_auth_type_none_is_closed(tmp_path: Path) -> None:

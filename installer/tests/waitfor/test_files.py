@@ -225,7 +225,7 @@ def test_a_directory_of_openshift_install(tmp_path):
     described: tuple[tuple[str, frozenset[str]], ...]
     described = (("master-0", frozenset({"52:54:00:aa:00:01"})), ("", frozenset()))
     assert inputs.expected == state.Expected(("master-0",), 5, described)
-    assert service.where(inputs, service.Reach()).url == "http://192.168.111.80:8090"
+    assert service.service_endpoint(inputs, service.Reach()).url == "http://192.168.111.80:8090"
 
 
 @pytest.mark.parametrize("lost", ["*gencrypto.AuthConfig", "*image.Ignition"])

@@ -1,4 +1,4 @@
-"""Both sides of every guard of wait-for's decisions, and exactly what is told."""
+"""Both sides of every guard of wait-for's decisions, and the exact texts."""
 
 from __future__ import annotations
 
@@ -178,10 +178,10 @@ def test_the_last_errors_among_events():
         ("error", "1"), ("info", "no"), ("critical", "2"), ("error", "1"), ("warning", "no"), ("error", None),
         ("error", ""), ("error", "3"), ("error", "4"), ("error", "5"), ("error", "6"),
     )]  # fmt: skip
-    assert decide.errors_told(events) == ("6", "5", "4", "3", "1")
-    assert decide.errors_told(events, 2) == ("6", "5")
-    assert decide.errors_told(events, 9) == ("6", "5", "4", "3", "1", "2")
-    assert decide.errors_told([{}]) == ()
+    assert decide.recent_errors(events) == ("6", "5", "4", "3", "1")
+    assert decide.recent_errors(events, 2) == ("6", "5")
+    assert decide.recent_errors(events, 9) == ("6", "5", "4", "3", "1", "2")
+    assert decide.recent_errors([{}]) == ()
 
 
 def test_failed_hosts():

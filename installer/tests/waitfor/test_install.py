@@ -31,7 +31,7 @@ from installer.testing.waitfor_kit import (
     version,
 )
 from installer.waitfor import install, kubeconfig
-from installer.waitfor.nodes import Node, lacking
+from installer.waitfor.nodes import Node, problems
 
 READY_CLUSTER = {
     **DONE,
@@ -112,18 +112,18 @@ def test_a_node_that_is_missing_or_not_ready_is_named_first(run, there, first):
 
 def test_nodes_without_names_are_counted():
     two = [Node("a", "True"), Node("b", "False", "KubeletNotReady", "")]
-    assert lacking(two, Expected((), 3)) == (
+    assert problems(two, Expected((), 3)) == (
         "2 of 3 nodes have joined the cluster: a, b",
         "Node b is not Ready: KubeletNotReady",
     )
-    assert lacking([Node("a", "")], Expected((), 1)) == ("Node a is not Ready: it has no condition Ready",)
-    assert lacking([Node("a", "True")], Expected(("a",), 1)) == ()
+    assert problems([Node("a", "")], Expected((), 1)) == ("Node a is not Ready: it has no condition Ready",)
+    assert problems([Node("a", "True")], Expected(("a",), 1)) == ()
 
 
 def test_what_keeps_a_node_from_joining_is_said_of_those_that_did_not():
-    lines = lacking([Node("a", "True")], Expected(("a", "b"), 2), "api-int leads nowhere")
+    lines = problems([Node("a", "True")], Expected(("a", "b"), 2), "api-int leads nowhere")
     assert lines == ("Node b has not joined the cluster: its kubelet has not registered it; api-int leads nowhere",)
-    assert lacking([], Expected((), 1), "x") == ("0 of 1 nodes have joined the cluster: none; x",)
+    assert problems([], Expected((), 1), "x") == ("0 of 1 nodes have joined the cluster: none; x",)
 
 
 def test_missing_router_ca(run):

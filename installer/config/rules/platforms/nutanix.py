@@ -33,7 +33,7 @@ def nutanix(config: InstallConfig) -> Iterator[FieldError]:
         yield required(f"{_PATH}.prismElements", "must specify one Prism Element")
     for index, element in enumerate(platform.prism_elements):
         for error in _element(element):
-            yield _told(error, "prismElements", index, len(platform.prism_elements))
+            yield _with_index(error, "prismElements", index, len(platform.prism_elements))
     yield from _subnets(f"{_PATH}.subnetUUIDs", platform.subnet_uuids)
     yield from balancer_and_dns(_PATH, platform.load_balancer, platform.dns_records_type)
     timeout = platform.prism_api_call_timeout
@@ -41,10 +41,10 @@ def nutanix(config: InstallConfig) -> Iterator[FieldError]:
         yield invalid(f"{_PATH}.prismAPICallTimeout", timeout, "must be a positive integer value")
     for index, domain in enumerate(platform.failure_domains):
         for error in _failure_domain(f"{_PATH}.failureDomain", domain):
-            yield _told(error, "failureDomains", index, len(platform.failure_domains))
+            yield _with_index(error, "failureDomains", index, len(platform.failure_domains))
 
 
-def _told(error: FieldError, name: str, index: int, count: int) -> FieldError:
+def _with_index(error: FieldError, name: str, index: int, count: int) -> FieldError:
     """Upstream names the list and not its entry; where there are several, the detail says which one it is."""
     return replace(error, detail=f"{error.detail} ({_PATH}.{name}[{index}])") if count > 1 else error
 

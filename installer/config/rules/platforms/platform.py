@@ -12,9 +12,9 @@ from installer.config.types.platform import AGENT_PLATFORMS, OTHER_PLATFORMS
 
 BALANCERS = ("OpenShiftManagedDefault", "UserManaged")
 # Known by name alone.
-_GONE = "ovirt"
+_REMOVED = "ovirt"
 # What clouds that the agent installer does not support ask for at least, with upstream's words.
-_ASKED_FOR = {
+_REQUIRED_FIELDS = {
     "azure": {
         "region": "region should be set to one of the supported Azure regions",
         "baseDomainResourceGroupName": "it names the resource group in which the Azure DNS zone is deployed",
@@ -40,13 +40,13 @@ def balancer_and_dns(path: str, balancer: LoadBalancer | None, dns: str) -> Iter
 
 @rule("20", "platform")
 def one_platform(config: InstallConfig) -> Iterator[FieldError]:
-    """Exactly one; none and external beside another are passed over, since they say nothing."""
+    """Exactly one; none and external beside another are ignored, since they carry no settings."""
     active, names = config.platform.name, config.platform.names()
-    if active in ("", _GONE):
-        every = ", ".join(sorted({*AGENT_PLATFORMS, *OTHER_PLATFORMS} - {_GONE}))
+    if active in ("", _REMOVED):
+        every = ", ".join(sorted({*AGENT_PLATFORMS, *OTHER_PLATFORMS} - {_REMOVED}))
         yield invalid("platform", active, f"must specify one of the platforms ({every})")
-    if _GONE in names:
-        yield forbidden(f"platform.{_GONE}", "Platform oVirt is no longer supported")
+    if _REMOVED in names:
+        yield forbidden(f"platform.{_REMOVED}", "Platform oVirt is no longer supported")
     for name in names:
         if name not in (active, "none", "external"):
             text = f'must only specify a single type of platform; cannot use both "{active}" and "{name}"'
@@ -55,12 +55,12 @@ def one_platform(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("21", "platform")
 def agent_platform(config: InstallConfig) -> Iterator[FieldError]:
-    """One that the agent installer can do."""
+    """One that the agent installer supports."""
     name = config.platform.name
     if name and name not in AGENT_PLATFORMS:
         yield unsupported("platform", name, AGENT_PLATFORMS)
-    settings = getattr(config.platform, name) if name in _ASKED_FOR else None
-    for field, why in _ASKED_FOR.get(name, {}).items():
+    settings = getattr(config.platform, name) if name in _REQUIRED_FIELDS else None
+    for field, why in _REQUIRED_FIELDS.get(name, {}).items():
         internal = field == "baseDomainResourceGroupName" and config.publish == "Internal"
         if isinstance(settings, dict) and not settings.get(field) and not internal:
             yield required(f"platform.{name}.{field}", why)

@@ -206,7 +206,7 @@ def others(config: InstallConfig) -> Iterator[FieldError]:
         ("controlPlane.platform.vsphere.dataDisks", _data_disks([config.control_plane]), gates.DATA_DISKS),
         ("compute.platform.vsphere.dataDisks", _data_disks(config.compute), gates.DATA_DISKS),
     ):
-        if used and gates.known(config) and not gates.enabled(config, gate):
+        if used and gates.are_valid(config) and not gates.enabled(config, gate):
             yield forbidden(path, gates.forbidden_text(gate))
 
 

@@ -52,8 +52,8 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 
 async def get(service: Service, request: web.Request) -> Response:
-    """GET /clusters/{id}: as judged by all that was told until now."""
-    await service.fresh(request.match_info["cluster_id"])
+    """GET /clusters/{id}: as judged by everything that was reported so far."""
+    await service.reconcile_pending(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     # By the specification a query; a header is taken as well.
     header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
@@ -78,7 +78,7 @@ async def delete(service: Service, request: web.Request) -> Response:
 
 async def hosts(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/hosts"""
-    await service.fresh(request.match_info["cluster_id"])
+    await service.reconcile_pending(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     hidden = {
         name for name in ("inventory", "connectivity") if not boolean(request.query.get(f"with-{name}"), f"with-{name}")

@@ -51,7 +51,7 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
         if chosen:
             parts.append(_in(column, chosen))
             values += chosen
-    # Each of these adds to what the others let through: the page of OpenShift's own asks for several at once.
+    # Each of these adds to what the others let through: OpenShift's own page asks for several at once.
     origins = []
     if host_ids := _many(request, "host_ids"):
         for host_id in host_ids:
@@ -72,7 +72,7 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
-    """GET /events: filters and paging; headers tell how many there are in all, and of each severity."""
+    """GET /events: filters and paging; headers give the number of all events, and of each severity."""
     offset, limit = max(0, integer(request, "offset") or 0), integer(request, "limit")
     order = request.query.get("order", "ascending")
     one_of(order, "order", "query", ("ascending", "descending"))
@@ -80,7 +80,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
     direction = "ASC" if order == "ascending" else "DESC"
     rest = f"{where} ORDER BY seq {direction} LIMIT ? OFFSET ?"
     most = LARGEST if limit is None or limit < 0 else limit
-    # In a thread: there may be a hundred thousand, and what is stored already does not change.
+    # In a thread: there may be a hundred thousand, and events do not change once they are stored.
     counts, rows = await asyncio.to_thread(
         _read, service.settings.db_path, (where, values), (rest, [*values, most, offset])
     )
@@ -100,8 +100,8 @@ def _read(
         )
         rows = database.execute(f"SELECT doc FROM events {wanted[0]}", wanted[1])
         chunks: list[bytes] = []
-        while some := rows.fetchmany(1000):
-            chunks += [row[0] for row in some]
+        while batch := rows.fetchmany(1000):
+            chunks += [row[0] for row in batch]
         return counts, chunks
 
 

@@ -17,7 +17,7 @@ from installer.assisted.endpoint import BASE
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unparsable
 from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import json_of, steady
-from installer.rendezvous.api.context import Service, of_attempt
+from installer.rendezvous.api.context import Service, check_attempt
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import clusters, hosts, reports
 from installer.rendezvous.resources.requests.params import one_of, required
@@ -26,7 +26,7 @@ from installer.rendezvous.store.model import Cluster, Host
 
 Response = web.StreamResponse
 replace = msgspec.structs.replace
-# What is read itself, and what else there are URLs for: the specification has none for arbiter.ign.
+# Files that can be downloaded, and those that presigned URLs can be had for: the specification leaves out arbiter.ign.
 FILES = ("bootstrap.ign", "master.ign", "worker.ign", "arbiter.ign", "metadata.json", "install-config.yaml")
 PRESIGNED = (*(name for name in FILES if name != "arbiter.ign"), "logs", "manifests")
 LOGS = ("host", "controller", "all")
@@ -52,7 +52,7 @@ async def cluster_file(service: Service, request: web.Request) -> Response:
     if not HOST_FILE.fullmatch(name):
         name = _named(request, FILES)
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.files_made(cluster)
+    clusters.check_files_made(cluster)
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
@@ -60,7 +60,7 @@ async def credentials_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/credentials"""
     name = _named(request, CREDENTIALS)
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.files_made(cluster, clusters.WITH_CREDENTIALS)
+    clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
@@ -105,7 +105,7 @@ def _made(service: Service, cluster: Cluster, name: str) -> None:
 async def credentials(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/credentials"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.files_made(cluster, clusters.WITH_CREDENTIALS)
+    clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
     password = service.engine.store.file(cluster.id, "kubeadmin-password").decode().strip()
     domain = f"{cluster.name}.{cluster.base_dns_domain}"
     return reply(
@@ -138,7 +138,7 @@ async def ingress_cert(service: Service, request: web.Request) -> Response:
 
 
 def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
-    """The kubeconfig with one authority more."""
+    """The kubeconfig with one more certificate authority."""
     import base64
 
     from installer.formats.yamltext import dump, load
@@ -152,7 +152,7 @@ def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
 
 
 def _logs(path: Path, name: str) -> web.FileResponse:
-    # Without a type of its own it would be that of the name: the specification has one for all.
+    # Otherwise aiohttp takes the type from the file's name; the specification has one for all.
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Type": "application/octet-stream"}
     return web.FileResponse(path, headers=headers)
 
@@ -182,28 +182,28 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
     async with steady(request), service.logs.upload(target) as upload, aclosing(_pieces(request)) as pieces:
         async for piece in pieces:
             await upload.write(piece)
-        of_attempt(service, request)  # once more: sending them takes its time
+        check_attempt(service, request)  # again: the attempt may have ended during the upload
     reports.logs_uploaded(service.engine, cluster.id, host)
     return web.Response(status=204)
 
 
 async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
     """The field ``upfile`` of a request as it comes in. Raises BadRequest."""
-    is_there = False
+    has_upfile = False
     try:
         async for part in await request.multipart():
-            if not isinstance(part, BodyPartReader) or part.name != "upfile" or is_there:
+            if not isinstance(part, BodyPartReader) or part.name != "upfile" or has_upfile:
                 raise BadRequest("body must have one field, upfile")
-            is_there = True
-            told, size = part.headers.get("Content-Length"), 0
+            has_upfile = True
+            declared, size = part.headers.get("Content-Length"), 0
             while chunk := await part.read_chunk(CHUNK):
                 size += len(chunk)
                 yield chunk
-            if told is not None and size != int(told):
-                raise BadRequest(f"the field upfile has {size} bytes, not the {told} of its Content-Length")
+            if declared is not None and size != int(declared):
+                raise BadRequest(f"the field upfile has {size} bytes, not the {declared} of its Content-Length")
     except (BadHttpMessage, ValueError) as error:
         raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
-    if not is_there:
+    if not has_upfile:
         raise BadRequest("the field upfile is missing")
 
 
@@ -229,7 +229,7 @@ async def download_logs(service: Service, request: web.Request) -> Response:
         async for piece in tar(files, cluster.name):
             await answer.write(piece)
     except OSError as error:
-        # What has been sent says that all is well: only an end without its mark says otherwise.
+        # The status has been sent already: only a body without its end mark can tell of the error.
         raise ConnectionResetError(f"the logs cannot be read: {error}") from None
     await answer.write_eof()
     return answer

@@ -55,7 +55,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts"""
     infra_env_id = request.match_info["infra_env_id"]
     cluster_id = service.engine.store.infra_env(infra_env_id).cluster_id
-    await service.fresh(cluster_id)
+    await service.reconcile_pending(cluster_id)
     etag = service.views.etag(cluster_id)
     answer = unchanged(request, etag)
     if answer is not None:
@@ -66,7 +66,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts/{id}"""
-    await service.fresh(service.engine.store.host(*_ids(request)).cluster_id)
+    await service.reconcile_pending(service.engine.store.host(*_ids(request)).cluster_id)
     return reply(_shown(service, service.engine.store.host(*_ids(request))))
 
 
@@ -121,7 +121,7 @@ async def unbind(service: Service, request: web.Request) -> Response:
 
 
 async def reset(service: Service, request: web.Request) -> Response:
-    """POST .../actions/reset: of a host that is added to an installed cluster, which this service has none of."""
+    """POST .../actions/reset: for hosts that are added to an installed cluster, of which this service has none."""
     service.engine.store.host(*_ids(request))
     raise Conflict("method only allowed when adding hosts to an existing cluster; reset the cluster instead")
 

@@ -80,7 +80,7 @@ async def features_detailed(service: Service, request: web.Request) -> Response:
 
 
 async def architectures(service: Service, request: web.Request) -> Response:
-    """GET /support-levels/architectures: those that the release is there for."""
+    """GET /support-levels/architectures: those that the release exists for."""
     _checked(request)
     levels = {name: "supported" if cpu == "x86_64" else "unavailable" for name, cpu in ARCHITECTURES.items()}
     return reply({"architectures": {**levels, "MULTIARCH_RELEASE_IMAGE": "unavailable"}})

@@ -19,7 +19,7 @@ from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
 
 Response = web.StreamResponse
-# Those that a URL can be had for, and all.
+# Files that a presigned URL can be had for, and all.
 PRESIGNED = ("discovery.ign", "ipxe-script")
 FILES = (*PRESIGNED, "static-network-config")
 IPXE_SCRIPTS = ("discovery-image-always", "boot-order-control")
@@ -31,7 +31,7 @@ def _infra_env(service: Service, request: web.Request) -> InfraEnv:
 
 
 def image_url(service: Service, infra_env: InfraEnv, name: str = "") -> tuple[str, str]:
-    """(URL, its end) of an infra-env's image or of a file that belongs to it."""
+    """(URL, its expiry as RFC 3339) of an infra-env's image or of a file that belongs to it."""
     name = name or {kind: file for file, kind in KINDS.items()}[infra_env.type]
     path, end = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}", {})
     return service.url(path), end

@@ -25,7 +25,7 @@ C = "/clusters/{cluster_id}"
 I = "/infra-envs/{infra_env_id}"  # noqa: E741
 H = I + "/hosts/{host_id}"
 
-# Watchers may read hosts and logs beyond what the specification lists: wait-for tells failures with them, and would
+# Watchers may read hosts and logs beyond what the specification lists: wait-for explains failures with them, and would
 # otherwise have to carry the user's token, which may change things.
 ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("POST", "/clusters", _by(USER), ac.register),
@@ -160,7 +160,7 @@ async def _metrics(service: Service, request: web.Request) -> web.StreamResponse
     return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
 
 
-# Without a proof.
+# Without credentials.
 OPEN: tuple[tuple[str, Handler], ...] = (
     ("/health", _health),
     ("/ready", _ready),

@@ -1,7 +1,7 @@
 """Bodies of requests as the specification has them: decoded where they come in, types and required fields checked.
 
-What is null is as if it were not there. Values are judged by the resources; a field that the specification does not
-have is refused, at any depth, as upstream's strict decoder does.
+A null counts as absent. Values are judged by the resources; a field that the specification does not have is refused, at
+any depth, as upstream's strict decoder does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NetworkType = Literal["OpenShiftSDN", "OVNKubernetes", "CiscoACI", "Cilium", "Ca
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A JSON object; its text names no values, as they may be secret."""
+    """A JSON object; its repr shows no values, as they may be secret."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.given())})"
@@ -50,7 +50,7 @@ class NetworkParams(Body, frozen=True, kw_only=True):
 class ClusterNetworkParams(NetworkParams, frozen=True, kw_only=True):
     """cluster-network."""
 
-    # 0 is refused where it counts: it is how upstream's clients write none.
+    # 0 is refused where it matters: upstream's clients send it for an unset field.
     host_prefix: Annotated[int, msgspec.Meta(ge=0, le=128)] | None = None
 
 
@@ -131,7 +131,7 @@ class ClusterSettings(Body, frozen=True, kw_only=True):
     service_networks: list[NetworkParams] | None = None
     machine_networks: list[NetworkParams] | None = None
     cluster_network_cidr: Cidr | None = None
-    # 0 as well: it is how upstream's clients write none.
+    # 0 as well: upstream's clients send it for an unset field.
     cluster_network_host_prefix: Annotated[int, msgspec.Meta(ge=0, le=128)] | None = None
     service_network_cidr: Cidr | None = None
     api_vips: list[VipParams] | None = None

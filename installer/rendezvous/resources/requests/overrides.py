@@ -1,6 +1,6 @@
 """What overrides of an install-config may hold, by upstream's InstallerConfigBaremetal (assisted-service,
-internal/installcfg/installcfg.go): a wrong type or an unknown field would only be told by the payload's installer, when
-manifests are made. Cases count here, since that installer reads what is merged.
+internal/installcfg/installcfg.go): a wrong type or an unknown field would only be refused by the payload's installer,
+when manifests are made. Names are case-sensitive here, since that installer reads the merged document.
 
 Below `networking` and the platforms only types that upstream has are judged: this installer's own annotation holds more
 there (installer.manifests.overrides).

@@ -52,7 +52,7 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
 def boolean(text: str | None, name: str, place: str = "query") -> bool:
     """A boolean of the query or a header (`place`); none and an empty one are false. Raises Unparsable.
 
-    What is true is so for upstream's service too, which takes all else for false (go-openapi's ConvertBool).
+    Words for true are those of upstream's service, which takes everything else for false (go-openapi's ConvertBool).
     """
     word = (text or "").lower()
     if word not in TRUE | FALSE:

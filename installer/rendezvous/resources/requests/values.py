@@ -1,6 +1,6 @@
-"""Values in bodies that are of the right type and can still not be used: refused at the door, each with its field.
+"""Values in bodies that are of the right type and still cannot be used: refused at the edge, each with its field.
 
-What they would break otherwise breaks in the middle of an installation. The rules are upstream's
+Otherwise they would break an installation halfway. The rules are upstream's
 (assisted-service: pkg/validations, internal/cluster/validations, internal/network/cidr_validations.go); wider where
 upstream refuses what OpenShift's installer takes: options before an SSH key, capital letters in an NTP source's name.
 """
@@ -24,7 +24,7 @@ Check = Callable[[str], str | None]
 
 _LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?")
-# Upstream's expressions, without repetitions within repetitions, which take for ever here.
+# Upstream's expressions without nested repetitions, on which Python's engine takes exponential time.
 _LAST = r"[a-z\d](?:[-a-z\d]*[a-z\d])"
 _SINGLE = re.compile(_LAST)
 _DOMAIN = re.compile(rf"(?:{_LAST}?\.)+{_LAST}")
@@ -243,7 +243,7 @@ INFRA_ENV: Mapping[str, Check] = {
 }
 
 
-def _judged(checks: Mapping[str, Check], fields: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _problems_of(checks: Mapping[str, Check], fields: Mapping[str, Any], prefix: str = "") -> list[str]:
     """An empty text is no value: it takes away what was there."""
     verdicts = ((key, check(fields[key])) for key, check in checks.items() if fields.get(key))
     return [f"{prefix}{key}: {problem}" for key, problem in verdicts if problem]
@@ -264,7 +264,7 @@ def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operat
 
     Raises BadRequest with all problems.
     """
-    problems = _judged(CLUSTER, fields)
+    problems = _problems_of(CLUSTER, fields)
     for key in ("api_vips", "ingress_vips"):
         vips = [str(item.get("ip")) for item in fields.get(key) or []]
         problems += [f"{key}: {problem}" for problem in map(vip, vips) if problem]
@@ -280,7 +280,7 @@ def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operat
 
 def check_infra_env(fields: Mapping[str, Any], static: list[Any]) -> None:
     """Fields of an infra-env from a body, and its static networks. Raises BadRequest with all problems."""
-    problems = _judged(INFRA_ENV, fields) + _judged(PROXY, fields.get("proxy") or {}, "proxy.")
+    problems = _problems_of(INFRA_ENV, fields) + _problems_of(PROXY, fields.get("proxy") or {}, "proxy.")
     for index, item in enumerate(static):
         problem = network_yaml(item["network_yaml"])
         problems += [f"static_network_config[{index}].network_yaml: {problem}"] if problem else []

@@ -65,14 +65,14 @@ def machine_cidr_defined(view: ClusterView) -> Verdict:
 
 
 def _machine(view: ClusterView) -> list[str]:
-    """The machine networks, none while they are still to be told by the VIPs and the hosts' networks.
+    """The machine networks; none while they are still to be derived from the VIPs and the hosts' networks.
 
     Upstream forgets those that the user gave until the first host is known; here they are kept, and count then.
     """
     cluster, cidrs = view.cluster, view.cidrs("machine")
     by_vips = not (networks.user_managed(cluster) or networks.own_load_balancer(cluster))
-    told_later = by_vips and not view.discovered and len(set(networks.families(cidrs))) < 2
-    return [] if told_later else cidrs
+    assigned_later = by_vips and not view.discovered and len(set(networks.families(cidrs))) < 2
+    return [] if assigned_later else cidrs
 
 
 def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:

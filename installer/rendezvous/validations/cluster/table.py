@@ -36,11 +36,11 @@ NOT_IGNORABLE = frozenset(
     }
 )
 NETWORK_TYPES = ("OpenShiftSDN", "OVNKubernetes", "Cilium", "Calico", "CiscoACI", "None")
-# Of these nobody knows the time.
+# The clocks of hosts in these statuses are not known.
 WITHOUT_CLOCK = (HostStatus.DISCONNECTED, HostStatus.RESETTING_PENDING_USER_ACTION, HostStatus.DISCOVERING)
 TWO_NODES = 2
-# Ids of the API that upstream says nothing of: odf's first name, and a part of openshift-ai.
-UNTOLD = ("ocs", "openshift-ai-gpu")
+# Ids of the API that upstream does not report: odf's first name, and a part of openshift-ai.
+UNREPORTED = ("ocs", "openshift-ai-gpu")
 READY_HOST = (
     HostStatus.KNOWN,
     HostStatus.PREPARING,
@@ -191,7 +191,7 @@ def _platform(view: ClusterView) -> Verdict:
 
 def _operator(name: str) -> Callable[[ClusterView], Verdict]:
     plain = operator_of(name)
-    absent = SUPPRESSED if plain in UNTOLD else success(f"{plain} is disabled")
+    absent = SUPPRESSED if plain in UNREPORTED else success(f"{plain} is disabled")
 
     def check(view: ClusterView) -> Verdict:
         if any(item.get("name") == plain for item in view.cluster.olm_operators):

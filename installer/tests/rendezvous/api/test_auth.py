@@ -101,7 +101,7 @@ def test_a_token_ends() -> None:
     assert verifier.check(headers, one(AGENT)) is AGENT
     for seconds, known in ((99, AGENT), (100, None), (101, None)):
         with mock.patch.object(auth.time, "time", return_value=int(now) + seconds):
-            assert verifier.known(headers, one(AGENT)) is known
+            assert verifier.recognized(headers, one(AGENT)) is known
             if known is None:
                 with pytest.raises(Unauthorized, match="expired"):
                     verifier.check(headers, one(AGENT))
@@ -114,17 +114,17 @@ def test_a_token_ends() -> None:
 def test_only_what_was_proven_is_known() -> None:
     verifier = made()
     good, bad = header(AGENT), {HEADERS[AGENT]: STRANGERS.token("agentAuth")}
-    assert verifier.known({}, one(AGENT)) is None
-    assert verifier.known(good, one(AGENT)) is None
+    assert verifier.recognized({}, one(AGENT)) is None
+    assert verifier.recognized(good, one(AGENT)) is None
     verifier.check(good, one(AGENT))
     with pytest.raises(Unauthorized):
         verifier.check(bad, one(AGENT))
-    assert verifier.known(good, one(AGENT)) is AGENT
-    assert verifier.known(good, one(USER, AGENT)) is AGENT
-    assert verifier.known(bad, one(AGENT)) is None
+    assert verifier.recognized(good, one(AGENT)) is AGENT
+    assert verifier.recognized(good, one(USER, AGENT)) is AGENT
+    assert verifier.recognized(bad, one(AGENT)) is None
     # Known as what it is, in its own header, and nowhere else.
-    assert verifier.known(good, one(USER)) is None
-    assert verifier.known({HEADERS[USER]: good[HEADERS[AGENT]]}, one(USER)) is None
+    assert verifier.recognized(good, one(USER)) is None
+    assert verifier.recognized({HEADERS[USER]: good[HEADERS[AGENT]]}, one(USER)) is None
 
 
 def test_a_known_token_costs_no_signature() -> None:
@@ -142,8 +142,8 @@ def test_who_is_here_is_not_forgotten_for_those_who_come() -> None:
     others = [{HEADERS[AGENT]: KEYS.token("agentAuth", number=number)} for number in range(auth.REMEMBERED + 5)]
     for other in others:
         verifier.check(other, one(AGENT))
-        assert verifier.known(good, one(AGENT)) is AGENT
-    still = [verifier.known(other, one(AGENT)) is AGENT for other in others]
+        assert verifier.recognized(good, one(AGENT)) is AGENT
+    still = [verifier.recognized(other, one(AGENT)) is AGENT for other in others]
     assert not still[0]
     assert still.count(True) == auth.REMEMBERED - 1  # and `good`
 
@@ -181,7 +181,7 @@ def test_only_two_ways_to_authenticate() -> None:
             Authenticator(kind, KEYS.public_base64)
     everybody = Authenticator("none", "")
     assert everybody.check({}, one(USER)) is USER
-    assert everybody.known({}, one(WATCHER)) is WATCHER
+    assert everybody.recognized({}, one(WATCHER)) is WATCHER
 
 
 # the brake

@@ -1,4 +1,4 @@
-"""Whose fault it is: what a caller got wrong is told by the field's name, what we got wrong is ours and in the log."""
+"""Whose fault it is: a caller's mistake is answered with the field's name, ours is a 500 and in the log."""
 
 from __future__ import annotations
 

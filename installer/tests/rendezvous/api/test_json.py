@@ -18,7 +18,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.errors import LONGEST, BadRequest
 from installer.assisted.plainjson import DEEPEST, MOST
 from installer.rendezvous.api.bodies import MAX_BODY
-from installer.rendezvous.events import make, plain
+from installer.rendezvous.events import make, one_line
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.engine.fleet_kit import Fleet
@@ -55,7 +55,7 @@ def test_what_is_read() -> None:
 
 @pytest.mark.parametrize("kind", [inv.Inventory, PeersReport])
 def test_shapes_that_are_known_have_the_same_limits(kind: Any) -> None:
-    # A member that nobody knows is passed over, however it looks.
+    # An unknown member is ignored, whatever it holds.
     for odd in (nested(30_000), "[" + "[]," * MOST + "0]"):
         with pytest.raises(msgspec.MsgspecError, match=r"nested deeper|more than"):
             plainjson.typed(f'{{"odd": {odd}}}', kind)
@@ -161,4 +161,4 @@ def test_what_quotes_others_has_an_end() -> None:
     long = "password: " * 500_000
     assert len(BadRequest(f"{long} is no name").reason) <= LONGEST + 2
     assert len(make("infra_env_registered", name=long).message) <= 4 * LONGEST
-    assert len(plain(long)) <= 3 * 2000
+    assert len(one_line(long)) <= 3 * 2000

@@ -20,7 +20,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.enums import StepType
 from installer.assisted.errors import Conflict, NoSpace, TooLarge
 from installer.rendezvous.store import logs as logstore
-from installer.rendezvous.store.logs import LARGEST, LogStore, room
+from installer.rendezvous.store.logs import LARGEST, LogStore, quota
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import UUID, filled, header, serve
 
@@ -136,7 +136,7 @@ def test_a_body_has_one_field(tmp_path: Path) -> None:
     ],
 )
 def test_logs_may_take_half_of_what_there_is(free: int, kept: int, in_all: int, each: int) -> None:
-    assert room(free, kept) == (in_all, each)
+    assert quota(free, kept) == (in_all, each)
 
 
 def test_no_file_and_not_all_together_are_larger_than_there_is_room_for(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_uploads_at_a_time_count_together_and_each_file_has_one(tmp_path: Path) 
         # What is kept is counted as much as what is free: sixteen there are, and four are ours.
         async with logs.upload(logs.path("c", "3")) as third:
             await third.write(b"12")
-            assert room(16, 6).in_all == 11
+            assert quota(16, 6).total == 11
 
     asyncio.run(use())
 

@@ -1,4 +1,4 @@
-"""The page's own endpoints: who may look, what is told, how little it costs. A browser's view is test_page_browser."""
+"""The page's own endpoints: who may look, what is shown, how little it costs. A browser's view is test_page_browser."""
 
 from __future__ import annotations
 

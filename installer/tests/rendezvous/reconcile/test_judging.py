@@ -17,7 +17,7 @@ from installer.testing.service.lag_kit import in_turns
 
 
 def fleet_of(directory: Path, count: int, at: datetime | None = None) -> Fleet:
-    """A cluster of hosts that have told everything, and that nobody has heard of since: all must be judged anew."""
+    """A cluster of hosts that have reported everything, and nothing since: all must be judged anew."""
     world = World(directory)
     world.clock.at = at or world.clock.at
     network = Network()

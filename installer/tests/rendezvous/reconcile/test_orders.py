@@ -72,8 +72,8 @@ def test_no_order_of_things_leaves_the_tables(
             # What was settled stays settled: judging all anew, without any short cut, changes nothing.
             fleet.tick()
             before = fleet.judgements()
-            world.engine.scratch.rests.clear()
-            world.engine.ledger.forget()
+            world.engine.scratch.reconciled.clear()
+            world.engine.judgements.forget()
             fleet.tick()
             assert fleet.judgements() == before
             assert sum(fleet.host(m).bootstrap for m in fleet.machines) <= 1

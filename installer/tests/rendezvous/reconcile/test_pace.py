@@ -207,7 +207,7 @@ def test_a_big_cluster_waits_but_who_asks_gets_the_truth(tmp_path: Path, counted
         store,
         type(world.engine)(store, world.engine.settings, world.engine.requirements, world.clock),
     )
-    assert not world.engine.is_calm(fleet.cluster_id)
+    assert not world.engine.is_reconciled(fleet.cluster_id)
     fleet.tick()
     assert fleet.status() is ClusterStatus.READY
     store.close()
@@ -274,8 +274,8 @@ def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: i
                 pass
             fleet.tick()
             before = fleet.judgements()
-            engine.scratch.rests.clear()
-            engine.ledger.forget()
+            engine.scratch.reconciled.clear()
+            engine.judgements.forget()
             fleet.tick()
             assert fleet.judgements() == before, what
     finally:

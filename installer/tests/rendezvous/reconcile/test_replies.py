@@ -1,4 +1,4 @@
-"""What an agent's answer to each step changes (installer.md §5.5, §6.3), and what is told of one that failed."""
+"""What an agent's answer to each step changes (installer.md §5.5, §6.3), and the events of one that failed."""
 
 from __future__ import annotations
 

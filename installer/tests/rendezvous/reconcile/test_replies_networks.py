@@ -26,7 +26,7 @@ NICS = [
 
 
 def reported(world: World, cluster: dict[str, Any], kind: StepType = T.INVENTORY, code: int = 0) -> list[Any]:
-    """Machine networks of a cluster whose one host has told of routes and addresses."""
+    """Machine networks of a cluster whose one host has reported routes and addresses."""
     cluster_id, infra_env_id = world.cluster(**{"machine_networks": [], **cluster})
     hosts.register(world.engine, infra_env_id, HOST_ID, "")
     world.poll(infra_env_id)

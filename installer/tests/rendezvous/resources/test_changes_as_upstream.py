@@ -241,7 +241,7 @@ def test_a_host_that_is_not_ready_is_named_when_roles_are_still_to_be_given_out(
     )
     with pytest.raises(BadRequest, match="Host host-0 is in status insufficient and not ready for install"):
         clusters.install(fleet.world.engine, fleet.cluster_id)
-    # Of one that has told nothing of itself yet, roles cannot be given out.
+    # To a host without an inventory no role can be assigned.
     late = Machine(3, fleet.machines[0].network)
     fleet.register(late)
     with pytest.raises(Conflict, match="cannot be installed"):

@@ -191,6 +191,6 @@ def test_the_end_of_the_service_ends_what_it_makes(world: World, tmp_path: Path)
         with pytest.raises(asyncio.CancelledError):
             await task
         # Begun anew by the next service.
-        assert clusters.awaited(world.store.cluster(cluster_id))
+        assert clusters.awaits_ignition(world.store.cluster(cluster_id))
 
     serving(world, use)

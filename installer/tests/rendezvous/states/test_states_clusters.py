@@ -170,7 +170,7 @@ def test_what_a_cluster_is_told(
 ) -> None:
     found = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **TOLD, **facts))
     assert found == cs.Outcome(status, info, status is not source)
-    # A text that nobody knows is left out rather than failing a transition.
+    # A missing text is left out rather than failing a transition.
     plain = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **facts))
     assert plain.status is status
 

@@ -1,4 +1,4 @@
-"""What the store keeps: order, numbers, what goes with what, and that memory and database never part."""
+"""What the store keeps: order, numbers, what is removed together, and that memory and database never differ."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_the_services_own_choice_follows_its_disk_too(world: World) -> None:
 
 
 def test_what_was_learnt_later_counts(world: World) -> None:
-    """At the choice nothing but the name was known; an inventory of the same boot told the serial numbers."""
+    """At the choice nothing but the name was known; an inventory of the same boot had the serial numbers."""
     at = booted(world, disk("sda"), disk("sdb"))
     select(world, at, "/dev/sda")
     tell(world, at, disk("sda", "EMPTY"), disk("sdb", "DATA"))

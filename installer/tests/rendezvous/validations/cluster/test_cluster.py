@@ -304,7 +304,7 @@ def test_operators_are_not_installed_by_this_service(table: Any) -> None:
     for line in lines:
         plain = hv.operator_of(line.id)
         view = cluster_view(cluster={"olm_operators": [{"name": "another"}, {}]})
-        untold = plain == "ocs" or line.id in {f"{name}-requirements-satisfied" for name in cv.UNTOLD}
+        untold = plain == "ocs" or line.id in {f"{name}-requirements-satisfied" for name in cv.UNREPORTED}
         assert line.check(view) == (SUPPRESSED if untold else Verdict(OK, f"{plain} is disabled"))
         view = cluster_view(cluster={"olm_operators": [{"name": "another"}, {"name": plain}]})
         assert line.check(view) == Verdict(BAD, f"Operator {plain} cannot be installed by this service")
