@@ -335,8 +335,8 @@ WRONG = {
             "none in a lab; name one under /dev/sd",
             "agent-config.yaml: hosts[0].rootDeviceHints.hctl: deviceName means bus nvme, whose disks tell "
             "none in a lab; name one under /dev/sd",
-            "agent-config.yaml: hosts[0].rootDeviceHints.hctl: '1:0:0:0': a lab's first SCSI disk is 0:0:0:0; there is no "
-            "other address",
+            "agent-config.yaml: hosts[0].rootDeviceHints.hctl: '1:0:0:0': a lab's first SCSI disk is 0:0:0:0; there is "
+            "no other address",
         ],
     ),
     "a hostname that is none": (

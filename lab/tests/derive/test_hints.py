@@ -30,7 +30,10 @@ def test_a_disk_of_the_right_bus_is_made(values, bus, rotational):
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"vendor": "ata"}, "h.vendor: 'ata': the vendors of a lab's disks are QEMU (scsi) and ATA (sata); there are no others"),
+        (
+            {"vendor": "ata"},
+            "h.vendor: 'ata': the vendors of a lab's disks are QEMU (scsi) and ATA (sata); there are no others",
+        ),
         ({"vendor": "QEMU", "deviceName": "/dev/vda"}, "h.vendor: deviceName means bus virtio, whose disks tell none"),
         ({"vendor": "ATA", "hctl": "0:0:0:0"}, "h.hctl: a lab's SCSI disks have it, and their vendor is not ATA"),
         ({"rotational": True, "deviceName": "/dev/nvme0n1"}, "h.rotational: deviceName means bus nvme"),
