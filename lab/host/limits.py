@@ -31,12 +31,16 @@ class Limit:
 # What is open and terminals have no limit for each machine but their memory, which the kernel counts (so systemd does
 # away with the first, too: NEWS, 240); of processes four machines may have all that a kernel numbers unless it is told
 # otherwise (lab.machines.container.kernel.cgroups). The host's are as high as they go, so that one machine's do not
-# become all others'.
+# become all others'. The table of neighbours (ARP, NDP) is one for all network namespaces, and where it is full nobody
+# reaches anybody new. What is in it unused for five seconds may be taken out (Linux, neigh_forced_gc), so it is to be
+# larger than what a machine puts in within these; an entry takes half a KiB.
 LIMITS = (
     Limit("fs/inotify/max_user_instances", 8192, "containerd and kubelet of a machine may find none left"),
     Limit("fs/file-max", (1 << 63) - 1, "one machine can open so much that no other one can open anything"),
     Limit("kernel/pid_max", 1 << 22, "four machines can take all processes of the host"),
     Limit("kernel/pty/max", 1 << 20, "one machine can take all terminals of the others"),
+    Limit("net/ipv4/neigh/default/gc_thresh3", 1 << 20, "one machine can take all neighbours of the others"),
+    Limit("net/ipv6/neigh/default/gc_thresh3", 1 << 20, "one machine can take all neighbours of the others"),
 )
 
 
@@ -48,6 +52,9 @@ def raise_limits(sysctl: Path = _SYSCTL) -> None:
     """
     for limit in LIMITS:
         file = sysctl / limit.file
+        if not file.exists():
+            # A kernel without IPv6; in network namespaces but the first one there is nothing to raise.
+            continue
         current = int(file.read_text())
         if current >= limit.least:
             continue

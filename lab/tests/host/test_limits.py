@@ -12,11 +12,11 @@ from lab.host.limits import LIMITS, raise_limits
 EVERY = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
 
 
-def _sysctl(folder: Path, **values: int) -> Path:
+def _sysctl(folder: Path, values: dict[str, int]) -> Path:
     for one in LIMITS:
         file = folder / one.file
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{values.get(file.name, one.least)}\n")
+        file.write_text(f"{values.get(one.file, one.least)}\n")
     return folder
 
 
@@ -24,7 +24,7 @@ def _sysctl(folder: Path, **values: int) -> Path:
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_a_limit_is_only_ever_raised(tmp_path: Path, limit, more: int) -> None:
     before = limit.least + more
-    sysctl = _sysctl(tmp_path, **{Path(limit.file).name: before})
+    sysctl = _sysctl(tmp_path, {limit.file: before})
     raise_limits(sysctl)
     assert int((sysctl / limit.file).read_text()) == max(before, limit.least)
     assert all(int((sysctl / one.file).read_text()) == one.least for one in LIMITS if one != limit)
@@ -35,10 +35,18 @@ def test_the_kernel_has_it(limit) -> None:
     assert int((Path("/proc/sys") / limit.file).read_text()) > 0
 
 
+def test_what_a_kernel_has_not_is_not_raised(tmp_path: Path) -> None:
+    sysctl = _sysctl(tmp_path, {"kernel/pty/max": 4096})
+    for file in sysctl.glob("net/ipv6/neigh/default/*"):
+        file.unlink()
+    raise_limits(sysctl)
+    assert int((sysctl / "kernel/pty/max").read_text()) == 1 << 20
+
+
 def test_what_cannot_be_raised_is_said_with_the_command_and_the_others_are_raised(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sysctl = _sysctl(tmp_path, max_user_instances=128, max=4096)
+    sysctl = _sysctl(tmp_path, {"fs/inotify/max_user_instances": 128, "kernel/pty/max": 4096})
     write = Path.write_text
 
     def refused(path: Path, text: str) -> int:
