@@ -12,6 +12,10 @@ import time
 from pathlib import Path
 
 _POLL_SECONDS = 0.2
+# A time is longer than many a line: without a limit a machine that prints line ends alone makes 14 bytes of each. The
+# raw log of a container machine has the same (lab.machines.container.hardware.line).
+_MOST_BYTES = 64 << 20
+_FULL = b"node0: this log is full; the raw one may go on\n"
 _SUFFIX = ".timed.log"
 
 
@@ -23,6 +27,7 @@ class Stamper:
         self._target = source.with_name(source.name.removesuffix(".log") + _SUFFIX)
         self._offset = 0
         self._rest = b""
+        self._left = _MOST_BYTES
 
     def step(self, now: datetime.datetime) -> int:
         """Copy the whole lines that have come since the last step, stamped; returns how many."""
@@ -31,10 +36,14 @@ class Stamper:
             data = source.read()
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if lines:
+        if lines and self._left > 0:
             stamp = now.strftime("%H:%M:%S.%f")[:-3].encode()
             with open(self._target, "ab") as target:
-                target.writelines(b"%s %s\n" % (stamp, line.rstrip(b"\r")) for line in lines)
+                for line in lines:
+                    self._left -= target.write(b"%s %s\n" % (stamp, line.rstrip(b"\r")))
+                    if self._left <= 0:
+                        target.write(_FULL)
+                        break
         return len(lines)
 
 

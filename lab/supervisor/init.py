@@ -18,10 +18,12 @@ from typing import NoReturn
 import msgspec
 
 from lab.host import namespaces
-from lab.supervisor import watch
+from lab.supervisor import logs, watch
 from lab.supervisor.plan import Bridge, Ended, Event, Plan, Ready, Reply, Request, Service
 
 _POLL_SECONDS = 0.02
+# A machine alone makes dnsmasq write some MiB in that time.
+_LOGS_SECONDS = 1.0
 BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -214,10 +216,14 @@ class _Services:
             }
             for fd in handlers:
                 selector.register(fd, selectors.EVENT_READ)
+            trimmed = time.monotonic()
             while True:
                 self._reap()
-                for key, _ in selector.select():
+                for key, _ in selector.select(_LOGS_SECONDS):
                     handlers[key.fd]()
+                if time.monotonic() - trimmed > _LOGS_SECONDS:
+                    trimmed = time.monotonic()
+                    logs.trim(self._logs)
 
     def _answer(self, server: socket.socket) -> None:
         connection, _ = server.accept()
