@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from ci import gate
-from ci.gate import CONTAINERS, Outcome, Stage, first_stages, fitting, lab_stages, passed, run
+from ci.gate import (
+    CONTAINERS,
+    SIDE_BY_SIDE,
+    VCPUS_PER_CPU,
+    Outcome,
+    Stage,
+    first_stages,
+    fitting,
+    lab_stages,
+    passed,
+    run,
+)
 from ci.tests.pytest_kit import collected
 from lab.host import budget
 from scenarios.catalogue.faulty import ROWS
@@ -55,6 +66,14 @@ def test_evidence_of_one_stage_is_not_anothers():
     for chosen in (lab_stages([], ALL), lab_stages(OLD, ALL)):
         folders = [word for stage in chosen for word in stage.argv if word.startswith("--artifacts")]
         assert len(folders) == len(set(folders)) == sum("ci/scenarios" in stage.argv for stage in chosen)
+
+
+def test_all_sizes_run_side_by_side_on_two_cores_with_24_gb():
+    """HA alone has one of the cores idle, and its losses nearly both."""
+    needs = [budget.need_of(SHAPES[name]) for name in CONTAINERS]
+    all_of_them = sum(needs, budget.Amount())
+    assert len(needs) <= SIDE_BY_SIDE
+    assert not all_of_them.short(budget.Amount(23_000, 2 * VCPUS_PER_CPU, 100))
 
 
 def test_a_size_that_the_machine_has_no_memory_for_is_left_out_and_told():

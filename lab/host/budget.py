@@ -36,6 +36,11 @@ log = logging.getLogger(__name__)
 RESERVE_MIB = 1024
 LAB_OVERHEAD_MIB = 256
 GUEST_OVERHEAD_MIB = 384
+# A container machine's memory is a limit and not set aside, and there is no QEMU beside it. Installations took a third
+# of it at most: one node 1.4 of 4 GiB, compact 2.5 of 12, HA 3.2 of 18 (2026-11-25, ci/bench/run machines). Half is
+# counted, with what the machine's daemons take.
+CONTAINER_PART = 2
+CONTAINER_OVERHEAD_MIB = 96
 # vCPUs per core that labs running side by side may have. On two emulating cores, two single-node labs (four vCPUs) are
 # installed sooner side by side than in turn; three take 1.1 times as long, and a compact cluster beside one node (six
 # vCPUs) was still at its bootstrap when both would have been done in turn.
@@ -134,10 +139,14 @@ def _given(name: str, most: int, otherwise: int) -> int:
         raise LabError(f"{name}: {error}") from None
 
 
-def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0) -> Amount:
-    """What a lab needs: number of guests, their memory (MiB) and vCPUs in all, and how many of their disks are full of
-    data beforehand."""
-    memory = LAB_OVERHEAD_MIB + guests * GUEST_OVERHEAD_MIB + memory_mib
+def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0, *, contained: bool = False) -> Amount:
+    """What a lab needs: number of guests, their memory (MiB) and vCPUs in all, how many of their disks are full of data
+    beforehand, and whether they are containers."""
+    if contained:
+        guest, memory_mib = CONTAINER_OVERHEAD_MIB, memory_mib // CONTAINER_PART
+    else:
+        guest = GUEST_OVERHEAD_MIB
+    memory = LAB_OVERHEAD_MIB + guests * guest + memory_mib
     return Amount(memory, vcpu, guests * GUEST_DISK_GIB + full_disks * FULL_DISK_GIB)
 
 
@@ -145,7 +154,8 @@ def need_of(topology: Topology) -> Amount:
     """What a lab of that topology needs."""
     nodes = topology.nodes
     full = sum(disk.holds == "data" for node in nodes for disk in node.disks)
-    return need(len(nodes), topology.memory_mib, sum(node.vcpu for node in nodes), full)
+    vcpus = sum(node.vcpu for node in nodes)
+    return need(len(nodes), topology.memory_mib, vcpus, full, contained=topology.machine == "container")
 
 
 def _entry(raw: Any) -> Entry | None:

@@ -178,6 +178,7 @@ def test_processes_never_take_more_than_there_is(tmp_path):
 
 def test_overheads_are_counted():
     assert need(1, 4096, 2).mib > 4096
+    assert need(1, 4096, 2, contained=True).mib < 3072
     assert need(5, 100, 10) - need(4, 100, 8) == need(1, 100, 2) - need(0, 100, 0)
 
 
