@@ -58,6 +58,7 @@ class Warden:
         """`status` is a descriptor that a line is written to when init runs."""
         self._status = status
         self._drives: tuple[Drive, ...] = ()
+        self._switched_off = False
         spec = MachineSpec.load(directory)
         # Kept to the end, by this process and the one that holds the namespaces.
         first, self._claim = users.claim(spec.uid_base)
@@ -229,17 +230,28 @@ class Warden:
                     status = os.waitpid(self._outer, 0)[1]
                     self._selector.unregister(outer)
                     self._console.drain()
-                    return os.waitstatus_to_exitcode(status)
+                    return holder.POWERED_OFF if self._switched_off else os.waitstatus_to_exitcode(status)
                 key.data()
             if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
                 emptied = time.monotonic()
+                # What has just ended is nobody's to tell.
                 with contextlib.suppress(OSError):
+                    self._hold_to_its_groups()
                     groups.tell(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
                 text = pseudofs.meminfo(self.spec.memory_mib, self._group.memory_used())
                 # In place: the machine has this file mounted.
                 (self._work / "files/proc/meminfo").write_text(text)
+
+    def _hold_to_its_groups(self) -> None:
+        """End a machine that takes the host's control groups: they are free again when it is off, and not before."""
+        if not self._switched_off and self._group.too_many():
+            self.say(f"node0: more than {cgroups.MOST_GROUPS} control groups: the machine is switched off")
+            self._switched_off = True
+        if self._switched_off:
+            os.kill(self.init(), signal.SIGKILL)
+            self._group.unhold()
 
     def wait_for_ever(self) -> NoReturn:
         """Be a machine that does nothing more until somebody pulls the plug."""

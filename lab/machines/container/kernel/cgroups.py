@@ -28,8 +28,10 @@ _V1_NEEDED = ("cpu", "memory", "pids", "devices")
 # Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
 # somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
 _PIDS = 8192
-# Groups of a machine, and how deep, where the kernel counts them (cgroup2): an installation has some 300, ten deep.
-_GROUPS, _DEPTH = 8192, 64
+# Groups of a machine, and how deep: an installation has some 300, ten deep. Groups of `memory` have numbers, of which a
+# host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 who owns the
+# machine looks (`too_many`).
+MOST_GROUPS, _DEPTH = 4096, 64
 _PERIOD = 100_000
 # What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. Not 5:1, the
 # host's console: a machine's is a terminal.
@@ -113,7 +115,7 @@ def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
         "memory.max": str(memory_mib << 20),
         "cpu.max": f"{vcpus * _PERIOD} {_PERIOD}",
         "pids.max": str(_PIDS),
-        "cgroup.max.descendants": str(_GROUPS),
+        "cgroup.max.descendants": str(MOST_GROUPS),
         "cgroup.max.depth": str(_DEPTH),
     }
 
@@ -221,6 +223,20 @@ class Group:
         name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"
         return int((self._find("memory") / name).read_text())
 
+    def too_many(self) -> bool:
+        """Whether it has more groups than it may in v1's hierarchy of `memory`."""
+        if self._hierarchies.unified or _memory_groups_of_all() <= MOST_GROUPS:
+            return False
+        found = 0
+
+        def count(_: int, __: list[str]) -> None:
+            nonlocal found
+            found += 1
+
+        with contextlib.suppress(OSError):
+            treewalk.visit(self._find("memory") / OWN, before=count)
+        return found > MOST_GROUPS
+
     def unhold(self) -> None:
         """Let what is killed and does not end go on. With cgroup v1 that is what a machine has frozen; and what waits
         for a program to answer for a file system, which has been killed too."""
@@ -248,6 +264,12 @@ class Group:
             for parent in [p for p in folder.parents if p.is_relative_to(top) and p != top]:
                 with contextlib.suppress(OSError):
                     parent.rmdir()
+
+
+def _memory_groups_of_all() -> int:
+    """The host's, which is quick to ask for (cgroups(7), /proc/cgroups)."""
+    lines = (line.split() for line in Path("/proc/cgroups").read_text().splitlines())
+    return next((int(words[2]) for words in lines if words[0] == "memory"), 0)
 
 
 def _limit_swap(file: Path, most: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lab.host.limits import raise_limits
 from lab.testing.containers.kit import HEAD, PATIENCE, attempt
+from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -67,6 +68,26 @@ with open('/run/pts/ptmx') as probe:
     except OSError: pass""",
         "os.openpty()",
     ),
+    # They stay for five seconds, so it goes on.
+    "neighbours": (
+        """
+import threading
+held = range(4000)
+call(272, 0x40000000)
+subprocess.run('ip link add d0 type veth peer name d1; ip addr add 10.0.0.1/8 dev d0; ip link set d0 up', shell=True)
+to = 'neigh replace 10.1.{}.{} lladdr 02:00:00:00:00:01 dev d0 nud reachable\\n'
+lines = ''.join(to.format(i >> 8, i & 255) for i in held).encode()
+take = lambda: subprocess.run(['ip', '-force', '-batch', '-'], input=lines, stderr=subprocess.DEVNULL)
+def go_on():
+    while True: take()
+take()
+threading.Thread(target=go_on, daemon=True).start()""",
+        """
+call(272, 0x40000000)
+for line in ('link add d0 type veth peer name d1', 'addr add 10.0.0.1/8 dev d0', 'link set d0 up',
+             *(f'neigh add 10.2.0.{i} lladdr 02:00:00:00:00:02 dev d0 nud reachable' for i in range(2, 9))):
+    subprocess.run(['ip', *line.split()], check=True)""",
+    ),
 }
 # A machine has none of it.
 _OF_THE_HOST = "assert libc.syscall(206, 128, ctypes.byref(ctypes.c_ulong(0))) == 0, ctypes.get_errno()"
@@ -82,6 +103,27 @@ def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, n
         assert asked.returncode == 0, asked.stderr
         through, words = attempt(world, neighbour, ask)
         assert through, words
+
+
+def test_a_machine_that_takes_the_hosts_control_groups_is_switched_off(world):
+    """Those of `memory` have numbers, of which there are 65535 for all labs and the host."""
+    if not Path("/sys/fs/cgroup/memory/node0").is_dir():
+        pytest.skip("cgroup2 counts them itself: test_groups.py")
+    greedy = world.define(31)
+    greedy.on()
+    console = world.console(greedy)
+    console.wait_for(r"login: ", PATIENCE)
+    code = """
+import time
+for number in range(3 * 4096):
+    os.mkdir(f'/sys/fs/cgroup/memory/{number}')
+time.sleep(30)
+"""
+    through, said = attempt(world, greedy, code)
+    assert not through, said
+    wait_until(lambda: not greedy.look().on, PATIENCE, "its end")
+    assert "node0: more than 4096 control groups: the machine is switched off" in console.text()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{greedy.name}"))
 
 
 _RING = "struct.pack('IIII', 1 << 16, 16, 2048, 512)"

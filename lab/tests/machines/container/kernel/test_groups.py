@@ -65,6 +65,28 @@ def test_v1_and_hybrid_hosts_have_their_v1_hierarchies_used(host, groups):
     assert [file.name for file in (hierarchies.at["memory"] / "node0/lab/m/machine").iterdir()] == []
 
 
+def test_a_machine_with_more_groups_of_memory_than_its_share_of_the_hosts_is_found(host, monkeypatch):
+    found, _ = host(V1)
+    group = cgroups.Group(found, "lab/m")
+    group.make(memory_mib=512, vcpus=1, devices=[])
+    own = found.at["memory"] / "node0/lab/m/machine"
+    for number in range(4095):
+        (own / str(number)).mkdir()
+    monkeypatch.setattr(cgroups, "_memory_groups_of_all", lambda: 60000)
+    assert not group.too_many()
+    (own / "0/below").mkdir()
+    assert group.too_many()
+    # Where the whole host has few nobody looks.
+    monkeypatch.setattr(cgroups, "_memory_groups_of_all", lambda: 400)
+    assert not group.too_many()
+
+
+def test_the_host_tells_how_many_groups_it_has():
+    if "memory" not in Path("/proc/cgroups").read_text():
+        pytest.skip("a kernel without groups of memory")
+    assert cgroups._memory_groups_of_all() > 0
+
+
 def test_a_v1_host_without_systemd_gets_its_hierarchy(host):
     hierarchies, _ = host(V1.replace("9:name=systemd:/\n", ""))
     assert "name=systemd" in hierarchies.at
@@ -80,6 +102,7 @@ def test_a_v2_host_has_the_one_hierarchy_used(host):
     assert (folder / "memory.max").read_text() == str(512 << 20)
     assert (folder / "cpu.max").read_text() == "200000 100000"
     assert int((folder / "pids.max").read_text()) <= 8192
+    assert int((folder / "cgroup.max.descendants").read_text()) <= 4096
     for passing in (folder, *folder.parents[:2]):
         assert (passing / "cgroup.subtree_control").read_text() == "+cpu +memory +pids +cpuset"
     assert list((folder / "machine").iterdir()) == []
