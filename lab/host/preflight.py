@@ -143,9 +143,9 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         reasons.append(f"{IPXE[0].parent} has no iPXE, booting by PXE needs it: apt-get install ipxe")
     if not contained and not Path("/dev/net/tun").exists():
         reasons.append("/dev/net/tun is missing: modprobe tun")
-    if found := _NO_PATH.search(str(labs)):
+    if match := _NO_PATH.search(str(labs)):
         reasons.append(
-            f"{labs} has {found[0]!r} in it, which ssh and daemons take in no path: point NODE0_STATE elsewhere"
+            f"{labs} has {match[0]!r} in it, which ssh and daemons take in no path: point NODE0_STATE elsewhere"
         )
     length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)
     if length > _SOCKET_PATH_BYTES:
