@@ -14,7 +14,7 @@ from pathlib import Path
 _POLL_SECONDS = 0.2
 # A time is longer than many a line: without a limit a machine that prints line ends alone makes 14 bytes of each. The
 # raw log of a container machine has the same (lab.machines.container.hardware.line).
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
 _FULL = b"node0: this log is full; the raw one may go on\n"
 _SUFFIX = ".timed.log"
 
@@ -27,7 +27,7 @@ class Stamper:
         self._target = source.with_name(source.name.removesuffix(".log") + _SUFFIX)
         self._offset = 0
         self._rest = b""
-        self._left = _MOST_BYTES
+        self._left = MOST_BYTES
 
     def step(self, now: datetime.datetime) -> int:
         """Copy the whole lines that have come since the last step, stamped; returns how many."""

@@ -236,7 +236,7 @@ class Warden:
                 emptied = time.monotonic()
                 # What has just ended is nobody's to tell.
                 with contextlib.suppress(OSError):
-                    self._hold_to_its_groups()
+                    self.hold_to_its_groups()
                     groups.tell(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
@@ -244,7 +244,7 @@ class Warden:
                 # In place: the machine has this file mounted.
                 (self._work / "files/proc/meminfo").write_text(text)
 
-    def _hold_to_its_groups(self) -> None:
+    def hold_to_its_groups(self) -> None:
         """End a machine that takes the host's control groups: they are free again when it is off, and not before."""
         if not self._switched_off and self._group.too_many():
             self.say(f"node0: more than {cgroups.MOST_GROUPS} control groups: the machine is switched off")

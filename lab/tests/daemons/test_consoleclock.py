@@ -18,7 +18,7 @@ def test_serial_lines_get_the_time_when_they_were_seen(tmp_path):
 
 
 def test_a_machine_that_prints_line_ends_alone_does_not_fill_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(consoleclock, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(consoleclock, "MOST_BYTES", 10_000)
     log = tmp_path / "n.log"
     stamper = Stamper(log)
     now = datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)

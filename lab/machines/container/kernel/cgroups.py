@@ -225,7 +225,7 @@ class Group:
 
     def too_many(self) -> bool:
         """Whether it has more groups than it may in v1's hierarchy of `memory`."""
-        if self._hierarchies.unified or _memory_groups_of_all() <= MOST_GROUPS:
+        if self._hierarchies.unified or memory_groups_of_all() <= MOST_GROUPS:
             return False
         found = 0
 
@@ -266,7 +266,7 @@ class Group:
                     parent.rmdir()
 
 
-def _memory_groups_of_all() -> int:
+def memory_groups_of_all() -> int:
     """The host's, which is quick to ask for (cgroups(7), /proc/cgroups)."""
     lines = (line.split() for line in Path("/proc/cgroups").read_text().splitlines())
     return next((int(words[2]) for words in lines if words[0] == "memory"), 0)

@@ -50,14 +50,14 @@ def init():
 def test_a_machine_with_too_many_groups_is_ended_and_says_why_once(init):
     group = Group()
     machine = Machine(init, group)
-    machine._hold_to_its_groups()
+    machine.hold_to_its_groups()
     assert init.poll() is None
     assert machine.said == []
     group.found = True
-    machine._hold_to_its_groups()
+    machine.hold_to_its_groups()
     assert init.wait(30) == -signal.SIGKILL
     # What it has frozen cannot end, and is asked again.
     assert group.thawed == 1
     with contextlib.suppress(ProcessLookupError):
-        machine._hold_to_its_groups()
+        machine.hold_to_its_groups()
     assert machine.said == ["node0: more than 4096 control groups: the machine is switched off"]

@@ -72,19 +72,19 @@ def test_a_machine_with_more_groups_of_memory_than_its_share_of_the_hosts_is_fou
     own = found.at["memory"] / "node0/lab/m/machine"
     for number in range(4095):
         (own / str(number)).mkdir()
-    monkeypatch.setattr(cgroups, "_memory_groups_of_all", lambda: 60000)
+    monkeypatch.setattr(cgroups, "memory_groups_of_all", lambda: 60000)
     assert not group.too_many()
     (own / "0/below").mkdir()
     assert group.too_many()
     # Where the whole host has few nobody looks.
-    monkeypatch.setattr(cgroups, "_memory_groups_of_all", lambda: 400)
+    monkeypatch.setattr(cgroups, "memory_groups_of_all", lambda: 400)
     assert not group.too_many()
 
 
 def test_the_host_tells_how_many_groups_it_has():
     if "memory" not in Path("/proc/cgroups").read_text():
         pytest.skip("a kernel without groups of memory")
-    assert cgroups._memory_groups_of_all() > 0
+    assert cgroups.memory_groups_of_all() > 0
 
 
 def test_a_v1_host_without_systemd_gets_its_hierarchy(host):
