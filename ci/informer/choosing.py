@@ -11,7 +11,8 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.store import Row
 from ci.informer.judging.review import watched
 
-#: What a reason is worth; a day since the last run is worth one, up to a month.
+#: What a reason is worth; a day since the last run is worth one, up to a month. What never ran is worth more where it
+#: is to run more often.
 NEVER, SUSPICIOUS, CHANGED, TOUCHED, FAILED, FLAKY = 50.0, 30.0, 10.0, 15.0, 12.0, 8.0
 _MOST_DAYS = 30
 #: Files whose change can change a run.
@@ -55,7 +56,7 @@ def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[s
     seconds = took.p50 if took else one.seconds
     counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     if not counted:
-        return Choice(one.job, seconds, NEVER, "never run")
+        return Choice(one.job, seconds, NEVER + _MOST_DAYS / one.days, "never run")
     last, reasons = counted[-1], []
     watch = watched(rows)
     if watch.finding is not None or watch.wanted:
@@ -79,13 +80,13 @@ def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[s
 
 
 def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:
-    """Those to run within so many seconds, in order: what is worth most, the shorter first where that is equal.
+    """Those to run within so many seconds, in order: what is worth most, then the shorter, then as given.
 
     So many run side by side, each where the first is done. What is worth nothing is left out, and what is too long is
     passed over for what comes next.
     """
     chosen, ends = [], [0.0] * side_by_side
-    for one in sorted(choices, key=lambda one: (-one.worth, one.seconds, one.job)):
+    for one in sorted(choices, key=lambda one: (-one.worth, one.seconds)):
         first = min(ends)
         if one.worth > 0 and one.seconds <= seconds - first:
             chosen.append(one)

@@ -20,10 +20,11 @@ def weighed(tmp_path, nights, files=(), days=1):
 
 
 def test_what_never_ran_comes_first(tmp_path):
-    never = worth(Candidate("ha@vm", seconds=99), [], TODAY, lambda _: ())
+    never, seldom = (worth(Candidate("ha@vm", days, seconds=99), [], TODAY, lambda _: ()) for days in (1, 7))
     assert (never.why, never.seconds) == ("never run", 99)
+    assert seldom.worth < never.worth, "what is run nightly before what is run once a week"
     for nights in (["PPPPP"] * 45, ["PPPPP"] * 40 + ["PPFPF"] * 5):
-        assert weighed(tmp_path, nights).worth < never.worth
+        assert weighed(tmp_path, nights).worth < seldom.worth
 
 
 def test_what_is_fresh_and_unchanged_is_worth_nothing(tmp_path):
