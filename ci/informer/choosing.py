@@ -51,6 +51,8 @@ def touched(job: str, files: Collection[str]) -> tuple[bool, bool]:
 
 def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[str], Collection[str] | None]) -> Choice:
     """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known."""
+    # Where the clock was ahead, runs lie ahead of today: a job would not be due for as long.
+    rows = [row for row in rows if row.day <= today]
     good = [row.seconds for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
     seconds = took.p50 if took else one.seconds

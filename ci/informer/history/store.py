@@ -48,12 +48,12 @@ class Row:
 
 
 class History:
-    """One SQLite file. Use it as a context manager; raises InformerError for a file that is none, or a newer one, and
-    HistoryError, as its block does, where it cannot be read or written."""
+    """One SQLite file, made where there is none, if `make`. Use it as a context manager; raises InformerError for a
+    file that is none, or a newer one, and HistoryError, as its block does, where it cannot be read or written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, make: bool = True) -> None:
         self.path = path
-        self.db = connect(path)
+        self.db = connect(path, make=make)
 
     def __enter__(self) -> History:
         return self

@@ -83,3 +83,11 @@ def test_three_at_a_time_are_three_times_as_many():
 
 def test_days_are_counted_from_the_last_run(tmp_path):
     assert weighed(tmp_path, ["PPPPP"]).why == f"{(TODAY - date(2026, 1, 1)).days} days old"
+
+
+def test_a_clock_that_was_ahead_keeps_no_job_from_its_turn(tmp_path):
+    """A night of next year, by a clock that has been put right since."""
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=[*["PPPPP"] * 40, *[""] * 300, "PPPPF"])
+        rows = history.runs(job="sno@vm")
+    assert worth(Candidate("sno@vm"), rows, TODAY, lambda _: ()).why == "6 days old"
