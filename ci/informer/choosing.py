@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -49,11 +49,19 @@ def touched(job: str, files: Collection[str]) -> tuple[bool, bool]:
     return bool(telling), named
 
 
-def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[str], Collection[str] | None]) -> Choice:
-    """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known."""
+def worth(
+    one: Candidate,
+    rows: Sequence[Row],
+    today: date,
+    changed: Callable[[str], Collection[str] | None],
+    *,
+    tested: Mapping[int, float],
+) -> Choice:
+    """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known.
+    `tested` are the seconds that its runs' tests took: a row's are its installation's."""
     # Where the clock was ahead, runs lie ahead of today: a job would not be due for as long.
     rows = [row for row in rows if row.day <= today]
-    good = [row.seconds for row in rows if row.outcome.good]
+    good = [row.seconds + tested.get(row.id, 0.0) for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
     seconds = took.p50 if took else one.seconds
     counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]

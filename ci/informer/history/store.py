@@ -168,6 +168,15 @@ class History:
         )
         return [Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"]) for one in rows]
 
+    def tested(self, job: str) -> dict[int, float]:
+        """Seconds that the tests of a job's runs took, by run: what a run of ours takes besides its phases."""
+        rows = self.db.execute(
+            """SELECT attempt.run, sum(attempt.seconds) AS seconds FROM attempt JOIN run ON run.id = attempt.run
+            JOIN job ON job.id = run.job WHERE job.name = ? GROUP BY attempt.run""",
+            (job,),
+        )
+        return {one["run"]: one["seconds"] for one in rows}
+
     def evidence(self, number: int) -> dict[str, str]:
         """A run's texts by their kind."""
         rows = self.db.execute("SELECT kind, text FROM evidence WHERE run = ?", (number,))
