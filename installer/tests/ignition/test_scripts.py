@@ -375,32 +375,3 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
 def test_what_is_no_pull_that_fails_is_not_told(tmp_path, line, listens):
     assert look_at_the_status(tmp_path, line, listens=listens) == ""
     assert not (tmp_path / "etc/issue.d/75-agent-images.issue").exists()
-
-
-def the_service_ended(tmp_path: Path, how: str, state: str) -> str:
-    """What the console shows of the service's end: systemd's words for it, and for the unit's state."""
-    env = sandbox(tmp_path, systemctl=f"printf '{state}'")
-    result, code, status = how.split()
-    env |= {"SERVICE_RESULT": result, "EXIT_CODE": code, "EXIT_STATUS": status}
-    subprocess.run(["bash", tmp_path / "usr/local/bin/assisted-service.sh", "--ended"], env=env, check=True, timeout=30)
-    issue = tmp_path / "etc/issue.d/72-agent-service.issue"
-    return issue.read_text() if issue.exists() else ""
-
-
-def test_a_service_that_ends_by_itself_is_on_the_console(tmp_path):
-    assert the_service_ended(tmp_path, "exit-code exited 134", "Job=0\\nNRestarts=2\\n") == (
-        "assisted-service.service ended by itself (exited 134, restarts before: 2) and is started again."
-        " See journalctl -u assisted-service.\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("how", "state"),
-    [
-        ("success exited 0", "NRestarts=0\\n"),
-        ("exit-code exited 125", "NRestarts=0\\n"),  # podman's own, of an image that it cannot have
-        ("exit-code exited 143", "Job=812\\nNRestarts=0\\n"),  # stopped
-    ],
-)
-def test_a_service_that_is_stopped_or_cannot_begin_has_not_ended_by_itself(tmp_path, how, state):
-    assert the_service_ended(tmp_path, how, state) == ""
