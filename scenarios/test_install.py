@@ -21,6 +21,8 @@ single = pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and row.topology.startswith("sno-")), indirect=True
 )
 
+# What the live host shows of a service that ended and that nobody stopped (assisted-service.sh).
+ENDED_BY_ITSELF = ".service ended by itself ("
 SERVICES = ("kubelet", "containerd", "NetworkManager", "chrony", "ssh")
 ETCD = ("openshift-etcd", "etcd")
 # Namespace and name, with one pod on every master and none elsewhere.
@@ -160,6 +162,14 @@ def test_services_run_and_no_unit_failed(installation: Installation):
         for service in SERVICES:
             assert host.service(service).is_running, f"{name}: {service}"
         assert host.check_output("systemctl --failed --no-legend --plain") == "", name
+
+
+@every
+def test_no_service_of_the_live_hosts_crashed(installation: Installation):
+    """It is started again and the installation goes on, but the release is not sound. Nobody has killed it here."""
+    for name, node in installation.lab.nodes.items():
+        crashed = [line for line in node.console.text().splitlines() if ENDED_BY_ITSELF in line]
+        assert not crashed, f"{name}: {crashed[0]}"
 
 
 @every

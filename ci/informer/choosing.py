@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -11,7 +11,8 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.store import Row
 from ci.informer.judging.review import watched
 
-#: What a reason is worth; a day since the last run is worth one, up to a month.
+#: What a reason is worth; a day since the last run is worth one, up to a month. What never ran is worth more where it
+#: is to run more often.
 NEVER, SUSPICIOUS, CHANGED, TOUCHED, FAILED, FLAKY = 50.0, 30.0, 10.0, 15.0, 12.0, 8.0
 _MOST_DAYS = 30
 #: Files whose change can change a run.
@@ -48,14 +49,24 @@ def touched(job: str, files: Collection[str]) -> tuple[bool, bool]:
     return bool(telling), named
 
 
-def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[str], Collection[str] | None]) -> Choice:
-    """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known."""
-    good = [row.seconds for row in rows if row.outcome.good]
+def worth(
+    one: Candidate,
+    rows: Sequence[Row],
+    today: date,
+    changed: Callable[[str], Collection[str] | None],
+    *,
+    tested: Mapping[int, float],
+) -> Choice:
+    """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known.
+    `tested` are the seconds that its runs' tests took: a row's are its installation's."""
+    # Where the clock was ahead, runs lie ahead of today: a job would not be due for as long.
+    rows = [row for row in rows if row.day <= today]
+    good = [row.seconds + tested.get(row.id, 0.0) for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
     seconds = took.p50 if took else one.seconds
     counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     if not counted:
-        return Choice(one.job, seconds, NEVER, "never run")
+        return Choice(one.job, seconds, NEVER + _MOST_DAYS / one.days, "never run")
     last, reasons = counted[-1], []
     watch = watched(rows)
     if watch.finding is not None or watch.wanted:
@@ -79,13 +90,13 @@ def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[s
 
 
 def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:
-    """Those to run within so many seconds, in order: what is worth most, the shorter first where that is equal.
+    """Those to run within so many seconds, in order: what is worth most, then the shorter, then as given.
 
     So many run side by side, each where the first is done. What is worth nothing is left out, and what is too long is
     passed over for what comes next.
     """
     chosen, ends = [], [0.0] * side_by_side
-    for one in sorted(choices, key=lambda one: (-one.worth, one.seconds, one.job)):
+    for one in sorted(choices, key=lambda one: (-one.worth, one.seconds)):
         first = min(ends)
         if one.worth > 0 and one.seconds <= seconds - first:
             chosen.append(one)

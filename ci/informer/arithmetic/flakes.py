@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 
@@ -65,3 +66,26 @@ def attempts_wanted(history: Counts, risk: float = RISK, most: int = MOST) -> in
     """After how many failures in a row a failure is believed: at the least so many that flakes make them with a
     probability under `risk`, at most `most`."""
     return next((count for count in range(1, most) if all_fail(count, history) < risk), most)
+
+
+def worse_likelier(sample: Counts, history: Counts, rise: float) -> float:
+    """How much likelier a sample is after a history with so much more failures (a share) than after this one: the
+    logarithm of the ratio, above 0 where a rise is likelier.
+
+    Both are Beta-binomials, as `all_fail` has it, of as many runs: what a short history leaves open is in both. Each
+    failure raises the ratio, each pass lowers it, the less the more of the sample says the same. `history` must have
+    failures and passes.
+    """
+    many = min(history.failures + rise * history.runs, history.runs - 0.5)
+    few = history.runs - many
+    return (
+        _rising(many, sample.failures)
+        + _rising(few, sample.passes)
+        - _rising(history.failures, sample.failures)
+        - _rising(history.passes, sample.passes)
+    )
+
+
+def _rising(base: float, count: int) -> float:
+    """The logarithm of base (base + 1) ... (base + count - 1)."""
+    return math.lgamma(base + count) - math.lgamma(base)

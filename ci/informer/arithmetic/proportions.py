@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -61,3 +62,14 @@ def fisher_worse(sample: Counts, base: Counts) -> float:
 
     table = [[sample.failures, sample.passes], [base.failures, base.passes]]
     return float(fisher_exact(table, alternative="greater").pvalue)
+
+
+def adjusted(ps: Sequence[float]) -> list[float]:
+    """These p as they are where so many questions were asked at once: of the answers under 0.05, at most 5 in 100 are
+    chance.
+
+    Y. Benjamini, Y. Hochberg, "Controlling the false discovery rate", JRSS B 57 (1995).
+    """
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(ps, method="bh")] if ps else []

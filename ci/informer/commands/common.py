@@ -31,6 +31,11 @@ def history_path(arguments: argparse.Namespace) -> Path:
     return Path(chosen) if chosen else state_dir() / "history.db"
 
 
+def known(arguments: argparse.Namespace) -> History:
+    """The history that is meant, by a command that only reads: a path that was mistyped is no new history."""
+    return History(history_path(arguments), make=False)
+
+
 def shown(line: str) -> str:
     """A line for a terminal: what would command it (what is tested may print anything) is written out."""
     return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)

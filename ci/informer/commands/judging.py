@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ci.informer import text, triage
 from ci.informer.arithmetic import durations
-from ci.informer.arithmetic.proportions import fisher_worse
+from ci.informer.arithmetic.aggregate import LEVEL
+from ci.informer.arithmetic.proportions import adjusted, fisher_worse
 from ci.informer.commands.common import (
     ACCEPTED,
     REJECTED,
@@ -18,7 +19,7 @@ from ci.informer.commands.common import (
     Adder,
     add_blocking,
     day,
-    history_path,
+    known,
     labelled,
     name,
     number,
@@ -27,7 +28,6 @@ from ci.informer.commands.common import (
 )
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
-from ci.informer.history.store import History
 from ci.informer.judging import clusters
 from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
@@ -38,7 +38,7 @@ CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDE
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         bad = rejected(history)
         by_job = {job: rows for job in history.jobs() if (rows := history.runs(job=job))}
         if not by_job:
@@ -52,7 +52,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         labelled(history)
         verdict = judge(history, arguments.payload, arguments.blocking)
         if arguments.junit:
@@ -67,7 +67,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last)
     print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)))
     return ACCEPTED
@@ -75,7 +75,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _triage(arguments: argparse.Namespace) -> int:
     symptoms = triage.read(arguments.symptoms)
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
         say(f"{labelled} red runs labelled, {clustered} put into clusters")
         if arguments.note:
@@ -99,27 +99,31 @@ def _triage(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         sides = [history.runs(payload=payload) for payload in (arguments.a, arguments.b)]
         for payload, rows in zip((arguments.a, arguments.b), sides, strict=True):
             if not rows:
                 raise InformerError(f"{history.path}: payload: {payload!r} has no runs")
-    table, worse = [], False
-    for job in sorted({row.job for rows in sides for row in rows}):
-        one, other = ([row for row in rows if row.job == job] for rows in sides)
-        p = fisher_worse(counts_of(other), counts_of(one)) if one and other else 1.0
-        worse |= p < 0.05
+    by_job = {
+        job: [[row for row in rows if row.job == job] for rows in sides]
+        for job in sorted({row.job for rows in sides for row in rows})
+    }
+    ps = {job: fisher_worse(counts_of(other), counts_of(one)) for job, (one, other) in by_job.items() if one and other}
+    all_ps = dict(zip(ps, adjusted(list(ps.values())), strict=True))
+    table = []
+    for job, (one, other) in by_job.items():
         drift = durations.drift(*([row.seconds for row in rows if row.outcome.good] for rows in (other, one)))
         took = "" if drift is None else f"{drift:+.0%}{' (notable)' if durations.notable(drift) else ''}"
-        says = "WORSE" if p < 0.05 else ("" if one and other else "run on one only")
-        table.append([job, str(counts_of(one)), str(counts_of(other)), f"{p:.3f}", took, says])
-    print_lines(text.columns(("job", arguments.a, arguments.b, "p worse", "P50", ""), table))
-    return REJECTED if worse else ACCEPTED
+        cells = [f"{ps[job]:.3f}", f"{all_ps[job]:.3f}"] if job in ps else ["", ""]
+        says = "run on one only" if job not in ps else ("WORSE" if all_ps[job] < LEVEL else "")
+        table.append([job, str(counts_of(one)), str(counts_of(other)), *cells, took, says])
+    print_lines(text.columns(("job", arguments.a, arguments.b, "p worse", f"of {len(ps)}", "P50", ""), table))
+    return REJECTED if any(p < LEVEL for p in all_ps.values()) else ACCEPTED
 
 
 def _page(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         labelled(history)
         count = build.build(history, arguments.directory, arguments.blocking)
     print(f"{count} pages in {time.monotonic() - start:.1f} s: {arguments.directory / 'index.html'}")

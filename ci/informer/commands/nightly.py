@@ -76,7 +76,10 @@ def _nightly(arguments: argparse.Namespace) -> int:
         version, options = subject(arguments)
         payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
         differs = cache(changed)
-        weighed = [choosing.worth(one, history.runs(job=one.job), now.date(), differs) for one in candidates(machines)]
+        weighed = [
+            choosing.worth(one, history.runs(job=one.job), now.date(), differs, tested=history.tested(one.job))
+            for one in candidates(machines)
+        ]
         chosen = choosing.choose(weighed, budget, arguments.side_by_side)
         for one in chosen:
             say(f"{one.job}: about {one.seconds / 60:.0f} min; {one.why}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.proportions import Counts
-from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, name, say
+from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, known, name, say
 from ci.informer.engine.tls import checked
 from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
@@ -119,7 +119,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    with History(history_path(arguments)) as history:
+    with known(arguments) as history:
         plans = work.open_plans(history)
         if arguments.list:
             if not plans:

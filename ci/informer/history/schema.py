@@ -75,8 +75,11 @@ WAIT = 60.0
 _FIRST_TABLES = {"payload", "job", "run", "attempt", "cluster", "applied"}
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open a history, made or migrated where needed. Raises InformerError for what is none, or a newer one."""
+def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
+    """Open a history, migrated where needed, and made where there is none, if `make`. Raises InformerError for what is
+    none, or a newer one."""
+    if not make and not path.exists():
+        raise InformerError(f"{path}: no such history; node0-ci run, nightly and load begin one")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)

@@ -48,12 +48,12 @@ class Row:
 
 
 class History:
-    """One SQLite file. Use it as a context manager; raises InformerError for a file that is none, or a newer one, and
-    HistoryError, as its block does, where it cannot be read or written."""
+    """One SQLite file, made where there is none, if `make`. Use it as a context manager; raises InformerError for a
+    file that is none, or a newer one, and HistoryError, as its block does, where it cannot be read or written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, make: bool = True) -> None:
         self.path = path
-        self.db = connect(path)
+        self.db = connect(path, make=make)
 
     def __enter__(self) -> History:
         return self
@@ -167,6 +167,15 @@ class History:
             (number,),
         )
         return [Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"]) for one in rows]
+
+    def tested(self, job: str) -> dict[int, float]:
+        """Seconds that the tests of a job's runs took, by run: what a run of ours takes besides its phases."""
+        rows = self.db.execute(
+            """SELECT attempt.run, sum(attempt.seconds) AS seconds FROM attempt JOIN run ON run.id = attempt.run
+            JOIN job ON job.id = run.job WHERE job.name = ? GROUP BY attempt.run""",
+            (job,),
+        )
+        return {one["run"]: one["seconds"] for one in rows}
 
     def evidence(self, number: int) -> dict[str, str]:
         """A run's texts by their kind."""

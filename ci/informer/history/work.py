@@ -39,10 +39,11 @@ def ended(history: History, name: str) -> str | None:
 
 
 def open_plans(history: History) -> list[tuple[str, str, int, int]]:
-    """Plans that are not done, the oldest first: name, when they were made, units in all, units done."""
+    """Plans that are not done, the first first, whatever the clock was: name, when they were made, units in all, units
+    done."""
     rows = history.db.execute(
         """SELECT plan.id, made, count(unit.key) AS units, coalesce(sum(unit.done), 0) AS done FROM plan
-        LEFT JOIN unit ON unit.plan = plan.id WHERE ended IS NULL GROUP BY plan.id ORDER BY made, plan.id"""
+        LEFT JOIN unit ON unit.plan = plan.id WHERE ended IS NULL GROUP BY plan.id ORDER BY plan.rowid"""
     )
     return [(one["id"], one["made"], one["units"], one["done"]) for one in rows]
 

@@ -126,7 +126,7 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
         why += f"; regressed since {finding.since}: {finding.sample} ({low:.0%} to {high:.0%}), before {finding.base}"
         if decision is Decision.ACCEPTED and finding.since >= ours[0].day:
             decision = Decision.REJECTED
-    elif watch.wanted:
+    elif watch.wanted and decision is not Decision.REJECTED:
         more = max(more, watch.wanted)
     slow = slowness.found(history, ours, within(others, day - timedelta(days=KIND_DAYS), day + timedelta(days=1)))
     if slow is not None:

@@ -1,22 +1,24 @@
 """Watching jobs night by night: when is a job worse than it was, and when is it as it was again.
 
-A cumulative sum of log-likelihood ratios rises with failures and falls with passes (E. S. Page, "Continuous inspection
-schemes", Biometrika 41, 1954). At its warning level more runs are asked for the same night, until it falls back or
-reaches the alarm level: Wald's sequential test, which needs the fewest runs (A. Wald, "Sequential tests of statistical
-hypotheses", 1945). An alarm wants a one-sided Fisher test against the baseline as well. The same code judges real
-nights (`node0-ci verdict`) and simulated ones (`node0-ci simulate`), where its levels were chosen.
+The logarithm of a likelihood ratio rises with failures, falls with passes, and begins again at zero (E. S. Page,
+"Continuous inspection schemes", Biometrika 41, 1954). Both of its likelihoods are Beta-binomials: of the job's own
+history, and of one with ten points more of failures, so a history that is short, or that could have come out otherwise,
+promises little. At its warning level more runs are asked for the same night, until it falls back or reaches the alarm
+level: Wald's sequential test, which needs the fewest runs (A. Wald, "Sequential tests of statistical hypotheses",
+1945). An alarm has to be a regression by component readiness as well. The same code judges real nights (`node0-ci
+verdict`) and simulated ones (`node0-ci simulate`), where its levels were chosen.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 
-from ci.informer.arithmetic.aggregate import LEVEL, baseline
-from ci.informer.arithmetic.proportions import Counts, fisher_worse
-from ci.informer.arithmetic.regression import reopens
+from ci.informer.arithmetic.aggregate import baseline
+from ci.informer.arithmetic.flakes import worse_likelier
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.arithmetic.regression import assess, reopens
 
 #: Asks for so many more runs of a job tonight; fewer may come, or none.
 Again = Callable[[int], Counts]
@@ -36,9 +38,8 @@ class Levels:
     closing: float = 3.0
     batch: int = 5
     most: int = 60
-    prior_runs: int = 100
-    prior_failures: int = 2
-    least_rate: float = 0.01
+    prior_runs: int = 50
+    prior_failures: int = 1
 
     @property
     def prior(self) -> Counts:
@@ -83,33 +84,26 @@ class Watch:
         """Judge a night's runs; a finding where they show a regression that was not open."""
         self.wanted = 0
         base = self.base(day)
-        step = self._step(base)
+        usual = base + self.levels.prior
         if self.finding is not None:
-            # The same sum, for the opposite: that the job is as it was.
-            self._score = max(0.0, self._score - step(counts))
+            # The same ratio, for the opposite: that the job is as it was.
+            self._add(day, counts, usual, -1)
             if self._score >= self.levels.closing:
                 self.finding, self.closed = None, day
                 self._calm()
             return None
-        counts = self._settled(day, counts, step, again)
-        if self._score < self.levels.alarm or (p := fisher_worse(self._sample, base + self.levels.prior)) >= LEVEL:
+        counts = self._settled(day, counts, usual, again)
+        if self._score < self.levels.alarm or not (regressed := assess(self._sample, usual)).status.bad:
             self._good.append((day, counts))
             return None
         back = self.closed is not None and reopens(self.closed, day)
-        self.finding = Finding(self._since or day, day, self._sample, base, p, back)
+        self.finding = Finding(self._since or day, day, self._sample, base, regressed.p, back)
         self._calm()
         return self.finding
 
-    def _step(self, base: Counts) -> Callable[[Counts], float]:
-        with_prior = base + self.levels.prior
-        usual = max(self.levels.least_rate, with_prior.failure_rate)
-        worse = min(0.99, usual + self.levels.worse)
-        rise, fall = math.log(worse / usual), math.log((1 - worse) / (1 - usual))
-        return lambda counts: counts.failures * rise + counts.passes * fall
-
-    def _settled(self, day: date, counts: Counts, step: Callable[[Counts], float], again: Again) -> Counts:
+    def _settled(self, day: date, counts: Counts, usual: Counts, again: Again) -> Counts:
         """All of the night's runs, with those that were asked for."""
-        self._add(day, counts, step)
+        self._add(day, counts, usual)
         all_runs, left = counts, self.levels.most
         while self.levels.warning <= self._score < self.levels.alarm and left > 0:
             more = again(min(self.levels.batch, left))
@@ -119,16 +113,16 @@ class Watch:
             left -= more.runs
             self.asked += more.runs
             all_runs += more
-            self._add(day, more, step)
+            self._add(day, more, usual)
         return all_runs
 
-    def _add(self, day: date, counts: Counts, step: Callable[[Counts], float]) -> None:
-        self._score += step(counts)
+    def _add(self, day: date, counts: Counts, usual: Counts, sign: int = 1) -> None:
+        self._sample += counts
+        self._score = sign * worse_likelier(self._sample, usual, self.levels.worse)
         if self._score <= 0:
             self._calm()
-            return
-        self._since = self._since or day
-        self._sample += counts
+        else:
+            self._since = self._since or day
 
     def _calm(self) -> None:
         self._score, self._since, self._sample = 0.0, None, Counts()

@@ -106,11 +106,14 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
         if row.outcome in (Outcome.FAILED, Outcome.VOID):
             of_run.evidence = history.evidence(row.id)
         body = views.run(row, of_run, clusters.get(row.cluster or "", ()))
-        # There are many, and nothing reads them meanwhile but a browser: written in one go.
-        (root / f"runs/{row.id}.html").write_text(page(f"Run {row.id}: {row.job}", body, up="../"))
+        files.write(root / f"runs/{row.id}.html", page(f"Run {row.id}: {row.job}", body, up="../"))
         count += 1
-    for old in {path.name for path in (root / "runs").iterdir()} - {f"{row.id}.html" for row in shown}:
-        (root / "runs" / old).unlink()
+    wanted = {f"{row.id}.html" for row in shown}
+    for path in (root / "runs").iterdir():
+        if path.name not in wanted and not path.name.startswith("."):
+            path.unlink(missing_ok=True)
+    for folder in (root, root / "jobs", root / "runs"):
+        files.sweep(folder)
     return count
 
 

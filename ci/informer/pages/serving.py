@@ -32,7 +32,7 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
     few_at_a_time = asyncio.Semaphore(2)
 
     def made(maker: Maker) -> str:
-        with History(path) as history:
+        with History(path, make=False) as history:
             return maker(history)
 
     def of(choose: Callable[[web.Request], Maker]) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -76,7 +76,7 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
 
 def serve(path: Path, host: str, port: int, blocking: Sequence[str], *, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be used."""
-    with History(path):
+    with History(path, make=False):
         pass  # what is no history is told before anything listens
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -185,7 +185,8 @@ def _waterfall(steps: Sequence[Step]) -> Iterable[str]:
 
 def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str]:
     """One run: phases, tests, what it shows, the failures that are like it, and the command that repeats it."""
-    where = f", on {escape(row.host)}" if row.host else ""
+    host = "this machine" if row.host == "here" else escape(row.host)
+    where = f", on {host}" if host else ""
     took = f"began {escape(row.began)}, took {clock(row.seconds)}{where}"
     yield f'<p class="big">{word(row.outcome.value)}</p>'
     yield f"<p>{_job_link(row.job, '../')} on {escape(row.payload)}, {took}</p>"

@@ -5,10 +5,11 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import betabinom
 
 from ci.informer.arithmetic import aggregate, changepoint, durations, flakes, promotion, regression
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
+from ci.informer.arithmetic.proportions import Counts, adjusted, fisher_worse, wilson
 from ci.informer.arithmetic.regression import Status, assess
 
 COUNTS = st.integers(0, 200).flatmap(lambda runs: st.builds(Counts, st.just(runs), st.integers(0, runs)))
@@ -34,6 +35,13 @@ NILE = (
 )  # fmt: skip
 
 
+#: Fifteen comparisons after a heart attack (K. L. Neuhaus and others, 1992), Benjamini and Hochberg's own example.
+NEUHAUS = (
+    0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590,
+    1.0,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("failures", "runs", "low", "high"),
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
@@ -50,6 +58,17 @@ def test_wilson_holds_the_share_and_widens_with_confidence(counts, confidence):
     wider = wilson(counts, 0.9999)
     assert wider[0] <= low + 1e-12
     assert wider[1] >= high - 1e-12
+
+
+def test_of_many_comparisons_those_stay_that_benjamini_and_hochberg_keep():
+    assert [p < 0.05 for p in adjusted(NEUHAUS)] == [True] * 4 + [False] * 11
+    assert adjusted(NEUHAUS)[3] == pytest.approx(0.0095 * 15 / 4)
+
+
+@given(st.lists(st.floats(0, 1)))
+def test_asking_more_makes_no_answer_surer(ps):
+    assert all(after >= before for before, after in zip(ps, adjusted(ps), strict=True))
+    assert adjusted(ps[:1]) == pytest.approx(ps[:1])
 
 
 def test_fisher_is_the_tea_tasting():
@@ -171,6 +190,24 @@ def test_void_runs_count_as_neither(outcomes):
     counts = flakes.counted(outcomes)
     assert counts == flakes.counted([one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)])
     assert counts.passes == sum(one.good for one in outcomes)
+
+
+@given(COUNTS, st.builds(Counts, st.integers(2, 500), st.just(1)))
+def test_a_rise_is_weighed_by_two_beta_binomials(sample, history):
+    many = min(1 + history.runs / 10, history.runs - 0.5)
+    worse = betabinom.logpmf(sample.failures, sample.runs, many, history.runs - many)
+    usual = betabinom.logpmf(sample.failures, sample.runs, 1, history.runs - 1)
+    assert flakes.worse_likelier(sample, history, 0.1) == pytest.approx(worse - usual, abs=1e-6)
+    for more in (Counts(1, 1), Counts(1)):
+        rises = flakes.worse_likelier(sample + more, history, 0.1) > flakes.worse_likelier(sample, history, 0.1)
+        assert rises is bool(more.failures)
+
+
+def test_a_history_that_could_have_come_out_otherwise_promises_little():
+    """Ten failures of fifty, after 2 % of so many runs."""
+    ratios = [flakes.worse_likelier(Counts(50, 10), Counts(50 * n, n), 0.1) for n in (1, 2, 6, 100)]
+    assert ratios == sorted(ratios)
+    assert ratios[0] < 7.5 < ratios[-1]
 
 
 def test_all_attempts_fail_as_the_beta_binomial_says():

@@ -16,14 +16,15 @@ TODAY = FIRST + timedelta(days=45)
 def weighed(tmp_path, nights, files=(), days=1):
     with History(tmp_path / "history.db") as history:
         filled(history, sno=nights)
-        return worth(Candidate("sno@vm", days), history.runs(job="sno@vm"), TODAY, lambda _: files)
+        return worth(Candidate("sno@vm", days), history.runs(job="sno@vm"), TODAY, lambda _: files, tested={})
 
 
 def test_what_never_ran_comes_first(tmp_path):
-    never = worth(Candidate("ha@vm", seconds=99), [], TODAY, lambda _: ())
+    never, seldom = (worth(Candidate("ha@vm", days, seconds=99), [], TODAY, lambda _: (), tested={}) for days in (1, 7))
     assert (never.why, never.seconds) == ("never run", 99)
+    assert seldom.worth < never.worth, "what is run nightly before what is run once a week"
     for nights in (["PPPPP"] * 45, ["PPPPP"] * 40 + ["PPFPF"] * 5):
-        assert weighed(tmp_path, nights).worth < never.worth
+        assert weighed(tmp_path, nights).worth < seldom.worth
 
 
 def test_what_is_fresh_and_unchanged_is_worth_nothing(tmp_path):
@@ -82,3 +83,20 @@ def test_three_at_a_time_are_three_times_as_many():
 
 def test_days_are_counted_from_the_last_run(tmp_path):
     assert weighed(tmp_path, ["PPPPP"]).why == f"{(TODAY - date(2026, 1, 1)).days} days old"
+
+
+def test_a_clock_that_was_ahead_keeps_no_job_from_its_turn(tmp_path):
+    """A night of next year, by a clock that has been put right since."""
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=[*["PPPPP"] * 40, *[""] * 300, "PPPPF"])
+        rows = history.runs(job="sno@vm")
+    assert worth(Candidate("sno@vm"), rows, TODAY, lambda _: (), tested={}).why == "6 days old"
+
+
+def test_a_run_takes_its_installation_and_its_tests(tmp_path):
+    """A night that counted installations alone was to have 20 runs of three minutes, and had room for half of them."""
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["P"])
+        rows, tested = history.runs(), history.tested("sno@vm")
+        assert (rows[0].seconds, tested) == (600, {rows[0].id: 3.0})
+    assert worth(Candidate("sno@vm"), rows, TODAY, lambda _: (), tested=tested).seconds == 603

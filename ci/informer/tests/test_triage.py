@@ -47,6 +47,12 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
         ("message", "Redfish GET /redfish/v1 timed out", "lab", "lab-bmc"),
         ("event", "pinging container registry r:5000: dial tcp: connection refused", "lab", "lab-registry"),
         ("console", "Kernel panic - not syncing: VFS", "product", "kernel-trouble"),
+        (
+            "console",
+            "assisted-service.service ended by itself (exited 134, restarts before: 0)",
+            "product",
+            "service-crashed",
+        ),
         ("event", "Failed to pull image: manifest unknown", "product", "image-missing"),
         ("wait-for", "unauthorized: authentication required", "product", "pull-secret"),
         ("wait-for", "Cluster operator etcd Degraded is True with X: y", "product", "operator-not-available"),

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts
@@ -177,7 +178,7 @@ def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
         (["simulate", "--planted", "30"], "simulate: planted: 30 is more than there are jobs (20)"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, words, told):
+def test_bad_input_is_one_line_and_exit_code_2(history, tmp_path, capsys, words, told):
     assert node0_ci(tmp_path, *words) == 2
     err = capsys.readouterr().err
     assert told in err
@@ -248,7 +249,7 @@ def test_what_runs_a_job_again_is_a_command_that_there_is(job, said):
         (("traces", "--endpoint", "http://"), 2, "endpoint: 'http://': must be like http://localhost:4318/v1/traces"),
     ],
 )
-def test_nothing_to_tell_is_told(tmp_path, capsys, words, code, said):
+def test_nothing_to_tell_is_told(history, tmp_path, capsys, words, code, said):
     assert node0_ci(tmp_path, *words) == code
     told = capsys.readouterr()
     assert (told.err if code else told.out).splitlines()[-1].removeprefix("node0-ci: ") == said
@@ -294,7 +295,7 @@ def test_three_runs_always_decide(history):
         (["scheduler", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
     ],
 )
-def test_numbers_that_are_too_large_are_told(tmp_path, capsys, words, told):
+def test_numbers_that_are_too_large_are_told(history, tmp_path, capsys, words, told):
     assert node0_ci(tmp_path, *words) == 2
     assert told in capsys.readouterr().err
 
@@ -345,3 +346,54 @@ def test_what_the_machine_is_told_wrongly_is_one_line(tmp_path, capsys, monkeypa
 def test_fewer_jobs_have_fewer_regressions(tmp_path, capsys):
     assert node0_ci(tmp_path, "simulate", "--jobs", "3", "--nights", "20") == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("3 jobs, ")
+
+
+READING = (
+    ["status"],
+    ["verdict", "x"],
+    ["history"],
+    ["triage"],
+    ["compare", "a", "b"],
+    ["page", "out"],
+    ["prune", "."],
+)
+
+
+@pytest.mark.parametrize(
+    "words", [*READING, ["traces", "--file", "out"], ["serve", "--listen", "127.0.0.1:0"], ["resume"]], ids=str
+)
+def test_a_history_that_was_mistyped_is_told_and_not_made(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--history", "folder/histroy.db", *words]) == 2
+    told = "node0-ci: folder/histroy.db: no such history; node0-ci run, nightly and load begin one\n"
+    assert capsys.readouterr().err == told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_jobs_one_that_looks_worse_by_chance_is_not_called_worse(history, tmp_path, capsys):
+    """3 of 10 failed, of 100 before 5: p 0.03, and among twenty jobs one such is usual."""
+    nights = ["P" * 95 + "F" * 5, "P" * 7 + "F" * 3]
+    filled(history, job0=nights)
+    assert node0_ci(tmp_path, "compare", "p000", "p001") == 1
+    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "WORSE"
+    filled(history, **{f"job{number}": ["P" * 100, "P" * 10] for number in range(1, 20)})
+    assert node0_ci(tmp_path, "compare", "p000", "p001") == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert "of 20" in head
+    assert "WORSE" not in "".join(rows)
+    filled(history, broken=["P" * 100, "F" * 10])
+    assert node0_ci(tmp_path, "compare", "p000", "p001") == 1
+    assert [row.split()[0] for row in capsys.readouterr().out.splitlines() if "WORSE" in row] == ["broken@vm"]
+
+
+def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(history):
+    """What two of ten runs of the release `service-crashes` leave."""
+    filled(history, sno=[*GOOD, "P" * 8])
+    said = "master-0: assisted-service.service ended by itself (exited 134, restarts before: 0) and is started again."
+    crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {said}")
+    for key in ("a", "b"):
+        history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", 600.0, [crashed])])
+    triage.label(history, triage.read())
+    verdict = judge(history, "p045")
+    assert verdict.decision is Decision.REJECTED
+    assert verdict.why == "1 of 1 blocking jobs: sno@vm; component assisted-service"

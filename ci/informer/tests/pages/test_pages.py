@@ -1,6 +1,7 @@
 """Static pages: what is in them, what may not be, and how they do in a browser."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -120,6 +121,15 @@ def test_jobs_have_files_of_their_own_in_their_folder(other):
     assert "/" not in job_file(other)
 
 
+#: Rows whose head reaches into their first cell, which axe does not look for.
+OVERLAPPING = """[...document.querySelectorAll("tr")].filter(row => {
+    const head = row.querySelector("th"), cell = row.querySelector("td"), range = document.createRange();
+    if (!head || !cell) return false;
+    range.selectNodeContents(head);
+    return range.getBoundingClientRect().right > cell.getBoundingClientRect().left + 1;
+}).map(row => row.innerText)"""
+
+
 @pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
 def test_pages_are_accessible_in_a_browser(pages, tmp_path):
     axe = pytest.importorskip("axe_core_python")
@@ -138,6 +148,7 @@ def test_pages_are_accessible_in_a_browser(pages, tmp_path):
                 assert passed > 10
                 told = [f"{path.name} {mode} {one['id']}: {one['nodes'][0]['html'][:200]}" for one in violations]
                 assert not told
+            assert page.js(OVERLAPPING) == []
 
 
 def test_somebody_s_site_is_left_alone(tmp_path):
@@ -165,6 +176,34 @@ def test_a_long_job_has_a_page(tmp_path):
         history.add([Run(name, "p", name, "2026-02-10T00:00:00Z", 5.0) for name in names])
         build(history, tmp_path / "out")
     assert len(list((tmp_path / "out/jobs").iterdir())) == len(names)
+
+
+def interrupted(path, content):
+    """Writes half of it, and is interrupted."""
+    with path.open("wb") as file:
+        file.write(content[: len(content) // 2])
+    raise KeyboardInterrupt
+
+
+def test_a_page_is_whole_whoever_is_killed(tmp_path, monkeypatch):
+    """What was killed while it wrote has left the page as it was; what it had begun goes with the next pages."""
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["PF"])
+        build(history, tmp_path / "out")
+        page, other = tmp_path / "out/runs/1.html", f".1.html.{os.getppid()}"
+        before = page.read_text()
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "write_bytes", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                build(history, tmp_path / "out")
+        assert page.read_text() == before
+        ended = subprocess.Popen(["true"])
+        ended.wait(10)
+        for name in (f".1.html.{ended.pid}", other):
+            (page.parent / name).write_text("<!doctype html>\n<html la")
+        build(history, tmp_path / "out")
+    # Who writes beside us goes on.
+    assert {path.name for path in page.parent.iterdir()} == {"1.html", "2.html", other}
 
 
 def test_two_who_write_pages_at_once_do_not_meet(tmp_path):

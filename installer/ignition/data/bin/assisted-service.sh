@@ -1,7 +1,19 @@
 #!/bin/bash
-# Runs the rendezvous service, or its client with the name of one of the client's commands.
+# Runs the rendezvous service, or its client with the name of one of the client's commands; --ended when it has ended.
 set -euo pipefail
 . /usr/local/bin/common.sh
+
+if [ "${1-}" = --ended ]; then
+    # From 125 to 127 it is podman that could not begin: install-status.sh tells why.
+    case ${SERVICE_RESULT-success}:${EXIT_STATUS-} in success:* | *:12[5-7]) exit 0 ;; esac
+    state=$(systemctl show --property=Job --property=NRestarts assisted-service.service)
+    # Whoever stops it, or the machine, has a job for that.
+    [[ ! $state =~ Job=[1-9] ]] || exit 0
+    [[ $state =~ NRestarts=([0-9]+) ]] || :
+    issue_set 72-agent-service "assisted-service.service ended by itself (${EXIT_CODE-} ${EXIT_STATUS-}, restarts before:\
+ ${BASH_REMATCH[1]-?}) and is started again. See journalctl -u assisted-service."
+    exit 0
+fi
 load_env /usr/local/share/assisted-service/agent-images.env
 
 # Detached, with conmon as the unit's main process: an attached podman asks four times a second whether its container is
