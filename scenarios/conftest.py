@@ -24,6 +24,7 @@ from lab.inputs.configs import write_configs
 from lab.lab import Lab
 from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
+from lab.supervisor.plan import Ended
 from lab.supervisor.watch import described
 from scenarios.catalogue.fromfile import file_topology, of_topology
 from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of
@@ -175,11 +176,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         lab.check()
 
 
+def _ended(item: pytest.Item, lab: Lab) -> list[Ended]:
+    """Parts of a test's lab that have ended, but for those that the test ends itself (`ends_daemon`)."""
+    own = {name for marker in item.iter_markers("ends_daemon") for name in marker.args}
+    return [one for one in lab.ended() if one.service not in own]
+
+
 def _broken(item: pytest.Item, error: BaseException | None) -> str:
     """The failure of the lab in which a test ran or was to run; empty when there is none."""
     unit, stash = unit_of(item.nodeid), item.session.stash
     lab = stash.get(LABS, {}).get(unit)
-    if lab is not None and (ended := lab.ended()):
+    if lab is not None and (ended := _ended(item, lab)):
         return "\n".join(text for one in ended for text in (described(one), one.tail) if text)
     while error is not None:
         if isinstance(error, LabBrokenError):
@@ -256,7 +263,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
         def note_failure() -> None:
             """What is reported after its end has to know as well."""
             del stash[LABS][scenario_id]
-            if ended := lab.ended():
+            if ended := _ended(request.node, lab):
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
 
         def note_duration() -> None:

@@ -1,10 +1,12 @@
-"""What befalls a cluster once it is installed: quorum lost and won back, a full disk, two that answer for one VIP."""
+"""What befalls a cluster once it is installed: quorum lost and won back, a full disk, two that answer for one VIP,
+certificates that run out and a night that passes while all nodes are off."""
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
-from lab.faults import DiskFull, Duplicate, Partition
+from lab.faults import DiskFull, Duplicate, Outage, Partition, PowerCut
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
 from scenarios.testing.cluster import Installation
@@ -17,6 +19,12 @@ ANY = params(lambda row: row.thorough)
 # So long nothing may be written without a majority; etcd's election takes a second or two.
 WITHOUT_QUORUM_SECONDS = 20
 WRITES_SECONDS = 60
+NIGHT_SECONDS = 8 * 3600
+# How long kubelets' certificates are good for, as the release has it and in short. They are signed as if it had been
+# done five minutes before, so that of these eight minutes three are left.
+USUAL, SHORT, SHORT_SECONDS = "720h", "480s", 180
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+PKI = "/var/lib/kubelet/pki"
 
 
 def majority(installation: Installation) -> tuple[str, ...]:
@@ -96,3 +104,102 @@ def test_a_disk_that_was_full_for_a_while_leaves_no_harm(installation: Installat
     )
     wait_until(lambda: writes(installation), WRITES_SECONDS, "a write after the disk has room again")
     wait_until(lambda: console_answers(installation), WRITES_SECONDS, "the console to answer")
+
+
+def as_root(installation: Installation, node: str, script: str) -> str:
+    """The output of a script on a node; its failure fails the test."""
+    done = installation.lab.nodes[node].ssh().run(f"sudo sh -ec '{script}'")
+    assert done.rc == 0, f"{node}: {script}: {done.stderr}"
+    return str(done.stdout)
+
+
+def sign_for(installation: Installation, duration: str) -> None:
+    """Have the controller managers sign the nodes' certificates for so long from now on."""
+    folder, flag = "/etc/kubernetes", "cluster-signing-duration"
+    for spec in installation.topology.masters:
+        change = f"sed s/{flag}=[0-9hms]*/{flag}={duration}/ $file > {folder}/changed; mv {folder}/changed $file"
+        as_root(installation, spec.name, f"file=$(grep -l {flag} {folder}/manifests/*); {change}")
+
+    def all_do() -> bool:
+        pods = installation.pods("openshift-kube-controller-manager", "kube-controller-manager")
+        return len(pods) == len(installation.topology.masters) and all(
+            f"--{flag}={duration}" in str(pod["spec"]["containers"])
+            and any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"])
+            for pod in pods.values()
+        )
+
+    wait_until(all_do, BACK_SECONDS, f"all controller managers to sign for {duration}")
+
+
+def asked(installation: Installation) -> list[str]:
+    """The requests for certificates by which kubelets that have none want to be let in."""
+    return [
+        request["metadata"]["name"]
+        for request in installation.kubectl_json("get", "certificatesigningrequests")["items"]
+        if request["spec"]["signerName"] == CLIENT_SIGNER and not request["status"].get("conditions")
+    ]
+
+
+def approve(installation: Installation) -> None:
+    """What an administrator does: let in who asks."""
+    if names := asked(installation):
+        installation.kubectl("certificate", "approve", *names)
+
+
+def have_short_ones(installation: Installation) -> bool:
+    """Whether all kubelets have certificates that soon run out, who asks for one being let in."""
+    approve(installation)
+    last = f"openssl x509 -noout -checkend {2 * SHORT_SECONDS} -in"
+    return all(
+        "will expire" in as_root(installation, name, f"{last} {PKI}/kubelet-{kind}-current.pem || true")
+        for name in installation.lab.nodes
+        for kind in ("client", "server")
+    )
+
+
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_certificates_that_ran_out_while_all_was_off_are_asked_for_and_given(installation: Installation) -> None:
+    """As after a month without power: kubelets come up with certificates that are good no more. The cluster says that
+    they ask, lets nobody in by itself who has joined before, and is whole once the administrator does."""
+    boots, lab = installation.ready_boots(), installation.lab
+    sign_for(installation, SHORT)
+    try:
+        for name in lab.nodes:
+            without = f"systemctl stop kubelet; rm -f {PKI}/kubelet-client-* {PKI}/kubelet-server-*"
+            as_root(installation, name, f"{without} /var/lib/kubelet/kubeconfig; systemctl start kubelet")
+        wait_until(lambda: have_short_ones(installation), BACK_SECONDS, "short certificates")
+        with ExitStack() as off:
+            for name in lab.nodes:
+                off.enter_context(lab.fault(PowerCut(name)))
+            end = time.monotonic() + SHORT_SECONDS
+            wait_until(lambda: time.monotonic() > end, 2 * SHORT_SECONDS, "the last certificate to run out")
+        wait_until(installation.api_ready, BACK_SECONDS, "the API, which needs no kubelet's certificate")
+        wait_until(lambda: len(asked(installation)) >= len(lab.nodes), BACK_SECONDS, "all kubelets to ask")
+        wait_until(
+            lambda: "machine-approver" in installation.unavailable_operators(),
+            BACK_SECONDS,
+            "the cluster to say that kubelets ask",
+            installation.unavailable_operators,
+        )
+        assert len(asked(installation)) >= len(lab.nodes), "who has joined before is let in by nobody"
+        approve(installation)
+        all_is_well(installation, boots, set(boots))
+        assert installation.write()
+    finally:
+        sign_for(installation, USUAL)
+
+
+@pytest.mark.vm("a container's clock is the host's")
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_all_nodes_are_off_for_a_night(installation: Installation) -> None:
+    boots, lab = installation.ready_boots(), installation.lab
+    # No time source is there to say that it is still the evening.
+    with lab.fault(Outage("chronyd")):
+        with ExitStack() as off:
+            for name in lab.nodes:
+                off.enter_context(lab.fault(PowerCut(name, NIGHT_SECONDS)))
+        all_is_well(installation, boots, set(boots))
+        for name in lab.nodes:
+            ahead = int(as_root(installation, name, "date +%s")) - time.time()
+            assert abs(ahead - NIGHT_SECONDS) < WRITES_SECONDS, f"{name}: its clock is {ahead:.0f} s ahead"
+        assert installation.write()

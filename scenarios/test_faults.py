@@ -5,6 +5,7 @@ import re
 import pytest
 
 from lab.deploy import Deployment
+from lab.errors import DaemonEndedError
 from lab.host.paths import cache_dir
 from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, disturb
 from scenarios.catalogue.scheduling import Durations
@@ -17,12 +18,20 @@ UNDISTURBED = Durations(cache_dir() / "undisturbed.json")
 
 
 def _marks(row: Row) -> list[pytest.MarkDecorator]:
-    return [*([] if row.gate else [pytest.mark.nightly]), *([pytest.mark.vm(row.vm)] if row.vm else [])]
+    marks = [] if row.gate else [pytest.mark.nightly]
+    if row.vm:
+        marks.append(pytest.mark.vm(row.vm))
+    if row.void:
+        marks.append(pytest.mark.ends_daemon(row.void))
+    return marks
 
 
 @pytest.mark.parametrize("deployment", [pytest.param(row.id, marks=_marks(row)) for row in IN_LABS], indirect=True)
 def test_an_installation_completes_or_says_why(deployment: Deployment, request: pytest.FixtureRequest) -> None:
     row = BY_ID[request.node.callspec.params["deployment"]]
+    if row.void:
+        _void(row, deployment)
+        return
     outcome = disturb(deployment, row)
     print(f"{row.name}: wait-for ended with {outcome.code} after {outcome.seconds:.0f} s; {outcome.errors[:3]}")
     if row.told is not None:
@@ -34,6 +43,13 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     assert installation.nodes_ready()
     assert installation.unavailable_operators() == []
     _in_time(row, outcome, f"{row.scenario}@{deployment.topology.machine}")
+
+
+def _void(row: Row, deployment: Deployment) -> None:
+    """Nothing is waited for any more, and it is the lab that is said to have failed."""
+    with pytest.raises(DaemonEndedError) as caught:
+        disturb(deployment, row)
+    assert [line.partition(" at ")[0] for line in caught.value.ended] == [f"{row.void} was killed by SIGKILL"]
 
 
 def _told(row: Row, outcome: Outcome) -> None:

@@ -44,8 +44,10 @@ def test_three_rows_are_in_the_gate_at_most():
         ("type: Outage", "type: Dance", "Invalid value 'Dance'"),
         ("service: registry", "sorvice: registry", "unknown field `sorvice`"),
         ("begin: {seconds: 0}", "begin: {}", "must be one of stage, event"),
-        ("completes: {}", "completes: {}\n  told: {cause: x}", "want either completes or told"),
-        ("completes: {}", "gate: true", "want either completes or told"),
+        ("completes: {}", "completes: {}\n  told: {cause: x}", "want one of completes, told and void"),
+        ("completes: {}", "gate: true", "want one of completes, told and void"),
+        ("completes: {}", "completes: {}\n  void: registry", "want one of completes, told and void"),
+        ("completes: {}", "void: registry", "void: no fault ends registry"),
         ("completes: {}", "told: {cause: '('}", "cause: missing )"),
     ],
 )

@@ -31,6 +31,7 @@ Examples:
 #: What --help says of a fault's fields.
 _TEXTS = {
     "address": "an IP address",
+    "away": "how many seconds have passed for its clock when it is on again; VMs only",
     "disk": "the disk's name in the machine, for example vda",
     "dns": "address of the DNS server that leases name",
     "down_ms": "milliseconds of each period without the link",
@@ -52,7 +53,7 @@ _TEXTS = {
     "period_ms": "length of a period in milliseconds",
     "process": "which process of the host",
     "seconds": "number of seconds",
-    "service": "the lab's service: dnsmasq, registry, chronyd, bmc or http",
+    "service": "the lab's service: dnsmasq, registry, chronyd, bmc, http or proxy",
 }
 #: What is meant where the option is left out and the fault's own default is empty.
 _WITHOUT = {"disk": "the one to install on", "node": "all that the lab sends"}

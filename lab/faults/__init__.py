@@ -8,6 +8,7 @@ keeps them in a file. A fault holds no state of its own: whoever has the lab and
 """
 
 from lab.faults.daemons import (
+    Crash,
     DhcpWrong,
     Hang,
     NameMissing,
@@ -26,6 +27,7 @@ from lab.faults.ports import Flapping, Swapped, WrongVlan
 Fault = (
     BlackHole
     | ClockJump
+    | Crash
     | DhcpWrong
     | DiskErrors
     | DiskFull
@@ -59,6 +61,7 @@ Fault = (
 __all__ = [
     "BlackHole",
     "ClockJump",
+    "Crash",
     "DhcpWrong",
     "DiskErrors",
     "DiskFull",

@@ -11,6 +11,7 @@ import msgspec
 from drivers.errors import DriverError
 from lab.errors import LabError
 from lab.faults import ClockJump, Fault, Kill, Reset
+from lab.faults.machines import LOGS_IN, check_login
 from lab.running import RunningLab
 
 # Over as soon as they have begun: there is nothing to end, and they may happen again.
@@ -52,11 +53,14 @@ def _write(root: Path, file: _File) -> None:
 
 
 def begin(lab: RunningLab, fault: Fault) -> Begun | None:
-    """Begin it, and remember it; None for one that is over at once. Raises LabError, where it lasts already too."""
+    """Begin it, and remember it; None for one that is over at once. Raises LabError, where it lasts already
+    or its host takes no login, too."""
     file = _read(lab.layout.root)
     for one in file.begun:
         if one.fault == fault:
             raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
+    if isinstance(fault, LOGS_IN):
+        check_login(lab, fault.node)
     fault.begin(lab)
     if isinstance(fault, AT_ONCE):
         return None

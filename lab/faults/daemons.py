@@ -40,6 +40,20 @@ class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
         lab.services.start(self.service)
 
 
+class Crash(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A service of the lab dies, which is the lab's own failure: whatever is tested in it then is void."""
+
+    service: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Kill it where nobody expects it."""
+        lab.services.kill(self.service)
+
+    def end(self, lab: RunningLab) -> None:
+        """Start it again; what was tested stays void."""
+        lab.services.start(self.service)
+
+
 class Hang(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A service of the lab accepts requests and never answers; for dnsmasq, a DNS black hole."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from typing import Any, Literal
 
 import msgspec
 
+from drivers.libvirt import Machine
+from drivers.protocols import PowerState
 from lab.errors import LabError, WaitTimeout
 from lab.faults.values import Jump, Mib, Seconds
 from lab.running import RunningLab
@@ -20,6 +23,7 @@ Process = Literal[
 _CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
 _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
+_SSH_PORT, _GREETING_SECONDS = 22, 5.0
 _TAKEN = "/run/fault-memory"
 # The file first: whatever was started meanwhile with mounts of its own keeps the file system.
 _GIVE_BACK = f"rm -f {_TAKEN}/file && umount -l {_TAKEN}"
@@ -27,13 +31,21 @@ _RUNS_SECONDS = 60.0
 
 
 class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A machine has no power, until the end of the fault."""
+    """A machine has no power, until the end of the fault; a virtual one's clock says then that `away` seconds more have
+    passed, and it is as if it had been off for so long."""
 
     node: str
+    away: Jump = 0
 
     def begin(self, lab: RunningLab) -> None:
-        """Switch it off at once."""
-        lab.nodes[self.node].power.off()
+        """Switch it off at once. Raises LabError where its clock is the host's."""
+        node = lab.nodes[self.node]
+        machine = lab.hypervisor.machine(node.name) if self.away else None
+        if machine is not None and not isinstance(machine, Machine):
+            raise LabError(f"{self.node} is a container: its clock is the host's, and no time passes for it alone")
+        node.power.off()
+        if machine is not None:
+            machine.set_clock(node.spec.clock_offset + self.away)
 
     def end(self, lab: RunningLab) -> None:
         """Switch it on."""
@@ -152,6 +164,30 @@ class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def end(self, lab: RunningLab) -> None:
         """Whoever keeps the host's time has put it right, or has not."""
+
+
+#: What is done by a login to the host.
+LOGS_IN = (ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic)
+
+
+def check_login(lab: RunningLab, node: str) -> None:
+    """Raises LabError, within seconds, where a host is off or nobody answers SSH there: who begins a fault by hand
+    need not wait, and an installation's may have to."""
+    machine = lab.nodes[node]
+    if machine.power.state() is PowerState.OFF:
+        raise LabError(f"{node} is off: nobody can log in")
+    place = machine.spec.ip
+
+    def greeting() -> bytes:
+        with socket.create_connection((place, _SSH_PORT), timeout=_GREETING_SECONDS) as connection:
+            return connection.recv(4)
+
+    try:
+        said = lab.inside(greeting)
+    except OSError as error:
+        raise LabError(f"{node}: no SSH at {place}: {error}") from error
+    if said != b"SSH-":
+        raise LabError(f"{node}: what listens at port {_SSH_PORT} of {place} is not SSH")
 
 
 def _root(lab: RunningLab, node: str, script: str) -> str:

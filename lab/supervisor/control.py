@@ -52,3 +52,7 @@ class Control:
     def resume(self, service: str) -> None:
         """Resume it."""
         self._ask(Request("resume", service))
+
+    def kill(self, service: str) -> None:
+        """Kill a service as if it had ended by itself: the lab has failed then, and says so."""
+        self._ask(Request("kill", service))

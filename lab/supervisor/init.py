@@ -24,6 +24,8 @@ from lab.supervisor.plan import Bridge, Ended, Event, Plan, Ready, Reply, Reques
 _POLL_SECONDS = 0.02
 # A machine alone makes dnsmasq write some MiB in that time.
 _LOGS_SECONDS = 1.0
+_END_SECONDS = 20.0
+_SIGNALS = {"pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -247,18 +249,38 @@ class _Services:
             running = [pid for pid, name in self._pids.items() if name == service.name]
             if request.op == "stop":
                 for pid in running:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
+                    # Its end is on request, and nothing to be noted.
                     del self._pids[pid]
-            elif request.op in ("pause", "resume"):
+                    self._kill(service, pid)
+            elif request.op == "kill":
                 if not running:
                     return Reply(error="it does not run")
                 for pid in running:
-                    os.kill(pid, signal.SIGSTOP if request.op == "pause" else signal.SIGCONT)
+                    self._kill(service, pid)
+            elif request.op in _SIGNALS:
+                if not running:
+                    return Reply(error="it does not run")
+                for pid in running:
+                    os.kill(pid, _SIGNALS[request.op])
             elif not running:
                 self._spawn(service)
                 return self._wait_started(service)
         return Reply(running={name: name in self._pids.values() for name in self._by_name})
+
+    def _kill(self, service: Service, pid: int) -> None:
+        """Kill a service with all of its process group, and return when nobody of it is left: a child of dnsmasq's for
+        somebody's TCP connection keeps the port that the next one wants."""
+        os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _END_SECONDS
+        while True:
+            self._reap()
+            try:
+                os.killpg(pid, 0)
+            except ProcessLookupError:
+                return
+            if time.monotonic() > deadline:
+                raise self._failure(service, f"{service.name} has not ended {_END_SECONDS:g} s after SIGKILL")
+            time.sleep(_POLL_SECONDS)
 
     def _wait_started(self, service: Service) -> Reply:
         deadline = time.monotonic() + service.timeout

@@ -74,7 +74,7 @@ class Ended(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request to a running supervisor over control.sock: an operation on one service, or which of them run."""
 
-    op: Literal["stop", "start", "pause", "resume", "status"]
+    op: Literal["stop", "start", "pause", "resume", "kill", "status"]
     service: str = ""
 
 

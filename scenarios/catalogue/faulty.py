@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from drivers.errors import DriverError
-from lab.faults import Fault
+from lab.faults import Crash, Fault
 from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
 from lab.topology import Bmc
@@ -63,7 +63,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `lanes` are where it runs: in labs of containers or VMs, or as a swarm, the real service and agents over hosts of
     data. `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have:
-    what one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does.
+    what one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does. `void` is the daemon of
+    the lab that its fault ends: that is told as the lab's own failure, and of the installation nothing is.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str
     completes: Completes | None = None
     told: Told | None = None
+    void: str = ""
     end: Moment | None = None
     lanes: tuple[Lane, ...] = LABS
     gate: bool = False
@@ -82,8 +84,10 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r}: want words of lower-case letters and digits joined by _")
-        if (self.completes is None) == (self.told is None):
-            raise ValueError("want either completes or told")
+        if [self.completes is None, self.told is None, not self.void].count(False) != 1:
+            raise ValueError("want one of completes, told and void")
+        if self.void and self.void not in [fault.service for fault in self.faults if isinstance(fault, Crash)]:
+            raise ValueError(f"void: no fault ends {self.void}")
         if self.lanes != ("swarm",) and any(isinstance(fault, Simulated) for fault in self.faults):
             raise ValueError("lanes: only a swarm has simulated faults")
         if bool(self.vm) != ("container" not in self.lanes and "vm" in self.lanes):

@@ -1,5 +1,8 @@
 """Faults begun by hand: which last, and what is left when one of them cannot begin or end."""
 
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,8 +10,9 @@ import msgspec
 import pytest
 
 from drivers.errors import PowerError
+from drivers.protocols import PowerState
 from lab.errors import LabError
-from lab.faults import Hang, Kill, LinkDown, NameMissing, NameWrong, Outage, active
+from lab.faults import Hang, Kill, LinkDown, NameMissing, NameWrong, Outage, active, machines
 
 
 class Services:
@@ -51,6 +55,42 @@ def test_what_lasts_is_numbered_and_kept(lab):
     assert list(active.end(lab)) == []
 
 
+@pytest.fixture
+def host(lab, monkeypatch) -> Iterator[socket.socket]:
+    """The port of a host that listens and has not said anything yet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(machines, "_SSH_PORT", server.getsockname()[1])
+        monkeypatch.setattr(machines, "_GREETING_SECONDS", 0.2)
+        spec = SimpleNamespace(ip="127.0.0.1")
+        power = SimpleNamespace(state=lambda: PowerState.ON)
+        lab.nodes = {"master-0": SimpleNamespace(spec=spec, power=power)}
+        lab.inside = lambda function: function()
+        yield server
+
+
+def test_a_host_that_takes_no_login_is_told_before_anybody_tries(lab, host):
+    kill = Kill("master-0", "etcd")
+    with pytest.raises(LabError, match=r"^master-0: no SSH at 127\.0\.0\.1: timed out$"):
+        active.begin(lab, kill)
+
+    def greet():
+        # The one before has gone unanswered.
+        for said in (b"", b"220 mail"):
+            with host.accept()[0] as caller:
+                caller.sendall(said)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(greet)
+        with pytest.raises(LabError, match=r"what listens at port \d+ of 127\.0\.0\.1 is not SSH$"):
+            active.begin(lab, kill)
+    host.close()
+    with pytest.raises(LabError, match=r"^master-0: no SSH at 127\.0\.0\.1: .*refused"):
+        active.begin(lab, kill)
+    lab.nodes["master-0"].power.state = lambda: PowerState.OFF
+    with pytest.raises(LabError, match=r"^master-0 is off: nobody can log in$"):
+        active.begin(lab, kill)
+
+
 def test_what_lasts_does_not_begin_again(lab):
     active.begin(lab, Outage("registry"))
     with pytest.raises(LabError, match=r"^that lasts since .*Z: `node0-lab fault end 1` ends it$"):
@@ -61,6 +101,7 @@ def test_what_lasts_does_not_begin_again(lab):
 def test_what_is_over_at_once_may_begin_again(lab, monkeypatch):
     killed = []
     monkeypatch.setattr("lab.faults.machines._signal", lambda *words: killed.append(words[1:]))
+    monkeypatch.setattr(active, "check_login", lambda *_: None)
     for _ in range(2):
         assert active.begin(lab, Kill("master-0", "etcd")) is None
     assert killed == [("master-0", "etcd", "KILL")] * 2

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from lab import topology
 from lab.commands import cli
-from lab.errors import LabError
+from lab.errors import DaemonEndedError, LabError
 from lab.faults import (
     BlackHole,
     Duplicate,
     Fault,
     Hang,
+    Latency,
     LinkDown,
     Loss,
     NameMissing,
@@ -87,6 +88,12 @@ def test_each_fault_begins_and_ends(tmp_path):
             assert lab.inside(ask, NAME) == socket.EAI_AGAIN
         assert lab.inside(ask, NAME) == ["192.168.111.1"]
 
+        # Who is connected keeps a child of dnsmasq's, and with it the port that the next dnsmasq wants.
+        asking = lab.inside(socket.create_connection, ("192.168.111.1", 53), timeout=10)
+        with asking, lab.fault(Outage("dnsmasq")):
+            assert not lab.services.running()["dnsmasq"]
+        assert lab.inside(ask, NAME) == ["192.168.111.1"]
+
         with lab.fault(NameMissing("registry")):
             assert lab.inside(ask, NAME) == socket.EAI_NONAME
             assert lab.inside(ask, "api.ostest.test.node0.example") == ["192.168.111.80"]
@@ -115,7 +122,9 @@ def test_each_fault_begins_and_ends(tmp_path):
             assert "192.168.111.5/32" in lab.run(["ip", "-o", "address"], timeout=10).stdout
         assert "192.168.111.5/32" not in lab.run(["ip", "-o", "address"], timeout=10).stdout
 
-        node.power.on()
+        with lab.fault(PowerCut("master-0", 8 * 3600)):
+            assert "adjustment='28800'" in lab.hypervisor.machine("master-0").xml()
+        assert node.power.state().value == "on"
         [tap] = taps(lab, "master-0")
 
         def queues():
@@ -127,6 +136,15 @@ def test_each_fault_begins_and_ends(tmp_path):
             assert "tbf" in queues()
             assert "rate 500Kbit" in queues()
         assert "tbf" not in queues()
+        late = Latency("master-0", 200, 20)
+        netem = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+        if lab.inside(subprocess.run, netem, capture_output=True).returncode:
+            with pytest.raises(LabError, match="this host's kernel has no sch_netem"):
+                late.begin(lab)
+        else:
+            with lab.fault(late):
+                assert "delay 200ms" in queues()
+        assert "netem" not in queues()
         assert "\"fault Hang(service='chronyd')\"" in (tmp_path / "phases.json").read_text()
 
 
@@ -233,6 +251,26 @@ def test_a_registry_fails_in_its_ways_and_is_whole_again(tmp_path, subject):
             pass
         assert lab.inside(get, "etcd", "blobs", layer) == whole
         assert not list(lab.layout.root.glob("*.whole"))
+
+
+@pytest.mark.lab
+@live
+def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
+    with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path, keep=True) as lab:
+        which = ["--lab", lab.id]
+        try:
+            assert cli.main(["fault", "begin", "crash", "--service", "chronyd", *which]) == 0
+            assert [(one.service, one.code) for one in lab.ended()] == [("chronyd", -9)]
+            with pytest.raises(DaemonEndedError, match="itself failed: chronyd was killed by SIGKILL at "):
+                lab.run(["true"], timeout=10)
+            assert cli.main(["fault", "begin", "crash", "--service", "nobody", *which]) == 1
+            assert "no service 'nobody'" in capsys.readouterr().err
+            assert not lab.services.running()["chronyd"]
+            assert cli.main(["fault", "end", *which]) == 0
+            assert lab.services.running()["chronyd"]
+            assert lab.ended(), "it runs again, and what was tested is void all the same"
+        finally:
+            assert cli.main(["down", *which]) == 0
 
 
 @pytest.mark.lab

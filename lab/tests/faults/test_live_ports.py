@@ -15,6 +15,7 @@ from lab.faults import DhcpWrong, Flapping, NamesSlow, ProxyRefuses, Swapped, Wr
 from lab.faults.network import taps
 from lab.host import preflight
 from lab.lab import Lab
+from lab.layout import PROXY_PORT
 from lab.testing.live import small
 from lab.testing.packets import PAIR, received
 
@@ -109,3 +110,20 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         assert config.read_text() == before
         with pytest.raises(LabError, match="has no proxy"), lab.fault(ProxyRefuses()):
             pass
+
+
+def _asked(proxy, registry):
+    """The status with which the proxy answers who wants to be let through to the registry."""
+    with socket.create_connection(proxy, timeout=20) as connection:
+        connection.sendall(f"CONNECT {registry} HTTP/1.1\r\nHost: {registry}\r\n\r\n".encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+def test_a_proxy_refuses_and_lets_through_again(tmp_path):
+    shape = msgspec.structs.replace(topology.sno(firmware="bios"), proxy=True)
+    with Lab(small(shape), artifacts=tmp_path) as lab:
+        proxy = ("192.168.111.1", PROXY_PORT)
+        assert lab.inside(_asked, proxy, lab.layout.registry) == 200
+        with lab.fault(ProxyRefuses()):
+            assert lab.inside(_asked, proxy, lab.layout.registry) == 403
+        assert lab.inside(_asked, proxy, lab.layout.registry) == 200
