@@ -185,7 +185,7 @@ def _attached(
     bonded = {name for _, ports in attachment.bonds.values() for name in ports}
     cards = list(attachment.cards)
     if not faces:
-        first = next((name for name in attachment.bonds), cards[0].name if cards else "")
+        first = next(iter(attachment.unsaid), cards[0].name if cards else "")
         faces[first] = [Face(first, dynamic=frozenset(s.version for s in plan.home.subnets))]
     buses = _buses(cards)
     kernel = {card.name: f"enp{bus}s0" for card, bus in zip(cards, buses, strict=True)}

@@ -179,6 +179,7 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     if not entries and not fields[0]:
         return (ipaddress.IPv4Network(DEFAULT_NETWORK),)
     subnets: list[Subnet] = []
+    places: list[Field] = []
     for one in fields:
         try:
             subnet = ipaddress.ip_network(one.text())
@@ -187,7 +188,12 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
             continue
         if not subnet.prefixlen:
             one.wrong(f"{subnet} is all addresses, which is no network")
+        for other, place in zip(subnets, places, strict=True):
+            if subnet.version == other.version and subnet.overlaps(other):
+                one.wrong(f"{subnet} overlaps with {other} of {place.path}: networks have no address in common")
+                break
         subnets.append(subnet)
+        places.append(one)
     return tuple(subnets)
 
 

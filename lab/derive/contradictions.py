@@ -29,6 +29,9 @@ def check(
             place.wrong(f"{text} is an address of {taken[text].path} too")
     for entry, _, attachment in hosts:
         _apart(entry, attachment)
+        if attachment.mute:
+            rule = "none has an address or asks for one, and no card is left that would: the host would reach nobody"
+            entry.get("networkConfig", "interfaces").wrong(rule)
         if attachment.document is not None and attachment.addresses:
             _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
     if subnets and hosts:

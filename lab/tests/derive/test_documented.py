@@ -359,6 +359,17 @@ WRONG = {
         agent(host(ETHERNETS, TWO + vlan("eno1", 9, MINE) + vlan("eno2", 9, static("172.16.0.@")) + tail("eno1.9"))),
         ["agent-config.yaml: hosts[0].networkConfig: VLAN 9 is used more than once, by another network too"],
     ),
+    "machine networks that overlap": (
+        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 10.0.0.0/16}, {cidr: 192.168.122.128/25}]"),
+        agent(CARDS, CARDS, CARDS),
+        ["install-config.yaml: networking.machineNetwork[2].cidr: 192.168.122.128/25 overlaps with 192.168.122.0/24 of "
+         "networking.machineNetwork[0].cidr: networks have no address in common"],
+    ),
+    "a host whose interfaces are all disabled": (
+        install(3, 0, VIPS), agent(CARDS, host(ETHERNETS, TWO + bond("802.3ad")), CARDS),
+        ["agent-config.yaml: hosts[1].networkConfig.interfaces: none has an address or asks for one, and no card is "
+         "left that would: the host would reach nobody"],
+    ),
     "virtual functions": (
         install(), agent(host(["eno1"], STATIC.replace("dns-resolver", ethernet("'sriov:eno1:0'")+ "dns-resolver", 1))),
         ["agent-config.yaml: hosts[0].networkConfig.interfaces[1].name: sriov:eno1:0: cards of labs have no virtual "
