@@ -169,7 +169,9 @@ class _Document:
         if kind == "linux-bridge":
             return self._below(interface, seen | {name})
         if kind == "ovs-interface":
-            switch, tag = switches.holding(name, self.switches)
+            # One end of a patch cable is in this bridge, what is below it in the other's.
+            peer = interface.get("patch", "peer").text()
+            switch, tag = switches.holding(peer or name, self.switches)
             below, outer = self._below(switch, seen | {name}) if switch is not None else ("", 0)
             return below, tag or outer
         return self._card_names.get(name, name), 0

@@ -230,6 +230,8 @@ def _attached(
     addresses = [text for text in all_addresses if plan.home.holds(text)] or [
         text for text in all_addresses if any(ipaddress.ip_address(text) in subnet for subnet in plan.machine_subnets)
     ]
+    # As the cluster's networks, it is known by an address of the first one's family.
+    addresses.sort(key=lambda text: ipaddress.ip_address(text).version != plan.machine_subnets[0].version)
     return fields | ({"ip": addresses[0]} if addresses else {})
 
 

@@ -124,8 +124,10 @@ def asks(host: Host, address: str) -> bool:
     """Whether a host asks somebody for an address like this one, and so may get it."""
     faces = host.attachment.faces
     version = 6 if ":" in address else 4
-    own = any(one.version == version for face in faces if version not in face.dynamic for one in face.addresses)
-    return not faces or (not own and any(version in face.dynamic for face in faces))
+    own = (one.network for face in faces if version not in face.dynamic for one in face.addresses)
+    wanted = words.address(address)
+    held = wanted is not None and any(wanted in network for network in own)
+    return not faces or (not held and any(version in face.dynamic for face in faces))
 
 
 def _label(name: str) -> str:
