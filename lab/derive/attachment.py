@@ -48,7 +48,8 @@ class Attachment:
     """All of a host. `bonds` are modes and cards by name; `routers` the next hops of default routes, `hops` those of
     others; `places` are where its addresses stand, `document` all that is said of its network, `unsaid` the cards of
     which it says nothing: these ask for an address by themselves (NetworkManager's default). A host that is `mute`
-    has no such card, no address and no way to get one."""
+    has no such card, no address and no way to get one. `hidden` are the places of MAC addresses that cards have in
+    place of their own, where no card that the files know by its MAC address keeps it."""
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Attachment:
     dns: tuple[str, ...] = ()
     unsaid: tuple[str, ...] = ()
     mute: bool = False
+    hidden: tuple[Field, ...] = field(default=(), compare=False)
     places: tuple[tuple[str, Field], ...] = field(default=(), compare=False)
     document: Field | None = field(default=None, compare=False)
 
@@ -81,6 +83,8 @@ class _Document:
         self._card_names: dict[str, str] = {}
         self.bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = {}
         self.places: list[tuple[str, Field]] = []
+        #: Where cards are given another MAC address than the one that they are known by.
+        self.hidden: dict[str, Field] = {}
         #: Whether any interface has an address or a way to get one, wherever it leads.
         self.speaks = False
         interfaces = document.get("interfaces").items()
@@ -138,6 +142,8 @@ class _Document:
         mac = place.mac()
         card = self.by_mac.get(mac, name)
         self._card_names[name] = card
+        if card in self.cards and mac and self.cards[card].mac and mac != self.cards[card].mac:
+            self.hidden[card] = place
         if card not in self.cards:
             self.cards[card] = Card(card, mac, place)
 
@@ -262,6 +268,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
     members = {name for _, ports in parsed.bonds.values() for name in ports}
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
+    known = {name for name, card in parsed.cards.items() if card.mac}
     faces, unsaid = tuple(_merged(parsed.faces())), parsed.unsaid()
     return Attachment(
         cards=tuple(parsed.cards.values()),
@@ -272,6 +279,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
         unsaid=unsaid,
         mute=not parsed.speaks and not unsaid,
+        hidden=tuple(parsed.hidden.values()) if known <= set(parsed.hidden) else (),
         places=tuple(parsed.places),
         document=parsed.document,
     )

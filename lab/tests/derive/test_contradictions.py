@@ -128,6 +128,11 @@ WRONG = {
         ["agent-config.yaml: hosts[1].networkConfig.interfaces: none has an address or asks for one, and no card is "
          "left that would: the host would reach nobody"],
     ),
+    "a MAC address that hides the one that the host is known by": (
+        install(), agent(host(["eno1"], STATIC.replace("state: up", "state: up, mac-address: '02:00:00:00:00:09'", 1))),
+        ["agent-config.yaml: hosts[0].networkConfig.interfaces[0].mac-address: 02:00:00:00:00:09 takes the place of "
+         "the card's own: the service knows the host by none of its cards"],
+    ),
     "virtual functions": (
         install(), agent(host(["eno1"], STATIC.replace("dns-resolver", ethernet("'sriov:eno1:0'")+ "dns-resolver", 1))),
         ["agent-config.yaml: hosts[0].networkConfig.interfaces[1].name: sriov:eno1:0: cards of labs have no virtual "
