@@ -33,6 +33,7 @@ MASTER_PODS = (
 )
 VERSION_OPERATOR = ("openshift-cluster-version", "cluster-version-operator")
 ROUTER = ("openshift-ingress", "router")
+ENCRYPTED = {"tpm_encryption", "tang_encryption"}
 
 
 @pytest.mark.parametrize("installation", params(lambda row: row.boot != "discovery-iso"), indirect=True)
@@ -129,16 +130,17 @@ def test_every_node_is_in_fips_mode(installation: Installation):
             assert set(re.findall(r"^selftest\s*: (.*)$", tested, re.M)) == {"passed"}, spec.name
 
 
-@pytest.mark.parametrize("installation", params(lambda row: "tpm_encryption" in row.variants), indirect=True)
-def test_the_root_is_encrypted_with_a_key_of_the_tpm(installation: Installation):
+@pytest.mark.parametrize("installation", params(lambda row: ENCRYPTED & {*row.variants}), indirect=True)
+def test_the_root_is_encrypted_with_a_key_of_the_tpm_or_of_the_tang_server(installation: Installation):
     names = {item["metadata"]["name"] for item in installation.kubectl_json("get", "machineconfigs")["items"]}
+    mode, pin = ("tang", "tang") if installation.topology.tang else ("tpm", "tpm2")
     for spec in installation.topology.nodes:
-        assert f"{spec.role}-tpm" in names
+        assert f"{spec.role}-{mode}" in names
         host = installation.lab.nodes[spec.name].ssh()
         assert host.check_output("findmnt -no SOURCE,FSTYPE /").split() == ["/dev/mapper/root", "xfs"], spec.name
         volume = host.check_output("lsblk -nslpo NAME /dev/mapper/root").split()[1]
-        assert "tpm2" in host.check_output("sudo clevis luks list -d %s", volume), spec.name
-        assert "Secure boot enabled" in host.check_output("sudo dmesg"), spec.name
+        assert f": {pin} " in host.check_output("sudo clevis luks list -d %s", volume), spec.name
+        assert ("Secure boot enabled" in host.check_output("sudo dmesg")) is spec.secure_boot, spec.name
 
 
 @pytest.mark.parametrize("installation", params(lambda row: "proxy" in row.variants), indirect=True)

@@ -165,29 +165,37 @@ def test_words_and_the_fields_names_select() -> None:
 
 
 def test_what_is_proposed_covers_all_that_there_can_be() -> None:
-    ids = combinations.possible_ids(combinations.dimensions(MATRIX))
-    wanted = set().union(*ids.values())
+    ids = combinations.candidates(combinations.dimensions(MATRIX))
     covered = set().union(*(combinations.pairs_of(row.id) for row in MATRIX.rows))
-    proposed = combinations.propose(ids, covered)
-    assert covered | {pair for name, _ in proposed for pair in combinations.pairs_of(name)} >= wanted
-    for name, new in proposed:
+    for name, new in combinations.propose(ids, covered):
         assert new, name
+        assert new <= combinations.pairs_of(name)
         assert not new & covered
-        covered |= combinations.pairs_of(name)
+        covered |= new
         topology_of(name)
+    left = set().union(*ids.values()) - covered
+    assert (("firmware", "bios"), ("boot", "http-boot")) in left
+    assert not any(combinations.is_topology(name) for name, pairs in ids.items() if pairs & left)
 
 
 def test_nothing_is_proposed_where_nothing_is_missing() -> None:
-    ids = combinations.possible_ids({**{name: values[:1] for name, values in DIMENSIONS.items()}})
+    ids = combinations.candidates({**{name: values[:1] for name, values in DIMENSIONS.items()}})
     assert list(ids) == ["sno-ipv4-static-uefi"]
     assert combinations.propose(ids, ids["sno-ipv4-static-uefi"]) == []
     assert combinations.propose(ids, ()) == [("sno-ipv4-static-uefi", ids["sno-ipv4-static-uefi"])]
+
+
+def test_of_those_that_add_as_much_the_smallest_is_proposed_first() -> None:
+    values = {name: values[:1] for name, values in DIMENSIONS.items()} | {"shape": ("ha", "compact", "sno")}
+    proposed = combinations.propose(combinations.candidates(values), ())
+    assert [name.partition("-")[0] for name, _ in proposed] == ["sno", "compact", "ha"]
 
 
 def test_what_cannot_be_is_not_proposed() -> None:
     values = {name: values[0] for name, values in DIMENSIONS.items()}
     assert combinations.possible(values)
     assert not combinations.possible(values | {"addressing": "dhcp", "variant": "left_out"})
+    assert not combinations.possible(values | {"firmware": "bios", "boot": "http-boot"})
 
 
 def test_the_command_proposes_rows_that_the_table_takes(capsys: pytest.CaptureFixture[str]) -> None:

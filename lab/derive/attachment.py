@@ -46,7 +46,10 @@ class Face:
 @dataclass(frozen=True)
 class Attachment:
     """All of a host. `bonds` are modes and cards by name; `routers` the next hops of default routes, `hops` those of
-    others; `places` are where its addresses stand, `document` all that is said of its network."""
+    others; `places` are where its addresses stand, `document` all that is said of its network, `unsaid` the cards of
+    which it says nothing: these ask for an address by themselves (NetworkManager's default). A host that is `mute`
+    has no such card, no address and no way to get one. `hidden` are the places of MAC addresses that cards have in
+    place of their own, where no card that the files know by its MAC address keeps it."""
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
@@ -54,6 +57,9 @@ class Attachment:
     routers: tuple[str, ...] = ()
     hops: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
+    mute: bool = False
+    hidden: tuple[Field, ...] = field(default=(), compare=False)
     places: tuple[tuple[str, Field], ...] = field(default=(), compare=False)
     document: Field | None = field(default=None, compare=False)
 
@@ -77,6 +83,10 @@ class _Document:
         self._card_names: dict[str, str] = {}
         self.bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = {}
         self.places: list[tuple[str, Field]] = []
+        #: Where cards are given another MAC address than the one that they are known by.
+        self.hidden: dict[str, Field] = {}
+        #: Whether any interface has an address or a way to get one, wherever it leads.
+        self.speaks = False
         interfaces = document.get("interfaces").items()
         for interface in interfaces:
             self._take(interface)
@@ -92,7 +102,8 @@ class _Document:
 
     def _take(self, interface: Field) -> None:
         name, kind = interface.get("name").text(), interface.get("type").text() or "ethernet"
-        if interface.get("state").text() in ("absent", "down", "ignore") or kind in _INSIDE:
+        # The assisted service has what is down started as well (nmstate.md §1.5).
+        if interface.get("state").text() in ("absent", "ignore") or kind in _INSIDE:
             return
         if kind == "ethernet":
             self._card(name, interface)
@@ -131,6 +142,8 @@ class _Document:
         mac = place.mac()
         card = self.by_mac.get(mac, name)
         self._card_names[name] = card
+        if card in self.cards and mac and self.cards[card].mac and mac != self.cards[card].mac:
+            self.hidden[card] = place
         if card not in self.cards:
             self.cards[card] = Card(card, mac, place)
 
@@ -162,7 +175,9 @@ class _Document:
         if kind == "linux-bridge":
             return self._below(interface, seen | {name})
         if kind == "ovs-interface":
-            switch, tag = switches.holding(name, self.switches)
+            # One end of a patch cable is in this bridge, what is below it in the other's.
+            peer = interface.get("patch", "peer").text()
+            switch, tag = switches.holding(peer or name, self.switches)
             below, outer = self._below(switch, seen | {name}) if switch is not None else ("", 0)
             return below, tag or outer
         return self._card_names.get(name, name), 0
@@ -175,6 +190,14 @@ class _Document:
             if base[0]:
                 return base
         return "", 0
+
+    def unsaid(self) -> tuple[str, ...]:
+        """The cards that it says nothing of, neither by themselves nor as ports of another."""
+        ports = {name for _, names in self.bonds.values() for name in names}
+        for bridge in (*self.kinds.values(), *self.switches.values()):
+            listed = (port.get("name").text() for port in switches.ports(bridge))
+            ports |= {self._card_names.get(name, name) for name in listed}
+        return tuple(name for name in self.cards if name not in ports and name not in self._card_names.values())
 
     def mtu(self, name: str, seen: frozenset[str] = frozenset()) -> int:
         """An interface's MTU, which a VLAN has of what it lies over unless it says its own; 0 where nobody says one."""
@@ -195,6 +218,7 @@ class _Document:
                 if (family := interface.get(f"ipv{version}")).get("enabled").flag()
                 and (family.get("dhcp").flag() or family.get("autoconf").flag())
             )
+            self.speaks |= bool(static or dynamic)
             if base and (static or dynamic):
                 bond = next((bond for bond, (_, ports) in self.bonds.items() if base in ports), "")
                 if bond:
@@ -244,7 +268,8 @@ def read(document: Field, cards: list[Card]) -> Attachment:
     members = {name for _, ports in parsed.bonds.values() for name in ports}
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
-    faces = tuple(_merged(parsed.faces()))
+    known = {name for name, card in parsed.cards.items() if card.mac}
+    faces, unsaid = tuple(_merged(parsed.faces())), parsed.unsaid()
     return Attachment(
         cards=tuple(parsed.cards.values()),
         bonds=parsed.bonds,
@@ -252,6 +277,9 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         routers=addresses(routers),
         hops=addresses(hops),
         dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
+        unsaid=unsaid,
+        mute=not parsed.speaks and not unsaid,
+        hidden=tuple(parsed.hidden.values()) if known <= set(parsed.hidden) else (),
         places=tuple(parsed.places),
         document=parsed.document,
     )

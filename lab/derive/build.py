@@ -185,7 +185,7 @@ def _attached(
     bonded = {name for _, ports in attachment.bonds.values() for name in ports}
     cards = list(attachment.cards)
     if not faces:
-        first = next((name for name in attachment.bonds), cards[0].name if cards else "")
+        first = next(iter(attachment.unsaid), cards[0].name if cards else "")
         faces[first] = [Face(first, dynamic=frozenset(s.version for s in plan.home.subnets))]
     buses = _buses(cards)
     kernel = {card.name: f"enp{bus}s0" for card, bus in zip(cards, buses, strict=True)}
@@ -230,6 +230,8 @@ def _attached(
     addresses = [text for text in all_addresses if plan.home.holds(text)] or [
         text for text in all_addresses if any(ipaddress.ip_address(text) in subnet for subnet in plan.machine_subnets)
     ]
+    # As the cluster's networks, it is known by an address of the first one's family.
+    addresses.sort(key=lambda text: ipaddress.ip_address(text).version != plan.machine_subnets[0].version)
     return fields | ({"ip": addresses[0]} if addresses else {})
 
 

@@ -124,8 +124,10 @@ def asks(host: Host, address: str) -> bool:
     """Whether a host asks somebody for an address like this one, and so may get it."""
     faces = host.attachment.faces
     version = 6 if ":" in address else 4
-    own = any(one.version == version for face in faces if version not in face.dynamic for one in face.addresses)
-    return not faces or (not own and any(version in face.dynamic for face in faces))
+    own = (one.network for face in faces if version not in face.dynamic for one in face.addresses)
+    wanted = words.address(address)
+    held = wanted is not None and any(wanted in network for network in own)
+    return not faces or (not held and any(version in face.dynamic for face in faces))
 
 
 def _label(name: str) -> str:
@@ -179,6 +181,7 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     if not entries and not fields[0]:
         return (ipaddress.IPv4Network(DEFAULT_NETWORK),)
     subnets: list[Subnet] = []
+    places: list[Field] = []
     for one in fields:
         try:
             subnet = ipaddress.ip_network(one.text())
@@ -187,7 +190,12 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
             continue
         if not subnet.prefixlen:
             one.wrong(f"{subnet} is all addresses, which is no network")
+        for other, place in zip(subnets, places, strict=True):
+            if subnet.version == other.version and subnet.overlaps(other):
+                one.wrong(f"{subnet} overlaps with {other} of {place.path}: networks have no address in common")
+                break
         subnets.append(subnet)
+        places.append(one)
     return tuple(subnets)
 
 

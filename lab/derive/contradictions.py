@@ -29,6 +29,12 @@ def check(
             place.wrong(f"{text} is an address of {taken[text].path} too")
     for entry, _, attachment in hosts:
         _apart(entry, attachment)
+        if attachment.mute:
+            rule = "none has an address or asks for one, and no card is left that would: the host would reach nobody"
+            entry.get("networkConfig", "interfaces").wrong(rule)
+        for place in attachment.hidden:
+            rule = f"{place.mac()} takes the place of the card's own: the service knows the host by none of its cards"
+            place.wrong(rule)
         if attachment.document is not None and attachment.addresses:
             _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
     if subnets and hosts:

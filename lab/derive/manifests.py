@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.derive.build import build
 from lab.derive.cluster import AGENT, INSTALL, read
-from lab.derive.fields import Field, Interface, Problems
+from lab.derive.fields import Field, Interface, Problems, Subnet
 from lab.errors import ConfigsError, TopologyError
 from lab.topology import Firmware, Topology
 
@@ -148,7 +148,9 @@ class _Configs:
         virtual = [text for name in ("apiVIPs", "apiVIP") for text in _texts(spec.get(name).value)]
         holds = [one.network for one in static if any(_holds(one, text) for text in virtual)]
         chosen = holds or [one.network for one in static[:1]]
-        return [{"cidr": str(network)} for network in dict.fromkeys(chosen)]
+        # Of hosts with several lengths of prefix in one network, the shortest.
+        widest = (one for one in chosen if not any(_within(one, other) for other in chosen))
+        return [{"cidr": str(network)} for network in dict.fromkeys(widest)]
 
     def in_manifests(self, source: str, line: str) -> tuple[str, str]:
         """A problem of the two files as one of the manifests."""
@@ -212,6 +214,10 @@ def _static(document: Any) -> Iterable[Interface]:
                     yield ipaddress.ip_interface(f"{address.get('ip').text()}/{address.get('prefix-length').text()}")
                 except ValueError:
                     continue
+
+
+def _within(one: Subnet, other: Subnet) -> bool:
+    return one.version == other.version and one.prefixlen > other.prefixlen and one.overlaps(other)
 
 
 def _holds(interface: Interface, text: str) -> bool:

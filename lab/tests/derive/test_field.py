@@ -168,7 +168,7 @@ FIELD = {
     "wwn": hinted('{wwn: "0x5000c500a0b1c2d3"}'),
     "model": hinted("{model: SAMSUNG MZ7KM480, vendor: ATA}"),
     "rotational": hinted("{rotational: false, minSizeGigabytes: 120}"),
-    "capitals": (install(1), hosts(1, STATIC.replace("@0", '"00-1B-21-3C-00-50"'))),
+    "capitals": (install(1), hosts(1, STATIC.replace("@0", '"00-1B-21-3C-00-00"'))),
 }
 
 

@@ -111,6 +111,40 @@ def test_a_mac_address_that_a_card_has_is_no_other():
     assert node.bonds[0].clones == ()
 
 
+OFF = "{name: eno1, ipv4: {enabled: false}}"
+ASKS_BY_ITSELF = [
+    (f"[{OFF}]", "00:1b:21:3c:00:02"),
+    ("[{name: eno2, state: absent}, {name: eno1, state: ignore}]", "00:1b:21:3c:00:01"),
+    ("[{name: br0, type: linux-bridge, bridge: {port: [{name: eno1}]}}]", "00:1b:21:3c:00:02"),
+]
+
+
+@pytest.mark.parametrize(("interfaces", "mac"), ASKS_BY_ITSELF)
+def test_a_card_of_which_nothing_is_said_asks_by_itself(interfaces, mac):
+    host = {"interfaces": yaml.safe_load(CARDS), "networkConfig": {"interfaces": yaml.safe_load(interfaces)}}
+    [node] = derive(INSTALL, {"rendezvousIP": "10.20.30.80", "hosts": [host]}).nodes
+    assert [nic.mac for nic in node.nics if nic.addresses == ("10.20.30.80",)] == [mac]
+
+
+@pytest.mark.parametrize(
+    "interfaces",
+    [
+        f"[{OFF}, {{name: eno2}}]",
+        f"[{OFF}, {{name: d0, type: dummy, {STATIC}}}, {{name: eno2, state: down, ipv6: {{enabled: false}}}}]",
+        "[{name: b0, type: bond, link-aggregation: {mode: 1, port: [eno1, eno2]}}]",
+        "[{name: br0, type: linux-bridge, bridge: {port: [{name: eno1}, {name: eno2}]}}]",
+    ],
+)
+def test_a_host_without_any_address_is_told(interfaces):
+    with pytest.raises(ConfigsError, match=r"networkConfig.interfaces: none has an address or asks for one"):
+        machine(interfaces)
+
+
+def test_what_is_down_is_started_as_the_service_has_it():
+    node, _ = machine(f"[{{name: eno1, state: down, {STATIC}}}]")
+    assert node.nics[0].addresses == ("10.20.30.80",)
+
+
 def test_names_of_fields_may_be_in_any_case_as_go_reads_them():
     cards = '[{Name: eno1, macaddress: "00:1b:21:3c:00:0a"}]'
     node, _ = machine(f"[{{name: eno1, {STATIC}}}]", cards=cards)

@@ -1,0 +1,117 @@
+"""A cluster's directory as OpenShift's documentation has it, piece by piece, and what a plan of it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab.topology import Topology
+
+INSTALL = """\
+apiVersion: v1
+baseDomain: lab.example.com
+metadata: {name: CLUSTER}
+controlPlane: {name: master, architecture: amd64, hyperthreading: Enabled, replicas: MASTERS}
+compute: [{name: worker, architecture: amd64, hyperthreading: Enabled, replicas: WORKERS}]
+networking:
+  networkType: OVNKubernetes
+  clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}]
+  serviceNetwork: [172.30.0.0/16]
+  machineNetwork: MACHINES
+pullSecret: '{"auths": {"registry.example.com": {"auth": "dTpw"}}}'
+sshKey: ssh-ed25519 AAAA user
+"""
+VIPS = "platform: {baremetal: {apiVIPs: [192.168.122.10], ingressVIPs: [192.168.122.11]}}\n"
+NONE = "platform: {none: {}}\n"
+FOUR = "[{cidr: 192.168.122.0/24}]"
+SIX = '[{cidr: "2620:52:0:1302::/64"}]'
+
+
+def install(masters: int = 1, workers: int = 0, more: str = NONE, *, machines: str = FOUR, name: str = "ocp") -> str:
+    """install-config.yaml."""
+    named = {"CLUSTER": name, "MASTERS": masters, "WORKERS": workers, "MACHINES": machines}
+    text = INSTALL
+    for word, value in named.items():
+        text = text.replace(word, str(value))
+    return text + more
+
+
+def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", version: str = "v1beta1") -> str:
+    """agent-config.yaml; `@` in a host is its number, from 2 on."""
+    head = f"apiVersion: {version}\nkind: AgentConfig\nmetadata: {{name: ocp}}\nrendezvousIP: {rendezvous}\n{more}"
+    if not hosts:
+        return head
+    return head + "hosts:\n" + "".join(host.replace("@", str(number)) for number, host in enumerate(hosts, 2))
+
+
+def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
+    """A host with cards of these names and a network document."""
+    text = "  - hostname: node-@\n" + more + "    interfaces:\n"
+    text += "".join(f"      - {{name: {name}, macAddress: 00:ef:44:2{n}:e6:a@}}\n" for n, name in enumerate(cards))
+    lines = "".join(f"      {line}\n" for line in network.splitlines())
+    return text + (f"    networkConfig:\n{lines}" if network else "")
+
+
+def ethernet(name: str, families: str = "ipv4: {enabled: false}", more: str = "") -> str:
+    """An interface."""
+    return f"  - {{name: {name}, type: ethernet, state: up, {families}{more}}}\n"
+
+
+def static(address: str, length: int = 24, version: int = 4) -> str:
+    """A family with an address of its own."""
+    address = f"{{ip: '{address}', prefix-length: {length}}}"
+    return f"ipv{version}: {{enabled: true, dhcp: false, address: [{address}]}}"
+
+
+def tail(device: str, gateway: str = "192.168.122.1", servers: str = "[192.168.122.1]", more: str = "") -> str:
+    """DNS servers and the default route."""
+    default = "0.0.0.0/0" if "." in gateway else "'::/0'"
+    route = f"{{destination: {default}, next-hop-address: '{gateway}', next-hop-interface: {device}, table-id: 254}}"
+    return f"dns-resolver: {{config: {{server: {servers}}}}}\nroutes: {{config: [{route}{more}]}}\n"
+
+
+def bond(mode: str, rest: str = "ipv4: {enabled: false}", name: str = "bond0", cards: str = "[eno1, eno2]") -> str:
+    """A bond."""
+    aggregation = f"link-aggregation: {{mode: {mode}, options: {{miimon: '150'}}, port: {cards}}}"
+    return f"  - {{name: {name}, type: bond, state: up, {aggregation}, {rest}}}\n"
+
+
+def vlan(base: str, tag: int | str, families: str) -> str:
+    """A VLAN."""
+    return f"  - {{name: {base}.{tag}, type: vlan, state: up, vlan: {{base-iface: {base}, id: {tag}}}, {families}}}\n"
+
+
+TWO = "interfaces:\n" + ethernet("eno1") + ethernet("eno2")
+MINE = static("192.168.122.@")
+STATIC = "interfaces:\n" + ethernet("eno1", MINE) + tail("eno1")
+DUAL = f"{MINE}, {static('2620:52:0:1302::@', 64, 6)}"
+ETHERNETS = ["eno1", "eno2"]
+
+
+def hint(text: str) -> tuple[str, str]:
+    """One node with a hint."""
+    return install(), agent(host(["eno1"], STATIC, f"    rootDeviceHints: {text}\n"))
+
+
+def several(count: int, network: str = STATIC, cards: Sequence[str] = ("eno1",), **more: str) -> str:
+    """agent-config.yaml of some hosts."""
+    return agent(*[host(cards, network)] * count, **more)
+
+
+def facts(shape: Topology) -> dict[str, Any]:
+    """What a plan says, in short."""
+    node = shape.nodes[0]
+    summary = {name: getattr(shape, name) for name in ("addressing", "proxy", "load_balancer", "gateway")}
+    networks = [(" ".join(map(str, one.subnets)), one.vlan, one.gateway_of(4), one.mtu) for one in shape.all_networks]
+    answers = [text.partition("/")[0] for one in shape.all_networks for text in shape.lab_addresses(one)]
+    return summary | {
+        "ip": node.ip,
+        "roles": "".join(one.role[0] for one in shape.nodes),
+        "macs": [nic.mac for nic in node.all_nics],
+        "addresses": list(node.addresses),
+        "last": shape.nodes[-1].ip,
+        "bonds": [(one.mode, " ".join(one.nics), " ".join(one.trunk)) for one in node.bonds],
+        "nets": networks,
+        "disks": [(one.bus, one.root) for one in node.all_disks],
+        "answers": answers,
+    }
