@@ -35,5 +35,5 @@ class InTurn(Generic[P, T]):
 
 def keep(patch: pytest.MonkeyPatch) -> None:
     """Signers and passwords of this process are made `RUNS` times at most."""
-    for name in ("signer", "_password"):
+    for name in ("signer", "password_and_hash"):
         patch.setattr(background, name, InTurn(getattr(background, name)))

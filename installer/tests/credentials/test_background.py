@@ -19,7 +19,7 @@ def test_runs_in_a_row_have_secrets_of_their_own():
     assert len({run.password for run in runs}) == RUNS
 
 
-@pytest.mark.parametrize("name", ["signer", "_password"])
+@pytest.mark.parametrize("name", ["signer", "password_and_hash"])
 def test_they_are_made_once_in_this_process(name):
     assert isinstance(getattr(background, name), InTurn)
 
