@@ -18,7 +18,8 @@ class NewCredentials:
     password_hash: str = field(repr=False)
 
 
-def _password() -> tuple[str, str]:
+def password_and_hash() -> tuple[str, str]:
+    """A new password of kubeadmin, and its hash."""
     from installer.credentials import access
 
     password = access.kubeadmin_password()
@@ -31,7 +32,7 @@ class BackgroundCredentials:
     def __init__(self, threads: int = 2) -> None:
         self._pool = ThreadPoolExecutor(threads, "credentials")
         self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
-        self._password: Future[tuple[str, str]] = self._pool.submit(_password)
+        self._password: Future[tuple[str, str]] = self._pool.submit(password_and_hash)
 
     def __enter__(self) -> BackgroundCredentials:
         return self

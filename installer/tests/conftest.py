@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from installer.testing.create.credentials_kit import keep
 from installer.testing.create.image_kit import directory, lab  # noqa: F401 - fixtures
 from installer.testing.engine.world_kit import World
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 def hangups() -> None:
     """SIGHUP as a terminal's child has it: under nohup all that tests start would ignore it, as it should there."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_credentials() -> Iterator[None]:
+    """Commands that a test runs in this process share a few sets of keys."""
+    with pytest.MonkeyPatch.context() as patch:
+        keep(patch)
+        yield
 
 
 @pytest.fixture

@@ -139,8 +139,11 @@ class Running:
 
 
 @contextmanager
-def running(name: str, folder: Path, changed: Profile | None = None) -> Iterator[Running]:
-    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one."""
+def running(name: str, folder: Path, changed: Profile | None = None, *, encrypted: bool = True) -> Iterator[Running]:
+    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one.
+
+    One that is not `encrypted` speaks HTTP: of a request's processor time over TLS a good part is its handshake.
+    """
     (state := folder / "state").mkdir()
     authority = Authority.make("test")
     authority.issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
@@ -153,12 +156,12 @@ def running(name: str, folder: Path, changed: Profile | None = None) -> Iterator
             bmc_profile, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD),
             log=lambda _, response, __: statuses.append(response.status_code),
         )  # fmt: skip
-        server = serve(front, "127.0.0.1", 0, context(folder / "server.crt", folder / "server.key", bmc_profile.tls))
+        tls = context(folder / "server.crt", folder / "server.key", bmc_profile.tls) if encrypted else None
+        server = serve(front, "127.0.0.1", 0, tls)
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
-        yield Running(
-            f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, bmc_profile, statuses
-        )
+        url = f"{'https' if encrypted else 'http'}://127.0.0.1:{server.server_port}"
+        yield Running(url, folder / "ca.crt", machine, front, bmc_profile, statuses)
 
 
 @contextmanager

@@ -2,13 +2,16 @@
 so does every path that a page names, whole or by its end, and every module that a comment or docstring names: whole, or
 by its end within the same top folder. What another program has is cited as `program:path`."""
 
+import functools
+import io
 import re
 import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
 
-from ci.citations import MADE_UP, ROOM_PAGES, ROOT, Checker, check, python_blocks
+from ci.citations import MADE_UP, ROOM_PAGES, ROOT, Checker, check, comments, python_blocks
 from ci.imports import modules
 from ci.pages import Library, slug
 
@@ -102,6 +105,16 @@ def test_code_and_plain_strings_cite_nothing(checker):
     assert checker.checked == 0
 
 
+@pytest.mark.parametrize("module", ["ci/citations.py", "ci/tests/house/test_citations.py"])
+def test_comments_are_those_that_python_sees(module):
+    hard = 'a = "#" # "b"\nb = r"\\" # c\nc = """#\n\'#"""  # d\nd = \'\\\'#\' # e\ne = "" # f\nf = f"{a!r}#"\n'
+    for source in (hard, (ROOT / module).read_text()):
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        seen = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+        assert seen
+        assert list(comments(source)) == seen
+
+
 def test_links_lead_to_files_and_headings(checker):
     good = "[a](design.md) [b](design.md#the-house) [c](#here) [d](https://a.example/x#y)\n# Here\n"
     (checker.library.root / "docs/x.md").write_text(good)
@@ -132,6 +145,7 @@ def test_a_reference_page_says_where_its_facts_are_from(page):
     assert used <= set(re.findall(r"[`\"]([A-Z0-9]+)(?::`|\")", top))
 
 
+@functools.cache
 def there() -> set[str]:
     """Every tracked file and its folders, and the ends of their paths."""
     argv = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]

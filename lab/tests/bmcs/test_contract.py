@@ -16,6 +16,8 @@ from lab.testing.bmcs import Running, hurried, running
 # BMCs do not verify whom they fetch images from (sushy-tools:resources/vmedia.py).
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 WORKING = working()
+#: The same without TLS, which the first test has with each of them.
+UNENCRYPTED = [pytest.param((name, False), id=name) for name in WORKING]
 
 
 @pytest.fixture
@@ -23,7 +25,8 @@ def bmc(request, tmp_path, monkeypatch):
     """The BMC of a profile, ten times as fast as it is."""
     for module in ("service", "media"):
         monkeypatch.setattr(f"drivers.redfish.{module}._POLL_SECONDS", 0.05)
-    with running(request.param, tmp_path, hurried(profile(request.param), 0.1)) as bmc:
+    name, encrypted = request.param if isinstance(request.param, tuple) else (request.param, True)
+    with running(name, tmp_path, hurried(profile(name), 0.1), encrypted=encrypted) as bmc:
         yield bmc
 
 
@@ -71,7 +74,7 @@ def test_a_machine_is_powered_and_boots_what_is_inserted(bmc: Running, image):
     machine.off()
 
 
-@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+@pytest.mark.parametrize("bmc", UNENCRYPTED, indirect=True)
 def test_an_image_takes_the_place_of_another(bmc: Running, image):
     machine = bmc.service().system("", "master-0")
     machine.insert(image)
@@ -92,7 +95,7 @@ def test_a_bmc_that_is_started_again_knows_what_its_drive_holds(bmc: Running, im
     assert (client.inserted() or "").endswith("/some.iso")
 
 
-@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+@pytest.mark.parametrize("bmc", UNENCRYPTED, indirect=True)
 def test_the_boot_target_can_be_set_for_good(bmc: Running):
     machine = bmc.service().system("", "master-0")
     for device in (BootDevice.NETWORK, BootDevice.DISK, BootDevice.CD):
@@ -100,7 +103,7 @@ def test_the_boot_target_can_be_set_for_good(bmc: Running):
         assert machine.first() is device
 
 
-@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+@pytest.mark.parametrize("bmc", UNENCRYPTED, indirect=True)
 def test_a_machine_is_switched_off_and_on_at_once(bmc: Running, monkeypatch):
     machine = bmc.service().system("", "master-0")
     for _ in range(2):

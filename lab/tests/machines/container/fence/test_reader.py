@@ -351,8 +351,8 @@ def _esp(path, size_mib, *options):
     subprocess.run(["mkfs.fat", *options, str(path)], check=True, capture_output=True, timeout=60)
     file = path.with_suffix(".efi")
     file.write_bytes(b"MZ")
-    for command in (["mmd", "::EFI"], ["mmd", "::EFI/BOOT"], *([["mmd", f"::EFI/BOOT/D{n}"] for n in range(80)])):
-        subprocess.run([command[0], "-i", str(path), *command[1:]], check=True, env=tools, timeout=60)
+    folders = ["::EFI", "::EFI/BOOT", *(f"::EFI/BOOT/D{n}" for n in range(80))]
+    subprocess.run(["mmd", "-i", str(path), *folders], check=True, env=tools, timeout=60)
     command = ["mcopy", "-i", str(path), str(file), "::EFI/BOOT/bootx64.efi"]
     subprocess.run(command, check=True, env=tools, timeout=60)
     return path.read_bytes()
