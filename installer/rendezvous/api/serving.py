@@ -6,9 +6,10 @@ import asyncio
 import logging
 import signal
 import ssl
+import warnings
 from asyncio import sslproto
 
-from aiohttp import web, web_fileresponse, web_protocol
+from aiohttp import BadContentDispositionHeader, BadContentDispositionParam, web, web_fileresponse, web_protocol
 from aiohttp.http_exceptions import HttpProcessingError
 
 from installer.assisted.errors import ConfigurationError
@@ -39,6 +40,9 @@ def prepare() -> None:
     # nothing.
     setattr(web_fileresponse, "NOSENDFILE", True)  # noqa: B010 (a constant to the type checker)
     setattr(web_protocol, "HttpRequestParser", Parser)  # noqa: B010
+    # A part of a form that has no name is refused as such, whatever hides its name.
+    for malformed in (BadContentDispositionHeader, BadContentDispositionParam):
+        warnings.simplefilter("ignore", malformed)
     quiet = logging.getLogger("aiohttp.server")
     if _is_no_bad_http not in quiet.filters:
         quiet.addFilter(_is_no_bad_http)
