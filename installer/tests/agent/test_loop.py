@@ -29,7 +29,15 @@ from installer.rendezvous.steps import instructions as service_steps
 from installer.testing.agent_kit import FakeClient
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
 
-AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
+AGENT = AgentContext(
+    url="https://192.0.2.1:8090/",
+    infra_env_id="i",
+    host_id="h",
+    token="TOKEN",
+    ca_file="/opt/agent/tls/ca.crt",
+    insecure=False,
+    agent_image="agent@sha256:1",
+)
 NOWHERE = HostSystem(Path("/nonexistent"))
 LOST = ClientError("x", None, "refused")
 Sleep = Callable[[float], None]
@@ -41,7 +49,7 @@ def agent_with(
     """An agent of a host without media; its steps are those of ``table``, with dashes for underscores."""
     wait = sleep or (pauses.append if pauses is not None else (lambda seconds: None))
     known = {name.replace("_", "-"): step for name, step in table.items()} or steps.TABLE
-    return Agent(steps.StepContext(NOWHERE, AGENT, client, table=known), 1.0, wait)
+    return Agent(steps.StepContext(host=NOWHERE, agent=AGENT, client=client, table=known), 1.0, wait)
 
 
 def work(agent: Agent, kind: str, *args: str, times: int = 1, number: int = 1) -> None:
@@ -354,8 +362,16 @@ def _one_node(service: Running) -> Iterator[tuple[AssistedClient, str]]:
 
     host = SimulatedHost(0, Site(network))
     client = AssistedClient(endpoint(service.url, ca_file=service.ca), Scheme.AGENT, service.keys.token("agentAuth"))
-    identity = AgentContext(service.url, infra_env, host.id, "", str(service.ca), False, "")
-    agent = Agent(steps.StepContext(NOWHERE, identity, client, table=host.steps()), 0.5, sleep)
+    identity = AgentContext(
+        url=service.url,
+        infra_env_id=infra_env,
+        host_id=host.id,
+        token="",
+        ca_file=str(service.ca),
+        insecure=False,
+        agent_image="",
+    )
+    agent = Agent(steps.StepContext(host=NOWHERE, agent=identity, client=client, table=host.steps()), 0.5, sleep)
 
     def live() -> None:
         with suppress(_Stop):
