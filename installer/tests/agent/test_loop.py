@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.agent import loop, steps
-from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, Refused, StepError
 from installer.agent.loop import REPEATED, Agent, Deduper
 from installer.agent.swarm import command as swarm
@@ -26,18 +26,9 @@ from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
 from installer.hostsys.system import HostSystem
 from installer.rendezvous.steps import instructions as service_steps
-from installer.testing.agent_kit import FakeClient
+from installer.testing.agent_kit import AGENT, FakeClient
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
 
-AGENT = AgentContext(
-    url="https://192.0.2.1:8090/",
-    infra_env_id="i",
-    host_id="h",
-    token="TOKEN",
-    ca_file="/opt/agent/tls/ca.crt",
-    insecure=False,
-    agent_image="agent@sha256:1",
-)
 NOWHERE = HostSystem(Path("/nonexistent"))
 LOST = ClientError("x", None, "refused")
 Sleep = Callable[[float], None]
@@ -362,15 +353,8 @@ def _one_node(service: Running) -> Iterator[tuple[AssistedClient, str]]:
 
     host = SimulatedHost(0, Site(network))
     client = AssistedClient(endpoint(service.url, ca_file=service.ca), Scheme.AGENT, service.keys.token("agentAuth"))
-    identity = AgentContext(
-        url=service.url,
-        infra_env_id=infra_env,
-        host_id=host.id,
-        token="",
-        ca_file=str(service.ca),
-        insecure=False,
-        agent_image="",
-    )
+    where = {"url": service.url, "infra_env_id": infra_env, "host_id": host.id, "ca_file": str(service.ca)}
+    identity = replace(AGENT, **where, token="", agent_image="")
     agent = Agent(steps.StepContext(host=NOWHERE, agent=identity, client=client, table=host.steps()), 0.5, sleep)
 
     def live() -> None:

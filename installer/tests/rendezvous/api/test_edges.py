@@ -393,16 +393,3 @@ def test_what_the_service_itself_has_put_wrong_is_no_fault_of_the_caller(tmp_pat
             assert "internal error" in (await answer.json())["reason"]
 
     serve(tmp_path, use)
-
-
-def test_a_state_that_is_one_of_those_known_is_not_sent_again(tmp_path: Path) -> None:
-    """RFC 9110 §13.1.2: several may be named, or any at all."""
-
-    async def use(client: TestClient, fleet: Fleet) -> None:
-        for path in (filled(C, fleet), filled(I, fleet) + "/hosts"):
-            etag = (await client.get(path, headers=header(Scheme.USER))).headers["ETag"]
-            for known, status in ((etag, 304), (f'"a,b", {etag}', 304), ("*", 304), (etag[:-2], 200), ('W/"a"', 200)):
-                answer = await client.get(path, headers=header(Scheme.USER) | {"If-None-Match": known})
-                assert (answer.status, answer.headers["ETag"]) == (status, etag), known
-
-    serve(tmp_path, use)
