@@ -125,7 +125,7 @@ def test_simulated_years_meet_the_target():
 def test_flaky_jobs_are_no_false_alarms():
     """The rate of a job with so many flakes is known least well; seeds that nothing was chosen with."""
     world = World(flakes=0.1)
-    years = sum((simulate(seed, world) for seed in range(7700, 7704)), Year(world))
+    years = sum((simulate(seed, world) for seed in range(7700, 7704)), Year(world=world))
     assert years.found >= 0.8 * years.big
     assert years.false_alarms / (4 * 12) < 1
 
