@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -71,6 +71,7 @@ class Stage:
     argv: Sequence[str]
     limit: float
     essential: bool = False
+    _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict)
     retried: int = 0
 

@@ -34,7 +34,7 @@ NODE0 = [sys.executable, "-c", "import sys; from installer.cli import main; sys.
 MADE_UP = Path(citations.MADE_UP).name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class House:
     """What can be counted of a checkout. `folders`: modules by folder; `unresolved`: citations that lead nowhere."""
 
@@ -84,7 +84,14 @@ def weigh(tree: Path) -> House:
     cycles = imports.loops((edge.importer, edge.imported) for edge in edges if edge.kind == "now")
     problems, cited = citations.check(tree)
     unresolved = sum(Path(problem.split(":")[0]).name != MADE_UP for problem in problems)
-    return House(lines[False], lines[True], dict(folders), len(cycles), unresolved, cited)
+    return House(
+        code=lines[False],
+        tests=lines[True],
+        folders=dict(folders),
+        cycles=len(cycles),
+        unresolved=unresolved,
+        cited=cited,
+    )
 
 
 def starts(trees: Sequence[Path]) -> list[float]:

@@ -9,7 +9,7 @@ search with noisy responses", SIAM J. Control Optim. 51, 2013).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.errors import InformerError
@@ -34,6 +34,7 @@ class Bisection:
     flakes: Counts = field(default_factory=Counts)
     failures: Counts = field(default_factory=Counts)
     sure: float = 0.95
+    _: KW_ONLY
     runs: dict[str, Counts] = field(default_factory=dict)
     #: By release (all but the first) and failure rate of the bad ones; they add up to 1.
     _joint: list[list[float]] = field(default_factory=list)

@@ -36,7 +36,7 @@ LONGEST = 2.0
 _BATCH = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Symptom:
     """What to look for, where, and what it means."""
 
@@ -101,7 +101,9 @@ def _symptom(entry: Any, where: str) -> Symptom:
         pattern = re.compile(entry["match"])
     except (re.error, OverflowError, RecursionError) as error:
         raise InformerError(f"{where}.match: {entry['match']!r}: {error}") from error
-    return Symptom(entry["name"], tuple(places), pattern, Label(entry["label"]), entry["advice"])
+    return Symptom(
+        name=entry["name"], where=tuple(places), match=pattern, label=Label(entry["label"]), advice=entry["advice"]
+    )
 
 
 @dataclass(frozen=True)

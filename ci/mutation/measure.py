@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Measured:
     """Of one test file: seconds by test, and by source file the lines that each test (or SHARED) ran."""
 
     file: str
+    _: KW_ONLY
     seconds: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     #: Tests that did not pass here without any mutation: they prove nothing here.

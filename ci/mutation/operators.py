@@ -43,7 +43,7 @@ ERRORS = ("Error", "Exception", "Refused", "Invalid")
 Change = tuple[str, Callable[[ast.AST], ast.AST]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mutant:
     """One change: where it is (lines of the source) and what it is in words; ``number`` counts them in a module."""
 
@@ -59,7 +59,7 @@ class Mutant:
         return f"{self.path}:{self.line}: {self.what}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Site:
     node: ast.AST
     parent: ast.AST
@@ -144,7 +144,16 @@ def _sites(tree: ast.Module) -> Iterator[_Site]:
                     () if later else (node.name, *bound) if defaults else _bound_by(child, bound)  # type: ignore[attr-defined]
                 )
                 words = wording or _is_error(child)
-                yield _Site(child, node, field, index if isinstance(value, list) else None, names, words, at, until)
+                yield _Site(
+                    node=child,
+                    parent=node,
+                    field=field,
+                    index=index if isinstance(value, list) else None,
+                    bound=names,
+                    wording=words,
+                    line=at,
+                    end_line=until,
+                )
                 yield from visit(child, names, later, words, line=at, end=until)
 
     yield from visit(tree, (), False, False, line=1, end=1)
@@ -295,7 +304,7 @@ def _changes(tree: ast.Module) -> Iterator[tuple[_Site, Change]]:
 def mutants(path: str, source: str) -> list[Mutant]:
     """All mutants of a module, in the source's order."""
     return [
-        Mutant(path, number, site.line, site.end_line, what, site.bound)
+        Mutant(path=path, number=number, line=site.line, end_line=site.end_line, what=what, bound=site.bound)
         for number, (site, (what, _)) in enumerate(_changes(ast.parse(source)))
     ]
 

@@ -29,7 +29,7 @@ KILLED, TIMEOUT, SURVIVED, UNCOVERED = "killed", "timed out", "survived", "no te
 TIMES = 4.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fate:
     """What became of a mutant; ``tests`` ran against it, ``left`` more would have, but for the budget."""
 
@@ -136,14 +136,14 @@ def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, *
     """Run the tests of one mutant."""
     tests, left = chooser.tests(mutant, budget)
     if not tests:
-        return Fate(mutant, UNCOVERED, 0, 0)
+        return Fate(mutant=mutant, fate=UNCOVERED, tests=0, left=0)
     text = mutated((project.root / mutant.path).read_text(), mutant.number)
     try:
         code, by = _run_tests(project, tests, chooser, patience, sources={mutant.path: text})
     except Timeout:
-        return Fate(mutant, TIMEOUT, len(tests), left)
+        return Fate(mutant=mutant, fate=TIMEOUT, tests=len(tests), left=left)
     # 5: no test was collected, so that nothing has failed either.
-    return Fate(mutant, SURVIVED if code in (0, 5) else KILLED, len(tests), left, by)
+    return Fate(mutant=mutant, fate=SURVIVED if code in (0, 5) else KILLED, tests=len(tests), left=left, by=by)
 
 
 def control(project: Project, chooser: Chooser) -> None:

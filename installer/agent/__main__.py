@@ -70,9 +70,17 @@ def main(argv: list[str] | None = None) -> int:
         print(f"agent: {error}", file=sys.stderr)
         return 1
     identity = args.host_id or hostid.host_id(host)
-    context = AgentContext(args.url, args.infra_env_id, identity, token, args.cacert, insecure, args.agent_version)
+    context = AgentContext(
+        url=args.url,
+        infra_env_id=args.infra_env_id,
+        host_id=identity,
+        token=token,
+        ca_file=args.cacert,
+        insecure=insecure,
+        agent_image=args.agent_version,
+    )
     try:
-        Agent(StepContext(host, context, client), args.interval).run()
+        Agent(StepContext(host=host, agent=context, client=client), args.interval).run()
     except Refused as error:
         # A restart would only be refused again: stay, as upstream does, until somebody acts.
         logging.error("%s; this agent stops asking", error)

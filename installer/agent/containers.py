@@ -26,7 +26,7 @@ CONTAINER = "assisted-installer"
 PULL_FAILED = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AgentContext:
     """What the install step passes on to the orchestrator."""
 

@@ -41,7 +41,7 @@ log = logging.getLogger("agent")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepContext:
     """What steps may need."""
 

@@ -37,7 +37,15 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
         log.warning("vsphere authentication fields are now deprecated; please use vcenters")
         named = (platform.datacenter, *(domain.topology.datacenter for domain in domains))
         centers = tuple(dict.fromkeys(filter(None, named)))
-        vcenters = (VCenter(platform.v_center, _PORT, platform.username, platform.password, centers),)
+        vcenters = (
+            VCenter(
+                server=platform.v_center,
+                port=_PORT,
+                user=platform.username,
+                password=platform.password,
+                datacenters=centers,
+            ),
+        )
         domains = tuple(
             replace(
                 domain,
@@ -80,7 +88,9 @@ def _generated(platform: VSpherePlatform, server: str) -> VSphereFailureDomain:
         resource_pool=platform.resource_pool,
         folder=_inventory("folder", "vm", platform.folder, center),
     )
-    return VSphereFailureDomain(GENERATED, GENERATED_REGION, GENERATED_ZONE, server, topology)
+    return VSphereFailureDomain(
+        name=GENERATED, region=GENERATED_REGION, zone=GENERATED_ZONE, server=server, topology=topology
+    )
 
 
 def _joined(domains: tuple[VSphereFailureDomain, ...], servers: set[str]) -> tuple[VSphereFailureDomain, ...]:

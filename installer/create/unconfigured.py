@@ -69,7 +69,13 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
             read.read_image_set(files, expected_release())
         nmstate = read.read_nmstate(files)  # whatever their labels: no service selects them here
         manifests = ClusterManifests(
-            ClusterInstall(), ClusterDeployment(), ImageSet(), infra_env, secret, nmstate, files
+            install=ClusterInstall(),
+            deployment=ClusterDeployment(),
+            image_set=ImageSet(),
+            infra_env=infra_env,
+            pull_secret=secret,
+            nmstate=nmstate,
+            files=files,
         )
         sources, bundle = mirror.read_mirror(files)
         return manifests, ztp.install_config(manifests, sources, bundle)

@@ -8,7 +8,7 @@ library does, which Kubernetes' tools read with: they refuse the same documents.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import yaml
@@ -39,6 +39,7 @@ class _Open:
 
     node: yaml.SequenceNode | yaml.MappingNode
     anchor: str | None
+    _: KW_ONLY
     extent: _Extent = field(default_factory=lambda: _Extent(levels=1))
     key: yaml.ScalarNode | None = None
     names: set[str] = field(default_factory=set)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import IO, Any
@@ -40,6 +40,7 @@ class Access:
     key: Path | None = None
     options: Sequence[str] = ()
     connect_timeout: int = 10
+    _: KW_ONLY
     timeout: float = 600.0
 
     def argv(self, address: str, command: str) -> list[str]:

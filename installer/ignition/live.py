@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
 
 from installer.ignition.config import File, Unit, User, render
@@ -58,6 +58,7 @@ class HostFiles:
     """
 
     hostname: str = ""
+    _: KW_ONLY
     role: str = ""
     macs: tuple[str, ...] = ()
     root_device_hints: str = ""
@@ -65,7 +66,7 @@ class HostFiles:
     awaited: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LiveInputs:
     """All that goes into the live host's config; secrets among it are kept out of reprs."""
 

@@ -39,7 +39,7 @@ M = TypeVar("M", bound=Manifest)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterManifests:
     """The objects, and the files that they were read from."""
 
@@ -256,4 +256,12 @@ def read_manifests(
     if errors:
         texts = [f'failed to load asset "{ASSETS[name]}": {error}' if name else str(error) for name, error in errors]
         raise AssetError(f"failed to fetch {target}", ConfigError(aggregate(texts), file=DIRECTORY))
-    return ClusterManifests(install, deployment, image_set, infra_env, secret, nmstate, files)
+    return ClusterManifests(
+        install=install,
+        deployment=deployment,
+        image_set=image_set,
+        infra_env=infra_env,
+        pull_secret=secret,
+        nmstate=nmstate,
+        files=files,
+    )

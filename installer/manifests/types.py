@@ -36,7 +36,7 @@ class MachineNetwork:
     cidr: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Networking:
     """AgentClusterInstall spec.networking."""
 
@@ -73,7 +73,7 @@ class External:
     cloud_controller_manager: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterInstallSpec:
     """AgentClusterInstall spec."""
 
@@ -119,7 +119,7 @@ class ClusterInstall(Manifest):
     spec: ClusterInstallSpec = field(default_factory=ClusterInstallSpec)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterDeploymentSpec:
     """ClusterDeployment spec."""
 
@@ -172,7 +172,7 @@ class LabelSelector:
     match_expressions: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InfraEnvSpec:
     """InfraEnv spec."""
 

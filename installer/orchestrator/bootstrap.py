@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,7 @@ class _Bootkube:
     """bootkube's state over time, as systemd shows it: how often it failed and was restarted, and its last lines."""
 
     host: HostSystem
+    _: KW_ONLY
     state: str = ""
     run: str = ""
     failures: int = 0

@@ -19,7 +19,7 @@ SECRET = "assisted-installer-controller-secret"
 MANIFESTS = "/opt/openshift/manifests"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Controller:
     """The service's URL, its CA (PEM, empty for the system's), an agent's token, and the cluster to report for.
 

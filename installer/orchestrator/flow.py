@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ log = logging.getLogger("assisted-installer")
 REBOOT_SECONDS = 15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What the command line asks for."""
 
@@ -55,6 +55,7 @@ class Run:
 
     plan: Plan
     host: HostSystem
+    _: KW_ONLY
     reporter: Reporter
     sleep: Callable[[float], None] = time.sleep
     controller: Controller | None = None

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -78,6 +78,7 @@ class RegistryAccess:
     pull_secret: str | None = field(default=None, repr=False)
     sources: tuple[DigestSource, ...] = ()
     trust_bundle: str = ""
+    _: KW_ONLY
     registries_conf_file: Path | None = None
     auth_file: Path | None = None
     ca_file: Path | None = None

@@ -35,7 +35,7 @@ def _duration(name: str, text: str, least: float = 0.0) -> float:
     return seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """The service's settings. Times in seconds, paths absolute."""
 

@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 
+from installer.agent.containers import AgentContext
 from installer.assisted.client import AssistedClient
 from installer.hostsys import system as hostsys
 from installer.hostsys.system import HostSystem
+
+AGENT = AgentContext(
+    url="https://192.0.2.1:8090/",
+    infra_env_id="i",
+    host_id="h",
+    token="TOKEN",
+    ca_file="/opt/agent/tls/ca.crt",
+    insecure=False,
+    agent_image="agent@sha256:1",
+)
 
 
 class Host(HostSystem):

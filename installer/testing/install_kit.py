@@ -12,7 +12,15 @@ TOKEN = "T0KEN"
 CA_FILE = "/opt/ca.crt"
 DISK = "/dev/disk/by-id/wanted"
 IMAGE = "registry.example/installer@sha256:1"
-AGENT = AgentContext("https://192.0.2.1:8090", "i", "h", TOKEN, CA_FILE, False, "agent-image")
+AGENT = AgentContext(
+    url="https://192.0.2.1:8090",
+    infra_env_id="i",
+    host_id="h",
+    token=TOKEN,
+    ca_file=CA_FILE,
+    insecure=False,
+    agent_image="agent-image",
+)
 #: What no request lacks.
 REQUEST = InstallRequest(
     role=Role.MASTER, infra_env_id="i", cluster_id="c", host_id="h", boot_device=DISK, installer_image=IMAGE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from installer.assisted.enums import ClusterStatus, HostStatus, LogsState, Result, Role, Stage, member
@@ -34,6 +34,7 @@ class HostSeen:
     id: str
     name: str
     status: HostStatus | str
+    _: KW_ONLY
     status_info: str = ""
     stage: Stage | str = ""
     role: Role | str = ""

@@ -10,7 +10,7 @@ from typing import Any
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Condition:
     """One condition; ``since`` is its lastTransitionTime or None when there is none that can be read."""
 
@@ -45,7 +45,9 @@ def conditions(item: Json) -> dict[str, Condition]:
             kind, state, reason, message = (
                 str(entry.get(key) or "") for key in ("type", "status", "reason", "message")
             )
-            by_type[kind] = Condition(kind, state, reason, message, _time(entry.get("lastTransitionTime")))
+            by_type[kind] = Condition(
+                type=kind, status=state, reason=reason, message=message, since=_time(entry.get("lastTransitionTime"))
+            )
     return by_type
 
 

@@ -10,7 +10,7 @@ from installer.observe.service import Reach
 Target = Literal["bootstrap-complete", "install-complete"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(Reach):
     """All times in seconds (reference/installer.md §8.1, §8.2; cluster.md §5.4)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import get_args
 
 from lab.derive import switches
@@ -30,7 +30,7 @@ class Card:
     place: Field | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Face:
     """What has addresses: over a card or bond (`base`), with a VLAN's tag or none (0). `clones` are MAC addresses that
     the host gives it in place of the card's, by which it asks."""
@@ -53,6 +53,7 @@ class Attachment:
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
+    _: KW_ONLY
     faces: tuple[Face, ...] = ()
     routers: tuple[str, ...] = ()
     hops: tuple[str, ...] = ()
@@ -225,7 +226,7 @@ class _Document:
                     interface.get("ipv4").wrong(f"{name} has addresses and is a port of {bond}, which has to have them")
                 clone = interface.get("mac-address").mac() if dynamic else ""
                 clones = (clone,) if clone and clone not in {card.mac for card in self.cards.values()} else ()
-                yield Face(base, tag, static, dynamic, self.mtu(name), clones)
+                yield Face(base=base, vlan=tag, addresses=static, dynamic=dynamic, mtu=self.mtu(name), clones=clones)
 
     def _static(self, interface: Field) -> Iterator[Interface]:
         for version in (4, 6):

@@ -186,7 +186,7 @@ def _attached(
     cards = list(attachment.cards)
     if not faces:
         first = next(iter(attachment.unsaid), cards[0].name if cards else "")
-        faces[first] = [Face(first, dynamic=frozenset(s.version for s in plan.home.subnets))]
+        faces[first] = [Face(base=first, dynamic=frozenset(s.version for s in plan.home.subnets))]
     buses = _buses(cards)
     kernel = {card.name: f"enp{bus}s0" for card, bus in zip(cards, buses, strict=True)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, cast
 
 from lab.derive import attachment, contradictions, hints
@@ -44,6 +44,7 @@ class Cluster:
     base_domain: str
     platform: Platform
     subnets: tuple[Subnet, ...]
+    _: KW_ONLY
     api_vips: tuple[str, ...]
     ingress_vips: tuple[str, ...]
     rendezvous: str
@@ -62,7 +63,10 @@ class Cluster:
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     """The cluster. Raises ConfigsError with all that the lab cannot be."""
     problems = Problems()
-    top, other = Field(install, INSTALL, "", problems), Field(agent, AGENT, "", problems)
+    top, other = (
+        Field(value=install, source=INSTALL, path="", problems=problems),
+        Field(value=agent, source=AGENT, path="", problems=problems),
+    )
     counts = _counts(top)
     platform = _platform(top)
     listed = _agent_hosts(other) or _baremetal_hosts(top)

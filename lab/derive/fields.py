@@ -38,7 +38,7 @@ class Problems:
             raise ConfigsError(self.lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Field:
     """A value and its place: the file and the path in it. What it should be is asked for; what it is not is noted.
 
@@ -86,7 +86,9 @@ class Field:
             fields, path = here.map(), f"{here.path}.{name}" if here.path else name
             if name not in fields and not here.nmstate:
                 name = next((key for key in fields if str(key).lower() == name.lower()), name)
-            here = Field(fields.get(name), here.source, path, here.problems, here.nmstate)
+            here = Field(
+                value=fields.get(name), source=here.source, path=path, problems=here.problems, nmstate=here.nmstate
+            )
         return here
 
     def items(self) -> list[Field]:
@@ -97,7 +99,7 @@ class Field:
             self.wrong(f"must be a list, is {type(self.value).__name__}")
             return []
         return [
-            Field(one, self.source, f"{self.path}[{i}]", self.problems, self.nmstate)
+            Field(value=one, source=self.source, path=f"{self.path}[{i}]", problems=self.problems, nmstate=self.nmstate)
             for i, one in enumerate(self.value)
         ]
 

@@ -67,11 +67,11 @@ class _Configs:
     def __init__(self, manifests: Manifests, agent: Mapping[str, Any]) -> None:
         self.places = {(INSTALL, path): _Place(*place) for path, place in _PLACES.items()}
         problems = Problems()
-        installed = Field(manifests.cluster_install, CLUSTER_INSTALL, "", problems)
-        deployed = Field(manifests.cluster_deployment, CLUSTER_DEPLOYMENT, "", problems)
-        environment = Field(manifests.infra_env, INFRA_ENV, "", problems)
-        configs = Field(list(manifests.nmstate), NMSTATE, "", problems).items()
-        self.agent = self._agent(Field(agent, AGENT, "", problems), environment, configs)
+        installed = Field(value=manifests.cluster_install, source=CLUSTER_INSTALL, path="", problems=problems)
+        deployed = Field(value=manifests.cluster_deployment, source=CLUSTER_DEPLOYMENT, path="", problems=problems)
+        environment = Field(value=manifests.infra_env, source=INFRA_ENV, path="", problems=problems)
+        configs = Field(value=list(manifests.nmstate), source=NMSTATE, path="", problems=problems).items()
+        self.agent = self._agent(Field(value=agent, source=AGENT, path="", problems=problems), environment, configs)
         self.install = self._install(installed, deployed, environment)
         self.tpm, self.tang = _keys(installed.get("spec", "diskEncryption"))
         problems.raise_if_any()
@@ -196,7 +196,7 @@ def _macs(spec: Field) -> set[str]:
 
 def _macs_of(host: Mapping[str, Any]) -> set[str]:
     """Those of an entry of agent-config.yaml; what is wrong with them is told when it is read."""
-    entry = Field(host, AGENT, "", Problems())
+    entry = Field(value=host, source=AGENT, path="", problems=Problems())
     return _macs(entry)
 
 
@@ -206,7 +206,9 @@ def _texts(value: Any) -> list[str]:
 
 def _static(document: Any) -> Iterable[Interface]:
     """The addresses that an NMState document gives to interfaces, in its order; what is none is told elsewhere."""
-    interfaces = Field(document if isinstance(document, Mapping) else {}, "", "", Problems()).get("interfaces")
+    interfaces = Field(
+        value=document if isinstance(document, Mapping) else {}, source="", path="", problems=Problems()
+    ).get("interfaces")
     for one in interfaces.items():
         for family in ("ipv4", "ipv6"):
             for address in one.get(family, "address").items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from lab.derive.attachment import Attachment, Face
@@ -20,6 +20,7 @@ class Segment:
     subnets: list[Subnet] = field(default_factory=list)
     vlan: int = 0
     mtu: int = 0
+    _: KW_ONLY
     dynamic: set[int] = field(default_factory=set)
     routers: list[str] = field(default_factory=list)
     servers: list[str] = field(default_factory=list)

@@ -34,7 +34,7 @@ class Watched(Protocol):
         """The file with a host's console."""
 
 
-class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One of the forms above; exactly one of stage, event, console, status and seconds is given."""
 
     stage: str = ""

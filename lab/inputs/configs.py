@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Access:
     trust_bundle: str
     ssh_key: str
     mirrors: tuple[tuple[str, str], ...]
+    _: KW_ONLY
     bmcs: tuple[BmcAccess, ...] = ()
     tang_servers: str = ""
 

@@ -36,7 +36,7 @@ class Media:
         return self._drive.inserted()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Node:
     """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
     hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names.

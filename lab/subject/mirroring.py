@@ -59,7 +59,7 @@ def parse_name(text: str, source: str) -> Name:
     return Name(**{key: value or "" for key, value in match.groupdict().items()})
 
 
-class _Record(msgspec.Struct, frozen=True):
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a release that has been copied."""
 
     version: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ class Subject:
     pullspec: str
     registry_storage: Path
     mirrors: tuple[Mirror, ...]
+    _: KW_ONLY
     components: Mapping[str, str] = field(default_factory=dict)
     installer: Path | None = None
     hardware: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from lab.topology.errors import Problem
 from lab.topology.networks import Network
@@ -18,6 +18,7 @@ class Link:
     by which it asks for them."""
 
     name: str
+    _: KW_ONLY
     nics: tuple[Nic, ...]
     bond: Bond | None
     mac: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 import yaml
@@ -49,6 +49,7 @@ class Kind:
     moments: Sequence[Callable[[random.Random, str], Moment]]
     lasts: int
     cause: str
+    _: KW_ONLY
     may_stay: bool = True
     at_rendezvous: bool = False
 

@@ -58,7 +58,7 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"cause: {error}") from error
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One row. `faults` begin together at `begin`, and end at `end` or with the installation. `why` is for readers.
 
     `lanes` are where it runs: in labs of containers or VMs, or as a swarm, the real service and agents over hosts of

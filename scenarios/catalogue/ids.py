@@ -43,7 +43,7 @@ GRAMMAR: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Words:
     """What an id says."""
 

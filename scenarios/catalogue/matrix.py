@@ -31,7 +31,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One installation: matrix.yaml says what the fields mean. `minutes` is for each command that waits."""
 
     name: str

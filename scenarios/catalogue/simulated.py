@@ -38,7 +38,7 @@ class ClockOff(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     seconds: int
 
 
-class Unlike(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Unlike(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True, kw_only=True):
     """A host's inventory is another one: its hostname, memory (MiB), processors, disk (GB), or its MAC address."""
 
     node: str

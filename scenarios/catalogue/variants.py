@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from ipaddress import ip_address
 from random import Random
 from typing import Any, get_args
@@ -55,6 +55,7 @@ class Variant:
     machines: Callable[[Topology], Topology] = _same
     addressing: tuple[Addressing, ...] = ("static", "dhcp")
     install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
+    _: KW_ONLY
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     # What neither config has a word for: a user has `create cluster-manifests` make the file, and edits it.
     cluster_install: Callable[[dict[str, Any], Access], None] = _unchanged

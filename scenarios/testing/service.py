@@ -124,7 +124,7 @@ def service_alone(deployment: Deployment) -> Iterator[Service]:
         yield service
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Discovered(Installation):
     """A cluster whose hosts were discovered first and configured afterwards; `hosts` are their names by their ids, the
     first machine's first."""
@@ -234,7 +234,9 @@ def install_discovered(service: Service, image_type: str, names: Mapping[str, st
     if deployment.topology.platform == "none":
         networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
         service.call("v2_update_cluster", cluster.id, networks)
-    subject = Discovered(deployment, service, cluster.id, infra_env.id, hosts)
+    subject = Discovered(
+        deployment=deployment, service=service, cluster_id=cluster.id, infra_env_id=infra_env.id, hosts=hosts
+    )
     with lab.phase("checks"):
         wait_until(
             lambda: subject.cluster().status == "ready",

@@ -70,7 +70,7 @@ class Phase(msgspec.Struct, frozen=True):
     work: float
 
 
-class Install(msgspec.Struct, frozen=True):
+class Install(msgspec.Struct, frozen=True, kw_only=True):
     """One installation, from the lab's start to install-complete. `chain` and `spread` are what its floor is the higher
     one of; `rest_cores` is the processors' work at rest."""
 
@@ -189,7 +189,16 @@ def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, 
     parts = segments(entries, marks(log), origin, wall_origin)
     phases = tuple(Phase(name, end - begin, sampler.work(begin, end)) for name, begin, end in parts)
     taken = sum(float(entry["seconds"]) for entry in entries if entry["depth"] == 0) - queued
-    return Install(taken, chain, spread, sampler.peak_mib, rest.work / rest.seconds, phases, when, load)
+    return Install(
+        seconds=taken,
+        chain=chain,
+        spread=spread,
+        peak_mib=sampler.peak_mib,
+        rest_cores=rest.work / rest.seconds,
+        phases=phases,
+        when=when,
+        load=load,
+    )
 
 
 def logins(kind: MachineKind, release: Release) -> Login:

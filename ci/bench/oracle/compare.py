@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import yaml
@@ -35,6 +35,7 @@ class Comparison:
     comparable: bool
     theirs_ok: bool
     ours_ok: bool
+    _: KW_ONLY
     exit: bool
     errors: bool
     wording: bool

@@ -22,7 +22,7 @@ IGNITION = ("agent", "create", "ignition-json")
 _FILE = "agent.ign"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Tally:
     """Over all inputs, by path or name of unit, in how many inputs it is so; `compared`: how many inputs there are."""
 

@@ -34,7 +34,7 @@ class Status(Enum):
         return self in (Status.EXTREME, Status.REGRESSED, Status.NEW_REGRESSED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rules:
     """Sippy's defaults: shares from 0 to 1, points in hundredths of a share."""
 

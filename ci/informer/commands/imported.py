@@ -52,7 +52,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if arguments.keep:
         with History(arguments.keep) as history:
             print(f"{len(history.add(nightly_runs(arguments.seed, world)))} runs kept in {arguments.keep}")
-    total = sum(years, Year(world))
+    total = sum(years, Year(world=world))
     nights = world.nights * len(years)
     print(f"{world.jobs} jobs, {world.runs} runs a night each, {arguments.flakes:g} % flakes, {world.nights} nights")
     if len(years) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from ci.informer.engine.unit import Unit
 from lab.host.budget import Amount
@@ -17,6 +17,7 @@ class Flight:
     name: str
     address: str
     turn: int
+    _: KW_ONLY
     missing: float | None = None  # since when the host is gone (monotonic)
 
 

@@ -20,7 +20,7 @@ _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.beg
 _TABLES = "run JOIN job ON job.id = run.job JOIN payload ON payload.id = run.payload"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """A run as lists show it."""
 

@@ -89,7 +89,7 @@ def regressed_tests(history: History, day: date) -> list[TestChange]:
     return sorted((one for one in changes if one.assessment.status.bad), key=lambda one: one.assessment.p)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobState:
     """A job on a day: over the last week, against the baseline, and what its watch says."""
 

@@ -87,7 +87,7 @@ class Runner:
         return counted([run.outcome for run in self.runs(night, count)])
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Year:
     """What came of it. `asked` are the runs that were wanted beyond the nightly ones."""
 
@@ -100,12 +100,12 @@ class Year:
 
     def __add__(self, other: Year) -> Year:
         return Year(
-            self.world,
-            self.found + other.found,
-            self.big + other.big,
-            self.small_found + other.small_found,
-            self.false_alarms + other.false_alarms,
-            self.asked + other.asked,
+            world=self.world,
+            found=self.found + other.found,
+            big=self.big + other.big,
+            small_found=self.small_found + other.small_found,
+            false_alarms=self.false_alarms + other.false_alarms,
+            asked=self.asked + other.asked,
         )
 
     @property
@@ -134,7 +134,7 @@ def plant(seed: int, world: World) -> list[Planted]:
 
 def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Planted | None) -> Year:
     """One job's year."""
-    runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year(world)
+    runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year(world=world)
     year.big = int(planted is not None and planted.points > SMALL)
     was_found = False
     for night in range(-BEFORE, world.nights):
@@ -160,7 +160,9 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
 def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Year:  # noqa: B008 - frozen
     """A year (or as many nights as the world has), judged."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
-    return sum((_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs)), Year(world))
+    return sum(
+        (_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs)), Year(world=world)
+    )
 
 
 def nightly_runs(seed: int, world: World) -> Iterator[Run]:

@@ -28,7 +28,7 @@ _TELLING = 1.0
 _LABS = ("wait for the machine", "lab up", "insert media", "power on")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Slower:
     """A step that takes longer: P50 in seconds at the usual speed of the host, and the whole run's before."""
 
@@ -92,5 +92,12 @@ def judged(now: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, flo
         if p >= LEVEL / len(names) and min(recent) - max(earlier) <= NOTABLE * whole:
             continue
         if worst is None or rise > worst.now - worst.before:
-            worst = Slower(name, component_of(name), statistics.median(recent), statistics.median(earlier), whole, p)
+            worst = Slower(
+                step=name,
+                component=component_of(name),
+                now=statistics.median(recent),
+                before=statistics.median(earlier),
+                whole=whole,
+                p=p,
+            )
     return worst

@@ -40,7 +40,7 @@ class Decision(Enum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobVerdict:
     """What one job says of a payload."""
 
@@ -135,12 +135,12 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
     seen = first_seen(history)
     failures = [row for row in ours if row.outcome is Outcome.FAILED]
     return JobVerdict(
-        job,
-        kind,
-        decision,
-        counts,
-        base,
-        why,
+        job=job,
+        kind=kind,
+        decision=decision,
+        counts=counts,
+        base=base,
+        why=why,
         voids=sum(row.outcome is Outcome.VOID for row in ours),
         more=more,
         finding=finding,

@@ -12,7 +12,7 @@ verdict`) and simulated ones (`node0-ci simulate`), where its levels were chosen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import date
 
 from ci.informer.arithmetic.aggregate import baseline
@@ -24,7 +24,7 @@ from ci.informer.arithmetic.regression import assess, reopens
 Again = Callable[[int], Counts]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Levels:
     """What is looked for, and the levels of the sum; docs/informer.md has what others give in simulated years.
 
@@ -67,6 +67,7 @@ class Watch:
     levels: Levels = Levels()
     finding: Finding | None = None  # the regression that is open
     closed: date | None = None  # when the last one was
+    _: KW_ONLY
     asked: int = 0  # runs asked for so far
     wanted: int = 0  # runs asked for tonight that did not come
     _score: float = 0.0

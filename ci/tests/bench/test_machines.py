@@ -42,7 +42,16 @@ def _at(text):
 
 def _install(seconds, chain=40.0, spread=60.0, peak=4000):
     phases = (Phase("lab up", 1.0, 1.5), Phase("until hosts are ready", seconds - 1, 30.0))
-    return Install(seconds, chain, spread, peak, 0.25, phases, "2026-11-23 15:07", 0.4)
+    return Install(
+        seconds=seconds,
+        chain=chain,
+        spread=spread,
+        peak_mib=peak,
+        rest_cores=0.25,
+        phases=phases,
+        when="2026-11-23 15:07",
+        load=0.4,
+    )
 
 
 def test_work_is_what_the_processors_did_and_neither_idle_nor_waiting_for_disks():

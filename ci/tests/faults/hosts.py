@@ -37,7 +37,7 @@ class Ended(BaseException):
     """The process has been killed, or its host has no power. No Exception: an agent survives those."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Truth:
     """What is the case on the network and in its services; faults change it."""
 
@@ -136,8 +136,16 @@ class FailingHost(SimulatedHost):
 
     def _run(self, born: int, after: float) -> None:
         line = self._line(born)
-        identity = AgentContext(self.server.url, self.infra_env, self.id, self.token, "", False, "")
-        context = StepContext(HostSystem(Path("/nonexistent")), identity, line, table=self.steps())
+        identity = AgentContext(
+            url=self.server.url,
+            infra_env_id=self.infra_env,
+            host_id=self.id,
+            token=self.token,
+            ca_file="",
+            insecure=False,
+            agent_image="",
+        )
+        context = StepContext(host=HostSystem(Path("/nonexistent")), agent=identity, client=line, table=self.steps())
         sleep = self.sleep(born)
         agent = Agent(context, 5.0, sleep)
         try:

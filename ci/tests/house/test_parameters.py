@@ -1,4 +1,6 @@
-"""Up to four positional parameters; what comes after them is given by its name (CONTRIBUTING.md, "Style")."""
+"""Up to four positional parameters, of functions and of constructors; what comes after them is given by its name
+(CONTRIBUTING.md, "Style").
+"""
 
 import ast
 from collections.abc import Iterator
@@ -11,6 +13,73 @@ from ci.imports import modules
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 MOST = 4
+#: Those that take more: rows of tables, which are read as such, kinds whose names several modules have, and all of
+#: lab/release, where a change of the code is a new build. It only shrinks.
+BY_POSITION = {
+    "ci/bench/image.py Taken",
+    "ci/bench/oracle/scripts.py Run",
+    "ci/bench/oracle/service/requests.py Request",
+    "ci/bench/oracle/service/worlds.py World",
+    "ci/gate.py Outcome",
+    "ci/informer/history/model.py Run",
+    "ci/informer/history/model.py Step",
+    "ci/informer/judging/clusters.py Cluster",
+    "ci/informer/judging/simulate.py World",
+    "ci/informer/judging/verdict.py Verdict",
+    "ci/informer/judging/watching.py Finding",
+    "installer/agent/swarm/run.py Plan",
+    "installer/assisted/transport.py Request",
+    "installer/create/stages/check.py Inputs",
+    "installer/hostsys/logs.py Sender",
+    "installer/image/iso/records.py Record",
+    "installer/manifests/cluster.py Inputs",
+    "installer/network/reading/model.py Interface",
+    "installer/observe/state.py Inputs",
+    "installer/rendezvous/client/manifests.py Manifests",
+    "installer/rendezvous/states/cluster.py Row",
+    "installer/rendezvous/states/host.py Row",
+    "installer/rendezvous/store/links.py Link",
+    "lab/bmcs/state.py State",
+    "lab/daemons/ipmi.py Config",
+    "lab/daemons/iscsi.py Target",
+    "lab/daemons/switch/lacp.py Side",
+    "lab/derive/cluster.py Host",
+    "lab/evidence/report.py Run",
+    "lab/host/budget.py Entry",
+    "lab/host/records.py Record",
+    "lab/machines/container/firmware/formats/cpio.py Member",
+    "lab/machines/container/firmware/formats/partitions.py Partition",
+    "lab/machines/container/firmware/netboot/dhcp.py Lease",
+    "lab/release/build.py Release",
+    "lab/release/cluster/controller/command.py Request",
+    "lab/release/cluster/controller/servicereport.py Target",
+    "lab/release/cluster/fencing/agent.py Plan",
+    "lab/release/cluster/fencing/host.py Etcd",
+    "lab/release/cluster/installconfig.py FencingCredential",
+    "lab/release/cluster/installconfig.py InstallConfig",
+    "lab/release/cluster/kube/conditions.py Work",
+    "lab/release/cluster/nodes/probes.py View",
+    "lab/release/cluster/openshift_install/bootstrap.py Inputs",
+    "lab/release/cluster/openshift_install/command.py Assets",
+    "lab/release/cluster/pki/tls.py Leaf",
+    "lab/release/cluster/pods/assets.py Host",
+    "lab/release/cluster/pods/pod.py StaticPod",
+    "lab/release/components.py Component",
+    "lab/release/image/layer.py Layer",
+    "lab/release/image/oci.py Image",
+    "lab/release/images.py Layers",
+    "lab/release/kubernetes.py Inputs",
+    "lab/release/os/build.py Inputs",
+    "lab/release/os/build.py MachineOS",
+    "lab/release/os/media/disk.py Partition",
+    "lab/release/os/rootfs.py Inputs",
+    "lab/release/registry.py RegistryConfig",
+    "lab/release/variants.py Variant",
+    "lab/supervisor/plan.py Event",
+    "lab/supervisor/plan.py Plan",
+    "lab/supervisor/plan.py Service",
+    "lab/testing/bmcs.py Running",
+}
 
 
 def by_name(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -51,3 +120,62 @@ def test_no_function_has_more_than_four_positional_parameters():
 )
 def test_what_counts_is_seen(source, names):
     assert list(too_many(ast.parse(source))) == names
+
+
+def positional_fields(kind: ast.ClassDef) -> int | None:
+    """How many values a dataclass, Struct or NamedTuple takes by position; None where the class is none of these."""
+    words = [*(ast.unparse(one) for one in kind.decorator_list), *(ast.unparse(one) for one in kind.bases)]
+    ends = {word.partition("(")[0].rpartition(".")[2] for word in words}
+    if not ends & {"dataclass", "Struct", "NamedTuple"}:
+        return None
+    given = [
+        *kind.keywords,
+        *(word for one in kind.decorator_list if isinstance(one, ast.Call) for word in one.keywords),
+    ]
+    if any(one.arg == "kw_only" for one in given):
+        return 0
+    count = 0
+    for field in kind.body:
+        if isinstance(field, ast.AnnAssign):
+            said = ast.unparse(field)
+            if "KW_ONLY" in said:
+                break
+            count += "ClassVar" not in said and "init=False" not in said
+    return count
+
+
+def large(tree: ast.AST) -> Iterator[str]:
+    """Classes whose constructors take more values by position than that."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and (positional_fields(node) or 0) > MOST:
+            yield node.name
+
+
+def test_no_constructor_takes_more_than_four_values_by_position():
+    found = {
+        f"{path.relative_to(ROOT)} {name}"
+        for path in modules(ROOT, ROOMS).values()
+        for name in large(ast.parse(path.read_text()))
+    }
+    assert found == BY_POSITION
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int = 0", ["A"]),
+        (
+            "@dataclass(kw_only=True)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int",
+            [],
+        ),
+        ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    _: KW_ONLY\n    e: int", []),
+        ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: ClassVar[int] = 0", []),
+        ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int = field(init=False)", []),
+        ("class A(msgspec.Struct, frozen=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
+        ("class A(msgspec.Struct, kw_only=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
+        ("class A(NamedTuple):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
+        ("class A(Protocol):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
+    ],
+)
+def test_what_constructors_take_is_seen(source, names):
+    assert list(large(ast.parse(source))) == names

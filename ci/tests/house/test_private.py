@@ -1,4 +1,4 @@
-"""Tests use what a room offers, not its private parts: what a test needs has a name without an underscore, or a kit.
+"""What a module calls `_x` is its own. What others need of it has a name without an underscore; or, for tests, a kit.
 
 The list only shrinks: a file that reaches further, or one that is not in it, fails, and so does one that reaches less.
 """
@@ -6,15 +6,26 @@ The list only shrinks: a file that reaches further, or one that is not in it, fa
 import ast
 from pathlib import Path
 
+from ci.imports import modules
+
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 
-#: Test module -> how often it names a private part of what it tests.
+#: Module -> how often it names a private part of another.
 KNOWN: dict[str, int] = {
+    # Of libraries, which have no other way to it:
+    "ci/mutation/measure.py": 1,  # pytest: the test for which a fixture of its module is made
+    "drivers/redfish/fujitsu.py": 3,  # sushy: a request to a resource that it has no class for
+    "drivers/redfish/service.py": 2,  # sushy: the same, and whether the environment's proxies count
+    "installer/release/download.py": 1,  # hashlib: the type of what it makes, as typeshed calls it
+    "lab/commands/completion.py": 1,  # argparse: a parser's own arguments
+    # Of our own:
     "installer/tests/assisted/test_restclient.py": 1,  # headers: the token among them is nobody's to read
     "installer/tests/rendezvous/reconcile/test_judging.py": 1,
     "lab/tests/release/test_keys.py": 1,  # a step of a build of minutes: another name were another key
 }
+#: What is called so, and meant for all: of `os`, `sys`, and every NamedTuple.
+FOR_ALL = {"_exit", "_getframe", "_replace", "_asdict", "_fields"}
 
 
 def is_private(name: str) -> bool:
@@ -30,24 +41,26 @@ def reaches(source: str) -> int:
             own.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
             own.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            own.add(node.target.id)
     count = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            count += is_private(node.attr) and node.attr not in own and node.attr != "_exit"  # os._exit is for all
+            count += is_private(node.attr) and node.attr not in own and node.attr not in FOR_ALL
         elif isinstance(node, ast.ImportFrom):
             count += sum(is_private(alias.name) for alias in node.names)
     return count
 
 
-def test_tests_reach_into_no_private_parts() -> None:
+def test_nobody_reaches_into_private_parts() -> None:
     uses = {}
-    for room in ROOMS:
-        for path in (ROOT / room).rglob("*.py"):
-            if "tests" in path.relative_to(ROOT).parts and (count := reaches(path.read_text())):
-                uses[str(path.relative_to(ROOT))] = count
+    for path in modules(ROOT, ROOMS).values():
+        if count := reaches(path.read_text()):
+            uses[str(path.relative_to(ROOT))] = count
     assert uses == KNOWN
 
 
 def test_what_counts_as_a_reach() -> None:
     assert reaches("import a\na._b(a.c, a.__d__)\nfrom a import _e, f\n") == 2
     assert reaches("class A:\n    def _b(self): self._c = 1\n\ndef test(a): a._b(); a._c") == 0
+    assert reaches("class A:\n    _b: int\n\ndef f(a): a._b; a._replace(c=1)") == 0

@@ -39,7 +39,7 @@ class Stopped(BaseException):
     """The time is up. No Exception: an agent survives those."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Tally:
     """The agents' requests by kind (when each ended, monotonic; how long it took; both in s), and their errors."""
 
@@ -132,7 +132,7 @@ class Plan:
         return self.infra_envs[number // (self.share or self.hosts) % len(self.infra_envs)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """Hosts started so far, and of this step alone: seconds by phase, latencies at p99 (s), requests, failures.
 
@@ -185,9 +185,17 @@ class Swarm:
         client = TimedClient(self._endpoint, Scheme.AGENT, plan.token)
         client.tally = self.tally
         infra_env = plan.infra_env_of(number)
-        identity = AgentContext(plan.url, infra_env, host.id, plan.token, str(plan.ca or ""), False, "")
+        identity = AgentContext(
+            url=plan.url,
+            infra_env_id=infra_env,
+            host_id=host.id,
+            token=plan.token,
+            ca_file=str(plan.ca or ""),
+            insecure=False,
+            agent_image="",
+        )
         # No real host is looked at: what its root would be does not exist.
-        context = StepContext(HostSystem(Path("/nonexistent")), identity, client, table=host.steps())
+        context = StepContext(host=HostSystem(Path("/nonexistent")), agent=identity, client=client, table=host.steps())
         agent = Agent(context, 5.0, self._sleep)
         try:
             self._sleep(delay)
@@ -236,9 +244,16 @@ class Swarm:
         after += self.tally.unanswered()
         registered, _, failures = self.tally.counts()
         return Step(
-            hosts, registered, arrived - began, over - arrived, len(before) + len(after), rank(before, 99),
-            rank(after, 99), failures - failed, self._late,
-        )  # fmt: skip
+            hosts=hosts,
+            registered=registered,
+            arriving=arrived - began,
+            holding=over - arrived,
+            requests=len(before) + len(after),
+            p99_arriving=rank(before, 99),
+            p99=rank(after, 99),
+            failures=failures - failed,
+            late=self._late,
+        )
 
     def run(self, done: Callable[[], bool] = lambda: False) -> float:
         """Run for the plan's time, until ``done`` or beyond the limit; the seconds that it took."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from installer.config.decode import key
@@ -23,6 +23,7 @@ class Host:
     """What is known beforehand of one host."""
 
     hostname: str = ""
+    _: KW_ONLY
     role: str = ""
     interfaces: tuple[Interface, ...] = ()
     network_config: Any = field(default=None, repr=False)  # may hold passwords of 802.1x
@@ -30,7 +31,7 @@ class Host:
     bmc: Bmc | None = key("BMC", default=None)  # noqa: RUF009
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AgentConfig:
     """agent-config.yaml."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
 
 from installer.config.decode import Bits, key
@@ -31,7 +31,7 @@ class DataDisk:
     provisioning_mode: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VSpherePool:
     """A machine pool's platform.vsphere."""
 
@@ -112,7 +112,7 @@ class NutanixOsDisk:
     disk_size_gib: int | None = key("diskSizeGiB", default=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NutanixPool:
     """A machine pool's platform.nutanix; nothing of it is used."""
 
@@ -128,7 +128,7 @@ class NutanixPool:
     failure_domains: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VCenter:
     """platform.vsphere.vcenters[]."""
 
@@ -144,7 +144,7 @@ class VCenter:
         return bool(self.server or self.user or self.password or self.datacenters)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VSphereTopology:
     """Where in a vCenter the machines of a failure domain are; inventory paths are absolute."""
 
@@ -159,7 +159,7 @@ class VSphereTopology:
     host_group: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VSphereFailureDomain:
     """platform.vsphere.failureDomains[]."""
 
@@ -213,6 +213,7 @@ class VSpherePlatform:
 
     api_vips: tuple[str, ...] = key("apiVIPs", default=())
     ingress_vips: tuple[str, ...] = key("ingressVIPs", default=())
+    _: KW_ONLY
     api_vip: str = key("apiVIP", default="")
     ingress_vip: str = key("ingressVIP", default="")
     vcenters: tuple[VCenter, ...] = ()
@@ -261,7 +262,7 @@ class PrismElement:
     name: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NutanixFailureDomain:
     """platform.nutanix.failureDomains[]."""
 
@@ -272,7 +273,7 @@ class NutanixFailureDomain:
     data_source_images: tuple[NutanixResource, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NutanixPlatform:
     """platform.nutanix."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any
 
 from installer.config.decode import Bits, Verbatim, key
@@ -15,7 +15,7 @@ Time = Annotated[str, check.timestamp]
 TypeName = Annotated[str, Verbatim()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OwnerReference:
     """One of metadata's owners."""
 
@@ -27,7 +27,7 @@ class OwnerReference:
     block_owner_deletion: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ManagedFields:
     """Who has set which fields of an object."""
 
@@ -40,7 +40,7 @@ class ManagedFields:
     subresource: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectMeta:
     """metadata, as every Kubernetes object has it: only name and namespace are used."""
 
@@ -61,7 +61,7 @@ class ObjectMeta:
     managed_fields: tuple[ManagedFields, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FencingCredential:
     """Where one control plane host's BMC is, for fencing."""
 
@@ -104,6 +104,7 @@ class MachinePool:
     name: str = ""
     replicas: int | None = None
     architecture: str = ""
+    _: KW_ONLY
     hyperthreading: str = ""
     platform: PoolPlatform | None = None
     fencing: Fencing | None = None
@@ -140,7 +141,7 @@ class OvnKubernetesConfig:
     ipv4: OvnIpv4 | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Networking:
     """networking; machineCIDR, serviceCIDR, clusterNetworks and type are deprecated spellings."""
 
@@ -213,7 +214,7 @@ class BootstrapInPlace:
     installation_disk: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InstallConfig:
     """install-config.yaml."""
 

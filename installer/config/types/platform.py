@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any
 
 from installer.config.decode import Shape, key
@@ -19,7 +19,7 @@ class BareMetalPool:
     """A machine pool's platform.baremetal, which has no fields."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolPlatform:
     """A machine pool's platform; what is for a cloud stays plain data."""
 
@@ -36,7 +36,7 @@ class PoolPlatform:
     powervs: Annotated[Any, Shape("powervs.MachinePool")] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RootDeviceHints:
     """Which disk to install to; all given hints must match (reference §1.3)."""
 
@@ -62,7 +62,7 @@ class Bmc:
     disable_certificate_verification: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BareMetalHost:
     """platform.baremetal.hosts[]: the agent installer uses them only where agent-config has none."""
 
@@ -82,6 +82,7 @@ class BareMetalPlatform:
 
     api_vips: tuple[str, ...] = key("apiVIPs", default=())
     ingress_vips: tuple[str, ...] = key("ingressVIPs", default=())
+    _: KW_ONLY
     api_vip: str = key("apiVIP", default="")
     ingress_vip: str = key("ingressVIP", default="")
     hosts: tuple[BareMetalHost, ...] = ()
@@ -126,7 +127,7 @@ class ExternalPlatform:
 VipPlatform = BareMetalPlatform | VSpherePlatform | NutanixPlatform
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Platform:
     """platform: exactly one is set. Those that the agent installer refuses stay plain data."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
@@ -23,6 +23,7 @@ class Url:
     host: str = ""
     port: str = ""
     path: str = ""
+    _: KW_ONLY
     opaque: str = ""
 
 

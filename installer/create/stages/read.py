@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 EXTRA_DIRECTORY = "openshift"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InputFiles:
     """The files of a directory by asset, then by path below it; and the state, with what it keeps of earlier commands.
 
@@ -99,7 +99,14 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
     with loading(target) if from_manifests else contextlib.nullcontext():
         on_disk[EXTRA_MANIFESTS] = _extra_manifests(directory)
     assets = {asset: files for asset, files in on_disk.items() if files}
-    return InputFiles(state, assets, manifests, from_manifests, discarded, install_changed)
+    return InputFiles(
+        state=state,
+        on_disk=assets,
+        manifests=manifests,
+        from_manifests=from_manifests,
+        discarded=discarded,
+        install_changed=install_changed,
+    )
 
 
 def _effective_manifests(

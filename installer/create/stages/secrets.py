@@ -16,7 +16,7 @@ from installer.credentials.certificates import SIGNERS, Pair
 from installer.credentials.tokens import Tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Secrets:
     """Signers, the service's CA and certificate, tokens, kubeadmin's password and its hash."""
 

@@ -59,7 +59,18 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
 def loopback_ip(family: int) -> IpConfig:
     """What every loopback interface has, whether the document says so or not."""
     address = "127.0.0.1/8" if family == 4 else "::1/128"
-    return IpConfig(f"{LOOPBACK}.ipv{family}", family, True, False, False, (address,), True, MAIN_TABLE, "0", {})
+    return IpConfig(
+        path=f"{LOOPBACK}.ipv{family}",
+        family=family,
+        enabled=True,
+        dhcp=False,
+        autoconf=False,
+        addresses=(address,),
+        auto_dns=True,
+        auto_table=MAIN_TABLE,
+        addr_gen_mode="0",
+        dynamic={},
+    )
 
 
 def _refuse_without_enabled(fields: Fields, on: bool | None, *, dhcp: bool, autoconf: bool, addressed: bool) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 Sections = Mapping[str, Mapping[str, str]]
 MAIN_TABLE = 254
 LOOPBACK = "lo"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IpConfig:
     """One family of one interface. `addresses` are ADDRESS/LENGTH; `dynamic` are the keys of DHCP and autoconf."""
 
@@ -96,7 +96,7 @@ class Interface:
         return self.state in ("up", "down")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Route:
     """A static route; `interface` is None for the special types, which have no next hop."""
 
@@ -124,6 +124,7 @@ class Rule:
     path: str
     family: int
     priority: int
+    _: KW_ONLY
     source: str | None
     destination: str | None
     iif: str | None

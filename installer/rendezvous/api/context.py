@@ -131,7 +131,13 @@ class Service:
         store = self.engine.store
         infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster_id), None)
         hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
-        return prepare.Job(store.cluster(cluster_id), infra_env, hosts, manifests, self.settings)
+        return prepare.Job(
+            cluster=store.cluster(cluster_id),
+            infra_env=infra_env,
+            hosts=hosts,
+            manifests=manifests,
+            settings=self.settings,
+        )
 
     def stop_preparations(self) -> None:
         """End what is under way: the service ends, and the next one begins anew."""

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import signal
 import ssl
+import warnings
 from asyncio import sslproto
 
-from aiohttp import web, web_fileresponse
+from aiohttp import BadContentDispositionHeader, BadContentDispositionParam, web, web_fileresponse, web_protocol
 from aiohttp.http_exceptions import HttpProcessingError
 
 from installer.assisted.errors import ConfigurationError
@@ -17,6 +18,7 @@ from installer.rendezvous.api.context import Service
 from installer.rendezvous.eventloop import collector
 from installer.rendezvous.eventloop.gate import Gate, Limits, by_files
 from installer.rendezvous.eventloop.lag import Selector
+from installer.rendezvous.eventloop.parsing import Parser
 
 TLS_BUFFER = 32 * 1024
 # How long (s) a request under way may take to end when the service stops.
@@ -26,7 +28,7 @@ log = logging.getLogger("assisted-service")
 
 def _is_no_bad_http(record: logging.LogRecord) -> bool:
     """Keeps callers from filling the log with what is no HTTP."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError))
 
 
 def prepare() -> None:
@@ -37,6 +39,10 @@ def prepare() -> None:
     # sendfile() takes a connection away from its protocol, which then does not see that nobody reads. With TLS it saves
     # nothing.
     setattr(web_fileresponse, "NOSENDFILE", True)  # noqa: B010 (a constant to the type checker)
+    setattr(web_protocol, "HttpRequestParser", Parser)  # noqa: B010
+    # A part of a form that has no name is refused as such, whatever hides its name.
+    for malformed in (BadContentDispositionHeader, BadContentDispositionParam):
+        warnings.simplefilter("ignore", malformed)
     quiet = logging.getLogger("aiohttp.server")
     if _is_no_bad_http not in quiet.filters:
         quiet.addFilter(_is_no_bad_http)

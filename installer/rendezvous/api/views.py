@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any
 
@@ -18,6 +19,8 @@ from installer.rendezvous.store.model import Cluster, Host
 # Part of every ETag: versions start anew with the process.
 BOOT = secrets.token_hex(4)
 REMEMBERED = 4096
+# Of a list of them; whether one is weak does not count here.
+TAG = re.compile(r'"[^"\x00-\x20\x7f]*"')
 
 
 def encode(value: Any) -> bytes:
@@ -80,9 +83,15 @@ class Views:
         return f'W/"{BOOT}-{self._engine.store.version(cluster_id)}"' if cluster_id else ""
 
 
+def knows(request: web.Request, etag: str) -> bool:
+    """Has the caller this state already? If-None-Match may name several, or any at all (RFC 9110 §13.1.2)."""
+    known = request.headers.get("If-None-Match", "")
+    return known.strip() == "*" or etag.removeprefix("W/") in TAG.findall(known)
+
+
 def unchanged(request: web.Request, etag: str) -> web.Response | None:
     """304 when the caller has this state already."""
-    if etag and request.headers.get("If-None-Match") == etag:
+    if etag and knows(request, etag):
         return web.Response(status=304, headers={"ETag": etag})
     return None
 

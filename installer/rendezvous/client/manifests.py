@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,7 @@ class HostConfig:
     macs: frozenset[str]
     role: str = ""
     hints: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
     hostname: str = ""
     fencing: Mapping[str, str] = field(default_factory=dict, repr=False)
 

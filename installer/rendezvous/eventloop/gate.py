@@ -18,7 +18,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from installer.rendezvous.eventloop.connections import Deadline, Door, Strangers
 
@@ -43,6 +43,7 @@ class Limits:
     head: float = 30.0
     # How long a greeting may take while others wait for its place. An emulated host needs seconds for a handshake.
     patience: float = 10.0
+    _: KW_ONLY
     # How long an answer waits for a reader that takes nothing of it.
     stalled: float = 120.0
     # How long a connection may rest between two requests.

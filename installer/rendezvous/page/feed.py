@@ -19,7 +19,7 @@ from aiohttp import web
 from installer.assisted.errors import TooMany
 from installer.rendezvous.api.bodies import joined
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import BOOT, encode
+from installer.rendezvous.api.views import BOOT, encode, knows
 from installer.rendezvous.page import view as pageview
 from installer.rendezvous.store.model import Cluster, Host
 
@@ -65,7 +65,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     """GET /: the page itself, which holds no data."""
     body, policy, etag = document()
     headers = {**PRIVATE, "Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": etag}
-    if request.headers.get("If-None-Match") == etag:
+    if knows(request, etag):
         return web.Response(status=304, headers=headers)
     return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 

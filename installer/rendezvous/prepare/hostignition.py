@@ -22,7 +22,7 @@ class _Ignition(Private, frozen=True, gc=False):
     version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,9}\.[0-9]{1,9}\Z")]
 
 
-class _Storage(Private, frozen=True, gc=False):
+class _Storage(Private, frozen=True, gc=False, kw_only=True):
     disks: Objects = None
     raid: Objects = None
     filesystems: Objects = None

@@ -55,7 +55,7 @@ OUTPUTS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """Everything that one preparation needs, taken at its start."""
 

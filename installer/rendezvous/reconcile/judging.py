@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ replace = msgspec.structs.replace
 Key = tuple[str, str]
 
 
-class Peers(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Peers:
     """What the hosts of a cluster are judged by in one round, besides themselves."""
 
     cluster: Cluster
@@ -101,7 +103,9 @@ class Judgements:
             self._revisions[cluster.id] = revisions
         groups = cluster.connectivity_majority_groups.value
         sets = None if groups is None else {name: frozenset(ids) for name, ids in groups.items()}
-        return Peers(cluster, self.members(cluster.id), revisions[1], sets, settings)
+        return Peers(
+            cluster=cluster, members=self.members(cluster.id), revision=revisions[1], groups=sets, settings=settings
+        )
 
     def _basis(self, host: Host, peers: Peers) -> tuple[object, ...]:
         count = len(peers.members)

@@ -50,7 +50,8 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     if arguments is not None:
         for item in arguments:
             # Upstream's service appends only; this one edits the image's arguments as coreos-installer does.
-            if item.operation is None or item.value is None:
+            # An empty one appends nothing, and is taken as there; in the image nothing is called so.
+            if item.operation is None or item.value is None or (item.operation != "append" and not item.value):
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
         fields["kernel_arguments"] = body["kernel_arguments"]
     values.check_infra_env(fields, body.get("static_network_config", []))

@@ -25,7 +25,7 @@ POD_BITS, MACHINE_BITS, BALANCED_BITS, SINGLE_BITS = 7, 4, 2, 1
 LEAST_HOSTS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Networks:
     """A cluster's networks and virtual addresses as they would be."""
 

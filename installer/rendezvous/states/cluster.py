@@ -34,7 +34,7 @@ class HostInCluster(NamedTuple):
     role: Role
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterFacts:
     """All that the guards look at. Ages in seconds."""
 

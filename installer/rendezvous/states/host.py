@@ -33,7 +33,7 @@ class Trigger(StrEnum):
     UNBIND = "UnbindHost"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HostFacts:
     """All that the guards look at. Ages in seconds."""
 

@@ -131,7 +131,7 @@ class Members:
         return f"{hostname_of(host, inventory) or host_id}" + (f" (MAC {macs[0]})" if macs else "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HostView:
     """One host among its peers at one moment."""
 

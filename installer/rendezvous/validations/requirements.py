@@ -18,7 +18,7 @@ EDGE_WORKER = "edge-worker"
 ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER, SNO, EDGE_WORKER)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Requirements:
     """What one role needs. RAM in MiB, disk in GB (10^9), fsync and latency in ms, loss in percent."""
 
@@ -31,11 +31,17 @@ class Requirements:
 
 
 DOCUMENTED: dict[str, Requirements] = {
-    Role.MASTER: Requirements(4, 16384, 100, 10, 100, 0),
-    Role.ARBITER: Requirements(2, 8192, 50, 10, 1000, 0),
-    Role.WORKER: Requirements(2, 8192, 100, 10, 1000, 10),
-    SNO: Requirements(8, 16384, 100, 10),
-    EDGE_WORKER: Requirements(2, 8192, 15, 10),
+    Role.MASTER: Requirements(
+        cpu_cores=4, ram_mib=16384, disk_size_gb=100, disk_speed_ms=10, latency_ms=100, packet_loss_percent=0
+    ),
+    Role.ARBITER: Requirements(
+        cpu_cores=2, ram_mib=8192, disk_size_gb=50, disk_speed_ms=10, latency_ms=1000, packet_loss_percent=0
+    ),
+    Role.WORKER: Requirements(
+        cpu_cores=2, ram_mib=8192, disk_size_gb=100, disk_speed_ms=10, latency_ms=1000, packet_loss_percent=10
+    ),
+    SNO: Requirements(cpu_cores=8, ram_mib=16384, disk_size_gb=100, disk_speed_ms=10),
+    EDGE_WORKER: Requirements(cpu_cores=2, ram_mib=8192, disk_size_gb=15, disk_speed_ms=10),
 }
 
 

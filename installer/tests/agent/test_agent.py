@@ -212,7 +212,15 @@ def test_media(tmp_path: Path) -> None:
     watch.check(host)
 
 
-AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
+AGENT = AgentContext(
+    url="https://192.0.2.1:8090/",
+    infra_env_id="i",
+    host_id="h",
+    token="TOKEN",
+    ca_file="/opt/agent/tls/ca.crt",
+    insecure=False,
+    agent_image="agent@sha256:1",
+)
 REQUEST = InstallRequest(
     cluster_id="c",
     infra_env_id="i",

@@ -49,8 +49,12 @@ def test_answers_of_many_steps_share_one_connection() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/"
         client = AssistedClient(endpoint(url), Scheme.AGENT, "t")
-        identity = AgentContext(url, "ie", "h", "t", "", False, "")
-        agent = Agent(steps.StepContext(HERE, identity, client, table=dict.fromkeys(kinds, step)), 1.0)
+        identity = AgentContext(
+            url=url, infra_env_id="ie", host_id="h", token="t", ca_file="", insecure=False, agent_image=""
+        )
+        agent = Agent(
+            steps.StepContext(host=HERE, agent=identity, client=client, table=dict.fromkeys(kinds, step)), 1.0
+        )
         threads = [agent.start({"step_type": kind, "step_id": kind, "args": []}) for kind in kinds]
         for thread in threads:
             assert thread is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.agent import loop, steps
-from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, Refused, StepError
 from installer.agent.loop import REPEATED, Agent, Deduper
 from installer.agent.swarm import command as swarm
@@ -26,10 +26,9 @@ from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
 from installer.hostsys.system import HostSystem
 from installer.rendezvous.steps import instructions as service_steps
-from installer.testing.agent_kit import FakeClient
+from installer.testing.agent_kit import AGENT, FakeClient
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
 
-AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
 NOWHERE = HostSystem(Path("/nonexistent"))
 LOST = ClientError("x", None, "refused")
 Sleep = Callable[[float], None]
@@ -41,7 +40,7 @@ def agent_with(
     """An agent of a host without media; its steps are those of ``table``, with dashes for underscores."""
     wait = sleep or (pauses.append if pauses is not None else (lambda seconds: None))
     known = {name.replace("_", "-"): step for name, step in table.items()} or steps.TABLE
-    return Agent(steps.StepContext(NOWHERE, AGENT, client, table=known), 1.0, wait)
+    return Agent(steps.StepContext(host=NOWHERE, agent=AGENT, client=client, table=known), 1.0, wait)
 
 
 def work(agent: Agent, kind: str, *args: str, times: int = 1, number: int = 1) -> None:
@@ -354,8 +353,9 @@ def _one_node(service: Running) -> Iterator[tuple[AssistedClient, str]]:
 
     host = SimulatedHost(0, Site(network))
     client = AssistedClient(endpoint(service.url, ca_file=service.ca), Scheme.AGENT, service.keys.token("agentAuth"))
-    identity = AgentContext(service.url, infra_env, host.id, "", str(service.ca), False, "")
-    agent = Agent(steps.StepContext(NOWHERE, identity, client, table=host.steps()), 0.5, sleep)
+    where = {"url": service.url, "infra_env_id": infra_env, "host_id": host.id, "ca_file": str(service.ca)}
+    identity = replace(AGENT, **where, token="", agent_image="")
+    agent = Agent(steps.StepContext(host=NOWHERE, agent=identity, client=client, table=host.steps()), 0.5, sleep)
 
     def live() -> None:
         with suppress(_Stop):

@@ -16,7 +16,15 @@ from installer.agent.host import media
 from installer.hostsys.errors import CommandError
 from installer.testing.agent_kit import FakeClient, Host
 
-AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "", False, "agent@sha256:1")
+AGENT = AgentContext(
+    url="https://192.0.2.1:8090/",
+    infra_env_id="i",
+    host_id="h",
+    token="TOKEN",
+    ca_file="",
+    insecure=False,
+    agent_image="agent@sha256:1",
+)
 DEEP = "[" * 20_000
 DEEP_LIST = f'[{{"url": "u", "host_id": "h", "x": {DEEP}'
 MOUNT = "36 25 11:0 / /run/media/iso ro,nodev shared:9 - iso9660 /dev/sr0 ro\n"
@@ -24,7 +32,9 @@ MOUNT = "36 25 11:0 / /run/media/iso ro,nodev shared:9 - iso9660 /dev/sr0 ro\n"
 
 def context(root: Path, step: Callable[[], str] | None = None) -> steps.StepContext:
     table = {"s": lambda ctx, args: step()} if step else steps.TABLE
-    return steps.StepContext(Host(root), AGENT, FakeClient(), media.Watch(every=3600), table)  # type: ignore[arg-type]
+    return steps.StepContext(
+        host=Host(root), agent=AGENT, client=FakeClient(), media=media.Watch(every=3600), table=table
+    )  # type: ignore[arg-type]
 
 
 def raises(error: BaseException) -> Callable[[], str]:

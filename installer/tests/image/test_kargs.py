@@ -124,8 +124,11 @@ def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:
 
 @pytest.mark.parametrize(
     "item",
-    [{"operation": "add", "value": "a"}, {"operation": "append"}, op("append", "a b"), op("append", 'a="b'), "quiet"],
-)
+    [
+        {"operation": "add", "value": "a"}, {"operation": "append"}, op("append", "a b"), op("append", 'a="b'), "quiet",
+        op("delete", ""), op("replace", ""),
+    ],
+)  # fmt: skip
 def test_what_is_no_argument_is_refused_at_once(item: Any) -> None:
     with pytest.raises(BadRequest, match="kernel_arguments"):
         infra_envs.stored_fields(decoded({"kernel_arguments": [item]}, InfraEnvParams))

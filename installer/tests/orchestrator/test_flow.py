@@ -18,7 +18,14 @@ from installer.orchestrator.errors import StageError
 from installer.testing.machine_kit import BOOTSTRAP, DONE, EMPTY, OWN, written
 from installer.testing.orchestrator_kit import Cluster, Site, api_server, data
 
-CONTROLLER = Controller("https://192.0.2.1:8090/", "PEM", False, "the token", "c", 1)
+CONTROLLER = Controller(
+    url="https://192.0.2.1:8090/",
+    ca_pem="PEM",
+    insecure=False,
+    token="the token",
+    cluster_id="c",
+    control_plane_count=1,
+)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import urlparse
 
@@ -19,6 +19,7 @@ class Fujitsu:
 
     state: State
     media: Media
+    _: KW_ONLY
     _server: str = ""
     _share: str = ""
     _image: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from urllib.parse import urlparse
 
@@ -25,6 +25,7 @@ class Media:
     state: State
     tasks: Tasks = field(init=False)
     _held: dict[str, str] = field(default_factory=dict)  # drive: URL
+    _: KW_ONLY
     _names: dict[str, str] = field(default_factory=dict)  # drive: the URL that it once had
     _ejected: dict[str, tuple[float, str]] = field(default_factory=dict)  # drive: when, and what it was
     _known: bool = False

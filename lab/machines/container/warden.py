@@ -125,7 +125,7 @@ class Warden:
             for device in disk.devices()
         ]
         devices += [
-            Device(drive.name, drive.number, 0, links=labels[drive.name])
+            Device(name=drive.name, number=drive.number, size=0, links=labels[drive.name])
             for drive in self._drives
             if drive.name in labels
         ]

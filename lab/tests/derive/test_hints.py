@@ -9,7 +9,8 @@ from lab.derive.fields import Field, Problems
 def disks(values):
     """The disks for hints, and what is wrong with these."""
     problems = Problems()
-    return hints.disks(Field(values, "f", "h", problems)), [line for _, line in problems.lines]
+    field = Field(value=values, source="f", path="h", problems=problems)
+    return hints.disks(field), [line for _, line in problems.lines]
 
 
 @pytest.mark.parametrize(

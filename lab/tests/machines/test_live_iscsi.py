@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from lab import topology
 from lab.host import preflight
 from lab.lab import Lab
+from lab.testing.installed import boot_twice, copy, telling
 from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
@@ -45,12 +45,11 @@ SECONDS = 600
 ONE = ("rd.iscsi.firmware=1", "ip=52-54-00-6e-31-00:dhcp")
 TWO = ("rw", "rd.multipath=default", *ONE, "ip=52-54-00-6e-32-00:dhcp")
 SAYS = (
-    "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\n"
-    'ExecStart=/bin/sh -c \'{ systemctl --failed --no-legend --plain | cut -d" " -f1 |'
+    'systemctl --failed --no-legend --plain | cut -d" " -f1 |'
     " xargs -rn1 journalctl --no-pager --boot --output=cat -u;"
     ' ls -l /dev/disk/by-partuuid; echo "root: $(findmnt -no SOURCE,FSTYPE /)'
     ' paths: $(multipath -ll | grep -c "active ready running")'
-    " failed: $(systemctl --failed --no-legend --plain).\"; } > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"
+    ' failed: $(systemctl --failed --no-legend --plain)."'
 )
 
 
@@ -67,7 +66,7 @@ def san_os(monkeypatch):
 )
 def test_live_the_installed_system_finds_its_root_again(tmp_path, folder, san_os, portals, kargs, root, paths):
     config = json.loads(json.dumps(live.CONFIG))
-    config["systemd"]["units"].append({"name": "says.service", "enabled": True, "contents": SAYS})
+    config["systemd"]["units"].append(telling(SAYS))
     installed = live.installed(folder, config, kargs=kargs)
     [node] = SHAPE.nodes
     disk = msgspec.structs.replace(node.disks[0], portals=portals)
@@ -75,17 +74,5 @@ def test_live_the_installed_system_finds_its_root_again(tmp_path, folder, san_os
         msgspec.structs.replace(SHAPE, nodes=(msgspec.structs.replace(node, disks=(disk,)),)), artifacts=tmp_path
     ) as lab:
         machine = lab.nodes["master-0"]
-        subprocess.run(
-            ["cp", "--reflink=auto", "--sparse=always", installed, lab.layout.disk(machine.spec)],
-            check=True,
-            timeout=300,
-        )
-        for ignition_ran in (True, False):
-            machine.console.mark()
-            before = len(machine.console.text())
-            machine.power.on()
-            machine.console.wait_for("failed: .*|BOOT STOPPED end of report", SECONDS)
-            text = machine.console.text()[before:]
-            assert f"root: {root} ext4 paths: {paths} failed: ." in text
-            assert ("Ignition (files)" in text) is ignition_ran
-            machine.power.off()
+        copy(installed, lab.layout.disk(machine.spec))
+        boot_twice(machine, f"root: {root} ext4 paths: {paths} failed: .", SECONDS)

@@ -13,6 +13,8 @@ import pytest
 from lab import topology
 from lab.host import preflight
 from lab.lab import Lab
+from lab.machines.node import Node
+from lab.testing.installed import boot, boot_twice, copy, telling
 from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
@@ -38,9 +40,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 # Emulated, on a busy host: the root is read, kept in memory, and written through the cipher.
 SECONDS = 1500
 SAYS = (
-    "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\n"
-    "ExecStart=/bin/sh -c 'echo \"root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)"
-    " failed: $(systemctl --failed --no-legend --plain).\" > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"
+    'echo "root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)'
+    ' failed: $(systemctl --failed --no-legend --plain)."'
 )
 SAID = "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ."
 UNOPENED = "neither TPM nor Tang opens the LUKS volume"
@@ -65,35 +66,13 @@ def config_with(clevis: dict[str, Any]) -> dict[str, Any]:
     }
     filesystem = {"device": "/dev/mapper/root", "format": "xfs", "wipeFilesystem": True, "label": "root"}
     config["storage"] |= {"luks": [volume], "filesystems": [filesystem]}
-    config["systemd"]["units"].append({"name": "says.service", "enabled": True, "contents": SAYS})
+    config["systemd"]["units"].append(telling(SAYS))
     return config
 
 
-def copy(disk: Path, to: Path) -> None:
-    """Copy a disk's image, by reference where that can be."""
-    subprocess.run(["cp", "--reflink=auto", "--sparse=always", disk, to], check=True, timeout=300)
-
-
-def boot_twice(machine: Any) -> None:
-    """By Ignition, which makes the volume, then as at any later time; nobody may be needed for it."""
-    for ignition_ran in (True, False):
-        machine.console.mark()
-        before = len(machine.console.text())
-        machine.power.on()
-        machine.console.wait_for("failed: .*|BOOT STOPPED end of report", SECONDS)
-        text = machine.console.text()[before:]
-        assert SAID in text
-        assert ("Ignition (files)" in text) is ignition_ran
-        machine.power.off()
-
-
-def stops_unopened(machine: Any) -> None:
+def stops_unopened(machine: Node) -> None:
     """The machine boots, and nothing opens its volume."""
-    machine.console.mark()
-    before = len(machine.console.text())
-    machine.power.on()
-    machine.console.wait_for("BOOT STOPPED end of report", SECONDS)
-    assert UNOPENED in machine.console.text()[before:]
+    assert UNOPENED in boot(machine, "BOOT STOPPED end of report", SECONDS)
 
 
 @pytest.fixture
@@ -110,7 +89,7 @@ def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path
     with Lab(SHAPE, artifacts=tmp_path) as lab:
         mine, other = lab.nodes["master-0"], lab.nodes["master-1"]
         copy(disk, lab.layout.disk(mine.spec))
-        boot_twice(mine)
+        boot_twice(mine, SAID, SECONDS)
         completed = subprocess.run(["grep", "-aqF", live.PROOF, lab.layout.disk(mine.spec)], timeout=300, check=False)
         assert completed.returncode == 1, "what Ignition wrote can be read without the key"
         copy(lab.layout.disk(mine.spec), lab.layout.disk(other.spec))
@@ -124,6 +103,6 @@ def test_live_the_tang_server_opens_the_root_and_nobody_when_it_is_gone(tmp_path
         machine = lab.nodes["master-0"]
         servers = json.loads(lab.access.tang_servers)
         copy(live.installed(folder, config_with({"tang": servers}), kargs=ASKING), lab.layout.disk(machine.spec))
-        boot_twice(machine)
+        boot_twice(machine, SAID, SECONDS)
         lab.services.stop("tang")
         stops_unopened(machine)

@@ -1,7 +1,6 @@
 """Secure boot: firmware with Microsoft's keys starts what Debian signed, and nothing else."""
 
 import shutil
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.release.os.build import ISO_NAME
 from lab.release.os.media import efi
 from lab.testing.containers.kit import tree
+from lab.testing.installed import copy
 from lab.tests.machines import kit
 from lab.tests.machines.container.firmware import kit as live
 
@@ -72,8 +72,7 @@ def test_live_what_was_installed_on_a_disk_comes_up_too(tmp_path, folder, signed
     disk = live.installed(folder, live.CONFIG)
     with Lab(_large(), artifacts=tmp_path) as lab:
         machine = lab.nodes["master-0"]
-        command = ["cp", "--reflink=auto", "--sparse=always", disk, lab.layout.disk(machine.spec)]
-        subprocess.run(command, check=True, timeout=300)
+        copy(disk, lab.layout.disk(machine.spec))
         machine.power.on()
         machine.console.wait_for("proven login:", LOGIN_SECONDS)
         assert f"proof: {live.PROOF}" in machine.console.text()

@@ -105,7 +105,13 @@ def test_hardware_thresholds_fit_the_labs_machines() -> None:
 
 
 def test_registry_configuration(tmp_path: Path) -> None:
-    config = RegistryConfig(tmp_path / "s", "127.0.0.1:5000", tmp_path / "c", tmp_path / "k", tmp_path / "h")
+    config = RegistryConfig(
+        storage=tmp_path / "s",
+        address="127.0.0.1:5000",
+        certificate=tmp_path / "c",
+        key=tmp_path / "k",
+        htpasswd=tmp_path / "h",
+    )
     document = yaml.safe_load(config.render())
     assert document["http"]["tls"] == {"certificate": str(tmp_path / "c"), "key": str(tmp_path / "k")}
     assert document["auth"]["htpasswd"]["path"] == str(tmp_path / "h")
@@ -115,7 +121,7 @@ def test_registry_configuration(tmp_path: Path) -> None:
     file.chmod(0o644)
     config.write(file)
     assert file.stat().st_mode & 0o777 == 0o600
-    plain = yaml.safe_load(RegistryConfig(tmp_path, "127.0.0.1:5000").render())
+    plain = yaml.safe_load(RegistryConfig(storage=tmp_path, address="127.0.0.1:5000").render())
     assert "tls" not in plain["http"]
     assert "auth" not in plain
 

@@ -41,7 +41,7 @@ def whole(subject, digests):
         t: d for t, d in digests.items() if t != "release"
     }
     mirrors = {mirror.source: mirror.repository for mirror in subject.mirrors}
-    config = RegistryConfig(subject.registry_storage, "127.0.0.1:0")
+    config = RegistryConfig(storage=subject.registry_storage, address="127.0.0.1:0")
     assert config.readonly
     with loopback_registry(subject.registry_storage, subject.registry_storage.parent / "work") as address:
         for name in [subject.pullspec, *subject.components.values()]:
@@ -102,7 +102,11 @@ def upstream(tmp_path_factory):
     auth = base64.b64encode(b"user:pass").decode()
     (tmp_path / "pull-secret.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
     config = RegistryConfig(
-        tmp_path / "upstream", address, tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "htpasswd"
+        storage=tmp_path / "upstream",
+        address=address,
+        certificate=tmp_path / "server.crt",
+        key=tmp_path / "server.key",
+        htpasswd=tmp_path / "htpasswd",
     )
     argv = config.write(tmp_path / "tls.yaml")
     with (tmp_path / "log").open("w") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
@@ -60,6 +60,7 @@ class Host:
 
     number: int
     inventory: dict[str, Any]
+    _: KW_ONLY
     # PATCH bodies for the host, in order, before and after its inventory is known.
     patches: list[dict[str, Any]] = field(default_factory=list)
     # Which step answers it gives; without INVENTORY it stays in discovering.

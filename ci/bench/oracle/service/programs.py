@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class Api:
     name: str
     port: int
     keys: Keys
+    _: KW_ONLY
     _local: threading.local = field(default_factory=threading.local)
     _opened: list[http.client.HTTPConnection] = field(default_factory=list)
 

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -47,6 +48,8 @@ def shown(kind: type) -> list[str]:
     """The fields that the kind's own repr shows."""
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind) if field.repr]
+    if issubclass(kind, tuple) and kind.__repr__.__module__ == "collections":
+        return list(getattr(kind, "_fields", ()))
     if issubclass(kind, msgspec.Struct) and kind.__repr__ is msgspec.Struct.__repr__:
         return list(kind.__struct_fields__)
     return []
@@ -72,7 +75,10 @@ def test_one_that_shows_its_secret_is_seen():
     class Worse(msgspec.Struct):
         password: str
 
-    assert (shown(Bad), shown(Worse)) == (["token"], ["password"])
+    class Worst(NamedTuple):
+        kubeconfig: str
+
+    assert (shown(Bad), shown(Worse), shown(Worst)) == (["token"], ["password"], ["kubeconfig"])
     assert sensitive("token")
     assert sensitive("bmc_password")
 
@@ -91,7 +97,8 @@ TEXT = {"password": "hidden"}
         Host(network_config=TEXT), BareMetalHost(network_config=TEXT), NMStateSpec(config=TEXT), Secret(data=TEXT),
         HostFiles(network={"eth0.nmconnection": "password=hidden"}), RequestHeader(key="Authorization", value="hidden"),
         Interface("interfaces[0]", "eth0", "ethernet", "up", shape=Shape(), extra={"802-1x": TEXT}),
-        Patch(0, b"hidden"), Segment(0, 6, b"hidden"), Field(TEXT, "install-config.yaml", "", Problems()),
+        Patch(0, b"hidden"), Segment(0, 6, b"hidden"),
+        Field(value=TEXT, source="install-config.yaml", path="", problems=Problems()),
         Manifests(TEXT, {}, TEXT, [TEXT]),
         ClientManifests(TEXT, {}, {}, TEXT, pull_secret="hidden", nmstate=(TEXT,)),
     ],

@@ -122,7 +122,7 @@ class StepReply(Body, frozen=True, kw_only=True):
 
     step_type: str | None = None
     step_id: str | None = None
-    exit_code: int | None = None
+    exit_code: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None = None
     output: str | None = None
     error: str | None = None
 

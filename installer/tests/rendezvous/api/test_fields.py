@@ -1,10 +1,18 @@
-"""Lists that are stored as such are texts in the API, as upstream's service has them."""
+"""What the API shows: lists that are stored as such are texts, as in upstream's service; a state that is known is not
+sent again."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from aiohttp.test_utils import TestClient
+
+from installer.assisted.auth import Scheme
 from installer.rendezvous.api import fields
 from installer.rendezvous.store.diskidentity import named
 from installer.rendezvous.store.model import Host, InfraEnv, KernelArgument, StaticNetwork, StaticNic, decode, encode
+from installer.testing.engine.fleet_kit import Fleet
+from installer.testing.service.api_kit import filled, header, serve
 
 
 def test_disks_are_divided_by_commas() -> None:
@@ -38,3 +46,16 @@ def test_networks_and_arguments_are_json() -> None:
     assert shown["kernel_arguments"] == '[{"operation": "append", "value": "a=1"}]'
     assert decode(encode(infra_env), InfraEnv) == infra_env
     assert "é" not in repr(infra_env.static_network_config)
+
+
+def test_a_state_that_is_one_of_those_known_is_not_sent_again(tmp_path: Path) -> None:
+    """RFC 9110 §13.1.2: several may be named, or any at all."""
+
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        for path in (filled("/clusters/{cluster_id}", fleet), filled("/infra-envs/{infra_env_id}/hosts", fleet)):
+            etag = (await client.get(path, headers=header(Scheme.USER))).headers["ETag"]
+            for known, status in ((etag, 304), (f'"a,b", {etag}', 304), ("*", 304), (etag[:-2], 200), ('W/"a"', 200)):
+                answer = await client.get(path, headers=header(Scheme.USER) | {"If-None-Match": known})
+                assert (answer.status, answer.headers["ETag"]) == (status, etag), known
+
+    serve(tmp_path, use)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from installer.testing.service.api_kit import filled
-from installer.testing.service.place_kit import USER, Place, at, request
+from installer.testing.service.place_kit import AGENT, USER, Place, at, request, until
 from installer.testing.service.rendezvous_kit import running
 
 
@@ -116,3 +116,62 @@ def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:
         assert second.returncode == 1
         assert second.stderr.splitlines()[-1].startswith("assisted-service: LISTEN_HOST, LISTEN_PORT: cannot be")
         assert "Traceback" not in second.stderr
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"zz\r\n",
+        b"5\r\n{}   zz",
+        b"5;\0\r\n",
+        b"fffffffffffffffff\r\n",
+        b"0\r\nX : y\r\n\r\n",
+        b"0\r\nX: " + b"y" * 9000,
+    ],
+    ids=["a size that is none", "no end", "an extension", "a size past all", "a trailer", "a long trailer"],
+)
+@pytest.mark.parametrize("where", ["/clusters", "/clusters/{cluster_id}/logs?logs_type=controller", "/nowhere", ""])
+def test_a_body_that_breaks_off_is_told_at_once(
+    tmp_path: Path, where: str, rest: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its head has long been read: whoever reads on would wait until it is too late for more."""
+    kinds = {"/clusters": "application/json"}
+
+    async def use(place: Place) -> None:
+        peer = await place.connect()
+        # Nobody reads the body of a GET, whose answer is there first.
+        path = where.replace("{cluster_id}", place.fleet.cluster_id) or "/clusters"
+        kind = kinds.get(where, "multipart/form-data; boundary=a")
+        headers = {**(AGENT if "logs" in path else USER), "Content-Type": kind, "Transfer-Encoding": "chunked"}
+        await peer.say(request("POST" if where else "GET", path, headers) + "2\r\n--\r\n")
+        unread = {"": 200, "/nowhere": 404}.get(where)
+        if unread:
+            assert (await peer.answer())[0] == unread
+        else:
+            await until(lambda: not place.gate.strangers)  # the head is read, and whose it is known
+        await peer.say(rest + request("DELETE", f"/clusters/{place.fleet.cluster_id}", USER).encode())
+        if not unread:
+            status, text = await peer.answer()
+            assert status == 400
+            assert b"body cannot be decoded: " in text
+        assert await peer.gone() < 2
+        assert place.fleet.world.store.clusters()
+        assert not [file for file in place.service.settings.work_dir.rglob("logs/*/*") if file.is_file()]
+        await place.works()
+
+    at(tmp_path, use)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("told", ["form-data; name=\xff", "form-data; name*=utf-8''%ff", "; ;;="])
+def test_a_form_whose_parts_have_no_name_is_refused(tmp_path: Path, told: str) -> None:
+    async def use(place: Place) -> None:
+        peer = await place.connect()
+        body = f"--a\r\nContent-Disposition: {told}\r\n\r\nx\r\n--a--\r\n".encode("latin-1")
+        kind = {"Content-Type": "multipart/form-data; boundary=a", "Content-Length": str(len(body))}
+        await peer.say(request("POST", f"/clusters/{place.fleet.cluster_id}/logs?logs_type=controller", AGENT | kind))
+        await peer.say(body)
+        status, text = await peer.answer()
+        assert (status, json.loads(text)["reason"]) == (400, "body must have one field, upfile")
+
+    at(tmp_path, use)

@@ -54,7 +54,13 @@ def job(folder: Path, number: int, **changes: Any) -> prepare.Job:
     )
     given = {key: changes.pop(key) for key in list(changes) if key in ("ocp_release_image", "pull_secret")}
     cluster = Cluster(id=f"cluster-{number}", name=f"c{number}", attempt=f"attempt-{number}", **given)
-    return prepare.Job(cluster, InfraEnv(id="e", name="e"), (), (), replace(settings, **changes))
+    return prepare.Job(
+        cluster=cluster,
+        infra_env=InfraEnv(id="e", name="e"),
+        hosts=(),
+        manifests=(),
+        settings=replace(settings, **changes),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,18 @@ def test_names_and_contents_of_manifests(fleet: Fleet, body: dict[str, str], sta
     with pytest.raises(ServiceError) as caught:
         sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest)
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"], ids=["UTF-16LE", "UTF-16BE", "UTF-8"])
+def test_a_manifest_that_is_a_byte_order_mark_is_yaml_without_a_document_and_no_json(fleet: Fleet, mark: bytes) -> None:
+    content = base64.b64encode(mark).decode()
+    for name in ("a.yaml", "a.yml", "a.yaml.patch"):
+        assert (
+            sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, {"file_name": name, "content": content}).content
+            == mark
+        )
+    with pytest.raises(BadRequest, match=r"manifest a\.json is not valid JSON"):
+        sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, {"file_name": "a.json", "content": content})
 
 
 @pytest.mark.parametrize(

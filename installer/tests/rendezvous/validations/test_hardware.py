@@ -234,7 +234,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "disk_speed",
         {
             "host": {"disks_info": speed(tested=True, exit_code=0, speed_ms=11)},
-            "needs": {**DOCUMENTED, "master": Requirements(1, 1, 1, disk_speed_ms=0)},
+            "needs": {**DOCUMENTED, "master": Requirements(cpu_cores=1, ram_mib=1, disk_size_gb=1, disk_speed_ms=0)},
         },
         OK,
         "Speed of installation disk is sufficient",

@@ -174,7 +174,12 @@ def report(*links: tuple[str, float, float]) -> dict[str, Any]:
 
 
 TOLD = "master-1 (MAC 52:54:00:00:00:81)"
-NEEDS = {**DOCUMENTED, "master": Requirements(4, 16384, 100, 10, 100, 5.5)}
+NEEDS = {
+    **DOCUMENTED,
+    "master": Requirements(
+        cpu_cores=4, ram_mib=16384, disk_size_gb=100, disk_speed_ms=10, latency_ms=100, packet_loss_percent=5.5
+    ),
+}
 PINGS = (
     "Please try the following commands on the host master-0 to investigate further:\n"
     "ping -c 10 -W 3 -q -I enp1s0 192.168.111.80\n"

@@ -17,7 +17,7 @@ from lab.machines.container.kernel import syscalls
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mounted:
     """A line of mountinfo (proc(5)): its number and that of what it is mounted on, where, of what kind, with which
     options of the file system."""
@@ -64,7 +64,16 @@ def mounts(text: str) -> list[Mounted]:
         kind, _, options = rest.split(" ")[:3]
         pairs = (option.partition("=") for option in options.split(","))
         named = {_plain(name): _plain(value) for name, _, value in pairs}
-        mounted.append(Mounted(int(number), int(parent), _plain(target), kind, "ro" in flags.split(","), named))
+        mounted.append(
+            Mounted(
+                number=int(number),
+                parent=int(parent),
+                target=_plain(target),
+                kind=kind,
+                read_only="ro" in flags.split(","),
+                options=named,
+            )
+        )
     return mounted
 
 

@@ -46,7 +46,7 @@ MOST_IMAGES = 253
 _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be started. The holder's directory has in `place` its root, in `dev` its devices and in `files` what
     goes over /proc and /sys (lab.machines.container.hardware.pseudofs); `cgroups` are the options of the v1
     hierarchies, or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as

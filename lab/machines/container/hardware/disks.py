@@ -27,7 +27,7 @@ _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 _MOST = 256
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Device:
     """A disk or partition as the machine sees it: its kernel name, the number of its device file, its size in bytes,
     the disk that it is on, names below /dev/disk, files of its directory in /sys, and its entry in udev's database."""
@@ -132,7 +132,15 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
     own |= {f"queue/{name}": value for name, value in queue.items()}
     own |= _attributes(spec, spec.target, number, size)
     own["uevent"] += "\nDEVTYPE=disk"
-    return Device(spec.target, number, size, "", tuple(links), own, _database(spec))
+    return Device(
+        name=spec.target,
+        number=number,
+        size=size,
+        parent="",
+        links=tuple(links),
+        attributes=own,
+        database=_database(spec),
+    )
 
 
 def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int]) -> Device:
@@ -145,7 +153,7 @@ def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int])
     links += [f"{link}-part{part.number}" for link in _by_id(spec)]
     if part.name:
         links.append(f"by-partlabel/{in_dev(part.name)}")
-    return Device(name, number, part.size, spec.target, tuple(links), own)
+    return Device(name=name, number=number, size=part.size, parent=spec.target, links=tuple(links), attributes=own)
 
 
 def ext4_names(device: int) -> list[str]:
@@ -231,7 +239,14 @@ class Disk:
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
             names = tuple(links)
             devices.append(
-                Device(device.name, device.number, device.size, device.parent, device.links + names, device.attributes)
+                Device(
+                    name=device.name,
+                    number=device.number,
+                    size=device.size,
+                    parent=device.parent,
+                    links=device.links + names,
+                    attributes=device.attributes,
+                )
             )
         return devices
 

@@ -82,7 +82,7 @@ def test_links_of_any_name_are_laid_out_or_left_out(tmp_path):
         "by-label/" + "n" * 300,
     )
     links = (*bad, "by-label/good", r"by-partlabel/..\x2fx")
-    pseudofs.lay_out(os.getuid(), [disks.Device("vda1", (1, 3), 0, links=links)], tmp_path)
+    pseudofs.lay_out(os.getuid(), [disks.Device(name="vda1", number=(1, 3), size=0, links=links)], tmp_path)
     existing = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_symlink()}
     assert existing == {"disk/by-label/good", r"disk/by-partlabel/..\x2fx"}
     assert stat.S_ISBLK((tmp_path / "vda1").stat().st_mode)

@@ -29,7 +29,7 @@ def message(status, kind):
 
 
 def test_version_goes_through_an_installation():
-    status = step({}, Work(VERSION, "img", 0, 50), 0)
+    status = step({}, Work(version=VERSION, image="img", done=0, total=50), 0)
     assert [c["type"] for c in status["conditions"]] == list(VERSION_ORDER)
     assert message(status, "Progressing") == ("True", "", f"Working towards {VERSION}")
     assert message(status, "Available") == ("False", "", "")
@@ -37,13 +37,15 @@ def test_version_goes_through_an_installation():
     assert status["history"][0]["verified"] is False
     assert status["availableUpdates"] is None
 
-    status = step(status, Work(VERSION, "img", 49, 50, ("etcd", "dns")), 10)
+    status = step(status, Work(version=VERSION, image="img", done=49, total=50, waiting=("etcd", "dns")), 10)
     assert (
         message(status, "Progressing")[2]
         == f"Working towards {VERSION}: 49 of 50 done (98% complete), waiting on dns, etcd"
     )
 
-    status = step(status, Work(VERSION, "img", 49, 50, failure=conditions.unavailable(["dns"])), 20)
+    status = step(
+        status, Work(version=VERSION, image="img", done=49, total=50, failure=conditions.unavailable(["dns"])), 20
+    )
     assert message(status, "Failing") == (
         "True",
         "ClusterOperatorNotAvailable",
@@ -51,7 +53,7 @@ def test_version_goes_through_an_installation():
     )
     assert message(status, "Progressing")[2] == f"Unable to apply {VERSION}: the cluster operator dns is not available"
 
-    status = step(status, Work(VERSION, "img", 50, 50, complete=True), 30)
+    status = step(status, Work(version=VERSION, image="img", done=50, total=50, complete=True), 30)
     assert message(status, "Available") == ("True", "", f"Done applying {VERSION}")
     assert message(status, "Failing")[0] == "False"
     assert message(status, "Progressing") == ("False", "", f"Cluster version is {VERSION}")
@@ -59,7 +61,9 @@ def test_version_goes_through_an_installation():
     assert status["history"][0]["completionTime"] == "2026-01-01T00:00:30Z"
     assert len(status["history"]) == 1
 
-    broken = step(status, Work(VERSION, "img", 49, 50, failure=conditions.unavailable(["b", "a"])), 40)
+    broken = step(
+        status, Work(version=VERSION, image="img", done=49, total=50, failure=conditions.unavailable(["b", "a"])), 40
+    )
     assert message(broken, "Available")[0] == "True"
     expected = f"Error while reconciling {VERSION}: some cluster operators are not available"
     assert message(broken, "Progressing") == ("False", "ClusterOperatorsNotAvailable", expected)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from lab.machines.container.firmware.formats.errors import CannotIndex
 from lab.machines.container.firmware.formats.iso9660 import BLOCK, Extent
@@ -34,6 +34,7 @@ _DIRENT = struct.Struct("<QHBB")
 @dataclass
 class _Node:
     number: int
+    _: KW_ONLY
     children: dict[str, _Node] = field(default_factory=dict)
     extent: Extent | None = None
     parent: _Node | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from urllib.parse import urljoin
 
 from lab.machines.container.firmware.errors import NoEntry
@@ -51,6 +51,7 @@ class Ipxe:
     fetch: Callable[[str], str]
     say: Callable[[str], None]
     variables: dict[str, str] = field(default_factory=dict)
+    _: KW_ONLY
     _kernel: str = ""
     _arguments: tuple[str, ...] = ()
     _initrds: list[str] = field(default_factory=list)

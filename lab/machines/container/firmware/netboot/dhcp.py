@@ -50,7 +50,7 @@ class Lease(msgspec.Struct, frozen=True):
     server: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Message:
     kind: int
     transaction: int
@@ -82,7 +82,11 @@ def decode(raw: bytes) -> _Message | None:
         if overload & bit:
             options |= dict(_options(more))
     return _Message(
-        _number(options, _TYPE), transaction, yours, b"" if overload & 1 else file.partition(b"\0")[0], options
+        kind=_number(options, _TYPE),
+        transaction=transaction,
+        yours=yours,
+        file=b"" if overload & 1 else file.partition(b"\0")[0],
+        options=options,
     )
 
 

@@ -1,0 +1,42 @@
+"""Machines that boot from disks on which the machine OS was installed before."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from lab.machines.node import Node
+
+
+def telling(command: str) -> dict[str, Any]:
+    """A unit of an Ignition config that writes on the console what a shell's command says of the booted system; last
+    it must say `failed: `."""
+    contents = (
+        "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\n"
+        f"ExecStart=/bin/sh -c '{{ {command}; }} > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"
+    )
+    return {"name": "says.service", "enabled": True, "contents": contents}
+
+
+def copy(disk: Path, to: Path) -> None:
+    """Copy a disk's image, by reference where that can be."""
+    subprocess.run(["cp", "--reflink=auto", "--sparse=always", disk, to], check=True, timeout=300)
+
+
+def boot(machine: Node, until: str, seconds: float) -> str:
+    """Switch it on, and wait for this pattern: what its console said of this boot. Raises ConsoleTimeout."""
+    machine.console.mark()
+    before = len(machine.console.text())
+    machine.power.on()
+    machine.console.wait_for(until, seconds)
+    return machine.console.text()[before:]
+
+
+def boot_twice(machine: Node, said: str, seconds: float) -> None:
+    """By Ignition, then as at any later time; nobody may be needed for it. Each time its unit (`telling`) says this."""
+    for ignition_ran in (True, False):
+        text = boot(machine, "failed: .*|BOOT STOPPED end of report", seconds)
+        assert said in text
+        assert ("Ignition (files)" in text) is ignition_ran
+        machine.power.off()
