@@ -63,12 +63,12 @@ def test_every_bus_has_a_row():
 
 def test_no_other_module_has_a_table_of_buses():
     modules = [path for room in ("lab", "scenarios", "ci") for path in (ROOT / room).rglob("*.py")]
-    tables = {
+    by_module = {
         str(path.relative_to(ROOT)): buses
         for path in modules
         if "tests" not in path.parts and (buses := tables(path.read_text()))
     }
-    assert list(tables) == ["lab/buses.py"]
+    assert list(by_module) == ["lab/buses.py"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lab.testing.containers import hosts
 from lab.testing.containers.kit import PATIENCE, tree
 from lab.waiting import wait_until
 
-SHAPE = topology.sno().on("container")
+SHAPE = topology.sno().with_machines("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
