@@ -124,13 +124,11 @@ some_checks = st.lists(st.builds(Check, ids, statuses, st.just("m")), min_size=1
 some_hosts = st.lists(
     st.builds(
         HostSeen,
-        st.uuids().map(str),
-        st.just("h"),
-        st.sampled_from(["known", "insufficient"]),
-        st.just(""),
-        st.just(""),
-        st.just("master"),
-        some_checks.map(tuple),
+        id=st.uuids().map(str),
+        name=st.just("h"),
+        status=st.sampled_from(["known", "insufficient"]),
+        role=st.just("master"),
+        checks=some_checks.map(tuple),
     ),
     max_size=4,
 )
