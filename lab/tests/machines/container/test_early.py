@@ -203,7 +203,7 @@ def with_tools(world, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tools")
     out = folder / "out.squashfs"
     out.write_bytes(b"hsqs".ljust(4096, b"\0"))
-    tries = "".join(f'if ({code} >= 0) fprintf(output, "BROKE {name}\\n");' for name, code in _TOOLS.items())
+    tries = "".join(f'if ({code} >= 0) fprintf(said, "BROKE {name}\\n");' for name, code in _TOOLS.items())
     source = folder / "evil.c"
     source.write_text(_PROGRAM.replace("@TRIES@", tries).replace("@OUT@", str(out)))
     tree = folder / "tree"
