@@ -1,17 +1,18 @@
 """Watching jobs night by night: when is a job worse than it was, and when is it as it was again.
 
-The logarithm of a likelihood ratio rises with failures, falls with passes, and begins again at zero (E. S. Page,
-"Continuous inspection schemes", Biometrika 41, 1954). Both of its likelihoods are Beta-binomials: of the job's own
-history, and of one with ten points more of failures, so a history that is short, or that could have come out otherwise,
-promises little. At its warning level more runs are asked for the same night, until it falls back or reaches the alarm
-level: Wald's sequential test, which needs the fewest runs (A. Wald, "Sequential tests of statistical hypotheses",
-1945). An alarm has to be a regression by component readiness as well. The same code judges real nights (`node0-ci
-verdict`) and simulated ones (`node0-ci simulate`), where its levels were chosen.
+The logarithm of a likelihood ratio rises with failures and falls with passes. It is taken since each night that may
+have been the first bad one, and the greatest counts (E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954):
+so a failure more makes no alarm less likely, whenever it was. Both of its likelihoods are Beta-binomials: of the job's
+own history, and of one with ten points more of failures, so a history that is short, or that could have come out
+otherwise, promises little. At its warning level more runs are asked for the same night, until it falls back or reaches
+the alarm level: Wald's sequential test, which needs the fewest runs (A. Wald, "Sequential tests of statistical
+hypotheses", 1945). An alarm has to be a regression by component readiness as well. The same code judges real nights
+(`node0-ci verdict`) and simulated ones (`node0-ci simulate`), where its levels were chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date
 
@@ -26,13 +27,15 @@ Again = Callable[[int], Counts]
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """What is looked for, and the levels of the sum; docs/informer.md has what others give in simulated years.
+    """What is looked for, and the levels of the ratio; docs/informer.md has what others give in simulated years.
 
-    `worse` is the rise of the failure rate that is looked for, `batch` and `most` are runs that are asked for at once
-    and in a night. `prior_runs` and `prior_failures` are what a job is taken to have had before its history.
+    `worse` is the rise of the failure rate that is looked for, `reach` the number of nights in which it may have begun,
+    `batch` and `most` are runs that are asked for at once and in a night. `prior_runs` and `prior_failures` are what a
+    job is taken to have had before its history.
     """
 
     worse: float = 0.10
+    reach: int = 20
     warning: float = 0.2
     alarm: float = 7.5
     closing: float = 3.0
@@ -60,6 +63,15 @@ class Finding:
     again: bool = False
 
 
+@dataclass(frozen=True)
+class _Stretch:
+    """The nights since one of them, and the ratio of their runs."""
+
+    ratio: float
+    since: date
+    sample: Counts
+
+
 @dataclass
 class Watch:
     """One job. Nights are told in the order of their dates."""
@@ -70,9 +82,7 @@ class Watch:
     _: KW_ONLY
     asked: int = 0  # runs asked for so far
     wanted: int = 0  # runs asked for tonight that did not come
-    _score: float = 0.0
-    _since: date | None = None
-    _sample: Counts = field(default_factory=Counts)
+    _nights: list[tuple[date, Counts]] = field(default_factory=list)  # since the last finding came, or went
     _good: list[tuple[date, Counts]] = field(default_factory=list)
 
     def base(self, day: date) -> Counts:
@@ -86,44 +96,50 @@ class Watch:
         self.wanted = 0
         base = self.base(day)
         usual = base + self.levels.prior
+        self._nights = [*self._nights, (day, counts)][-self.levels.reach :]
         if self.finding is not None:
-            # The same ratio, for the opposite: that the job is as it was.
-            self._add(day, counts, usual, -1)
-            if self._score >= self.levels.closing:
-                self.finding, self.closed = None, day
-                self._calm()
+            if _greatest(self._stretches(usual, -1)) >= self.levels.closing:
+                self.finding, self.closed, self._nights = None, day, []
             return None
-        counts = self._settled(day, counts, usual, again)
-        if self._score < self.levels.alarm or not (regressed := assess(self._sample, usual)).status.bad:
-            self._good.append((day, counts))
+        stretches = self._settled(usual, again)
+        likely = [one for one in stretches if one.ratio >= self.levels.alarm]
+        regressed = [(one, found.p) for one in likely if (found := assess(one.sample, usual)).status.bad]
+        if not regressed:
+            self._good.append(self._nights[-1])
             return None
+        worst, p = max(regressed, key=lambda one: one[0].ratio)
         back = self.closed is not None and reopens(self.closed, day)
-        self.finding = Finding(self._since or day, day, self._sample, base, regressed.p, back)
-        self._calm()
+        self.finding, self._nights = Finding(worst.since, day, worst.sample, base, p, back), []
         return self.finding
 
-    def _settled(self, day: date, counts: Counts, usual: Counts, again: Again) -> Counts:
-        """All of the night's runs, with those that were asked for."""
-        self._add(day, counts, usual)
-        all_runs, left = counts, self.levels.most
-        while self.levels.warning <= self._score < self.levels.alarm and left > 0:
+    def _settled(self, usual: Counts, again: Again) -> list[_Stretch]:
+        """What the nights say, this one with the runs that were asked for."""
+        left = self.levels.most
+        while True:
+            stretches = self._stretches(usual)
+            if not self.levels.warning <= _greatest(stretches) < self.levels.alarm or left <= 0:
+                return stretches
             more = again(min(self.levels.batch, left))
             if not more.runs:
                 self.wanted = min(self.levels.batch, left)
-                break
+                return stretches
             left -= more.runs
             self.asked += more.runs
-            all_runs += more
-            self._add(day, more, usual)
-        return all_runs
+            day, counts = self._nights[-1]
+            self._nights[-1] = day, counts + more
 
-    def _add(self, day: date, counts: Counts, usual: Counts, sign: int = 1) -> None:
-        self._sample += counts
-        self._score = sign * worse_likelier(self._sample, usual, self.levels.worse)
-        if self._score <= 0:
-            self._calm()
-        else:
-            self._since = self._since or day
+    def _stretches(self, usual: Counts, sign: int = 1) -> list[_Stretch]:
+        """The ratio since each night that may be the first; with the sign -1 for the opposite: the job is as it was.
 
-    def _calm(self) -> None:
-        self._score, self._since, self._sample = 0.0, None, Counts()
+        Without its passes before the first failure a stretch has a greater ratio, so it begins with a failure.
+        """
+        stretches, sample = [], Counts()
+        for day, counts in reversed(self._nights):
+            sample += counts
+            if sign < 0 or counts.failures:
+                stretches.append(_Stretch(sign * worse_likelier(sample, usual, self.levels.worse), day, sample))
+        return stretches
+
+
+def _greatest(stretches: Sequence[_Stretch]) -> float:
+    return max((one.ratio for one in stretches), default=0.0)

@@ -1,9 +1,11 @@
 """The judge of nights, and simulated years."""
 
+import operator
 from datetime import date, timedelta
+from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ci.informer.arithmetic.proportions import Counts
@@ -80,6 +82,29 @@ def test_a_finding_has_failures_behind_it_and_its_since_is_no_later(nights):
             assert found.since <= found.seen
             assert found.sample.failures > 0
             assert found.p < 0.05
+
+
+@given(
+    st.integers(0, 9),
+    st.lists(
+        st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(0, n))), max_size=10
+    ),
+)
+@example(0, [(26, 0, 1), (11, 4, 4)])
+def test_a_failure_more_makes_no_alarm_less_likely(usual, nights):
+    """After any history; ten nights, which are no history yet."""
+    first = 20
+    for less, more in zip(*(alarms(usual, nights, first, place) for place in (min, max)), strict=True):
+        assert more or not less
+
+
+def alarms(usual, nights, first, which):
+    """By which of these nights there was an alarm; of each night's two numbers of failures, one is chosen."""
+    watch = Watch()
+    told(watch, [Counts(10, usual)] * first)
+    watch.finding = None
+    found = told(watch, [Counts(runs, which(pair)) for runs, *pair in nights], first=first)
+    return list(accumulate((one is not None for one in found), operator.or_))
 
 
 @given(st.integers(0, 10**6))
