@@ -6,7 +6,6 @@ A plan and its units are written down before they are run, so that a collector t
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
+from ci.informer.history.model import LIMIT, SCENARIO
 from ci.informer.history.store import History, Row
 from ci.informer.judging import clusters
 from ci.informer.judging.review import watched
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 #: How often a run that is void is repeated, and runs that one suspicious night may have on top.
 VOID_RETRIES, MOST_MORE = 2, 60
-_ID = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     payload: str
     jobs: tuple[str, ...]
     rounds: int = 1
-    limit: float = 7200.0
+    limit: float = LIMIT
     more: int = MOST_MORE
     kvm: bool = False
     program: tuple[str, ...] = PYTEST
@@ -59,7 +58,7 @@ def checked(plan: Plan) -> Plan:
 def _parts(job: str) -> tuple[str, MachineKind]:
     """A job's scenario and kind of machines. Raises InformerError where it is none."""
     scenario, _, machines = job.partition("@")
-    if not _ID.fullmatch(scenario):
+    if not SCENARIO.fullmatch(scenario):
         raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")
     try:
         return scenario, msgspec.convert(machines, MachineKind)

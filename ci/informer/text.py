@@ -84,7 +84,7 @@ def _job_lines(job: JobVerdict) -> Iterator[str]:
         yield f"           {job.voids} void, not counted"
     if job.more:
         yield f"           {job.more} more runs would tell"
-    if job.failures or job.more:
+    if job.failures or job.more or job.slower:
         yield f"           again: {job.again}"
 
 

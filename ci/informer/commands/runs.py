@@ -30,11 +30,17 @@ if TYPE_CHECKING:
 
 def subject(arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
     """What is to be installed: its name, and pytest's options for it. What does not fit is told, and a release copied,
-    before the first run."""
-    options = {f"--{one}": value for one in OPTIONS if (value := vars(arguments)[one.replace("-", "_")])}
+    before the first run. Runs have a directory of their own, and come again from another: paths are absolute."""
+    options = {
+        f"--{one}": _absolute(one, value) for one in OPTIONS if (value := vars(arguments)[one.replace("-", "_")])
+    }
     chosen = choose(lambda one: options.get(f"--{one}")) if options else None
     version = chosen.subject.version if chosen else "lab"
     return version, tuple(f"{option}={value}" for option, value in options.items())
+
+
+def _absolute(option: str, value: str) -> str:
+    return str(Path(value).absolute()) if option != "release" and Path(value).exists() else value
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import msgspec
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts
+from ci.informer.history.model import LIMIT, Run
 from ci.informer.history.model import Attempt as RunAttempt
-from ci.informer.history.model import Run
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
 from lab.topology import MachineKind
@@ -47,7 +47,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     payload: str
     scenario: str
     machines: MachineKind = "vm"
-    limit: float = 7200.0
+    limit: float = LIMIT
     folder: str = ""
     needs: Amount = Amount()
     kvm: bool = False

@@ -13,6 +13,10 @@ from ci.informer.arithmetic.flakes import Outcome, of_attempts
 
 #: Seconds that nothing takes that a run is made of: what says more is no duration.
 LONGEST = 366 * 86400.0
+#: Seconds that a run is given, unless told otherwise.
+LIMIT = 7200.0
+#: A scenario's id.
+SCENARIO = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _BEGAN = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 

@@ -72,6 +72,12 @@ def units(history: History, name: str, *, done: bool | None = None) -> dict[str,
     return {one["key"]: one["unit"].encode() for one in rows}
 
 
+def unit(history: History, key: str) -> bytes | None:
+    """A unit as JSON; None where no plan has had it."""
+    row = history.db.execute("SELECT unit FROM unit WHERE key = ?", (key,)).fetchone()
+    return row["unit"].encode() if row else None
+
+
 def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]]:
     """Plans that are not done, the newest first: name, when they were made, and each unit's job and whether it is
     done."""

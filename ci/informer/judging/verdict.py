@@ -13,7 +13,7 @@ from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
 from ci.informer.errors import InformerError
-from ci.informer.history.artifacts import MACHINES
+from ci.informer.history import again
 from ci.informer.history.store import History, Row
 from ci.informer.judging import slowness
 from ci.informer.judging.clusters import first_seen
@@ -58,17 +58,13 @@ class JobVerdict:
     #: Clusters of its failures that were there before the payload, and since when.
     known: Mapping[str, date] = field(default_factory=dict)
     slower: Slower | None = None
+    again: str = ""  # what makes its last failure again, or its last run
 
     @property
     def components(self) -> list[str]:
         """What is at fault, where that is known."""
         named = {row.component for row in self.failures} | ({self.slower.component} if self.slower else set())
         return sorted(named - {""})
-
-    @property
-    def again(self) -> str:
-        """What to run to see it again."""
-        return command(self.job)
 
 
 @dataclass(frozen=True)
@@ -80,13 +76,6 @@ class Verdict:
     why: str
     jobs: Sequence[JobVerdict]
     tests: Sequence[TestChange] = field(default_factory=tuple)
-
-
-def command(job: str) -> str:
-    """What runs a job again: `SCENARIO@KIND` is this project's, others are run by whoever ran them."""
-    scenario, _, machines = job.partition("@")
-    ours = machines in MACHINES
-    return f"node0-ci run {scenario} --machines {machines}" if ours else f"(run {job} again where it ran)"
 
 
 def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
@@ -147,6 +136,7 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
         failures=failures,
         flaky=sum(row.outcome is Outcome.FLAKE for row in ours),
         slower=slow,
+        again=again.command(history, (failures or ours)[-1]),
         known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < ours[0].day},
     )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history import files, work
+from ci.informer.history import again, files, work
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import History, Row
 from ci.informer.judging.review import record, regressions
@@ -64,7 +64,7 @@ def job(history: History, name: str, live: bool = False) -> str:
     rows = history.runs(job=name)
     if not rows:
         raise InformerError(f"{history.path}: job: {name!r} has no runs")
-    return page(name, views.job(name, rows, _regressions(history, name, rows)), up="../", live=live)
+    return page(name, _job(history, rows), up="../", live=live)
 
 
 def run(history: History, number: int, live: bool = False) -> str:
@@ -74,7 +74,8 @@ def run(history: History, number: int, live: bool = False) -> str:
     details = Details(history.steps(number), history.attempts(number), history.evidence(number) if red else {})
     details.symptoms = triage.shown(history, number)
     alike = [one for one in history.runs() if row.cluster and one.cluster == row.cluster]
-    return page(f"Run {number}: {row.job}", views.run(row, details, alike), up="../", live=live)
+    body = views.run(row, details, again.command(history, row), alike)
+    return page(f"Run {number}: {row.job}", body, up="../", live=live)
 
 
 def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
@@ -94,10 +95,7 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     by_job = {job: list(group) for job, group in groupby(sorted(rows, key=_by_job), key=lambda row: row.job)}
     files.write(root / "grid.html", page("Grid", views.grid(by_job)))
     for name, group in by_job.items():
-        files.write(
-            root / "jobs" / views.job_file(name),
-            page(name, views.job(name, group, _regressions(history, name, group)), up="../"),
-        )
+        files.write(root / "jobs" / views.job_file(name), page(name, _job(history, group), up="../"))
     count = 2 + len(by_job)
     shown = sorted((row for group in by_job.values() for row in group[-views.LISTED :]), key=lambda row: row.id)
     details, clusters = dict(_details(history)), _clusters(shown)
@@ -105,7 +103,7 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
         of_run = details.get(row.id, Details())
         if row.outcome in (Outcome.FAILED, Outcome.VOID):
             of_run.evidence = history.evidence(row.id)
-        body = views.run(row, of_run, clusters.get(row.cluster or "", ()))
+        body = views.run(row, of_run, again.command(history, row), clusters.get(row.cluster or "", ()))
         files.write(root / f"runs/{row.id}.html", page(f"Run {row.id}: {row.job}", body, up="../"))
         count += 1
     wanted = {f"{row.id}.html" for row in shown}
@@ -125,10 +123,10 @@ def _is_ours(root: Path) -> bool:
         return False
 
 
-def _regressions(history: History, job: str, rows: Sequence[Row]) -> list[views.Regression]:
-    """A job's regressions, up to date."""
+def _job(history: History, rows: Sequence[Row]) -> Iterable[str]:
+    """A job's page, its regressions up to date."""
     record(history, rows)
-    return regressions(history, job)
+    return views.job(rows, again.command(history, rows[-1]), regressions(history, rows[-1].job))
 
 
 def _by_job(row: Row) -> tuple[str, str, int]:

@@ -12,7 +12,7 @@ from ci.informer.arithmetic import changepoint, durations
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import Row
-from ci.informer.judging.verdict import JobVerdict, Verdict, command
+from ci.informer.judging.verdict import JobVerdict, Verdict
 from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
 
 #: Since, seen, closed, sample, base, p, as ci.informer.judging.review tells them.
@@ -124,12 +124,12 @@ def _sparkline(seconds: Sequence[float]) -> str:
     )
 
 
-def job(name: str, rows: Sequence[Row], regressions: Sequence[Regression] = ()) -> Iterable[str]:
-    """One job's history: regressions, durations, change points, runs."""
+def job(rows: Sequence[Row], again: str, regressions: Sequence[Regression] = ()) -> Iterable[str]:
+    """One job's history: the command that makes its last run again, regressions, durations, change points, runs."""
     counted = [row for row in rows[-LISTED:] if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     good = [row for row in counted if row.outcome.good]
     took = durations.summary([row.seconds for row in good])
-    yield f"<p>Run it again: <code>{escape(command(name))}</code></p>"
+    yield f"<p>Run it again: <code>{escape(again)}</code></p>"
     if regressions:
         yield from table(
             "Regressions",
@@ -183,8 +183,8 @@ def _waterfall(steps: Sequence[Step]) -> Iterable[str]:
     )
 
 
-def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str]:
-    """One run: phases, tests, what it shows, the failures that are like it, and the command that repeats it."""
+def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> Iterable[str]:
+    """One run: phases, tests, what it shows, the failures that are like it, and the command that makes it again."""
     host = "this machine" if row.host == "here" else escape(row.host)
     where = f", on {host}" if host else ""
     took = f"began {escape(row.began)}, took {clock(row.seconds)}{where}"
@@ -193,7 +193,7 @@ def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str
     if row.label:
         whose = f"{row.label}: {row.component}" if row.component else row.label
         yield f"<p>Whose: <strong>{escape(whose)}</strong>. {escape(row.advice)}</p>"
-    yield f"<p>Run it again: <code>{escape(command(row.job))}</code></p>"
+    yield f"<p>Run it again: <code>{escape(again)}</code></p>"
     if row.reason:
         yield "<h2>Reason</h2>" + pre("Reason", row.reason)
     if details.symptoms:

@@ -1,18 +1,27 @@
 """Plans: what is void comes again, what is suspicious more often, and what was killed goes on."""
 
+import argparse
+import html
+import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from ci.informer import running
 from ci.informer.cli import main
+from ci.informer.commands import runs
 from ci.informer.engine.engine import Engine
+from ci.informer.engine.unit import Unit
 from ci.informer.errors import InformerError
 from ci.informer.history import work
+from ci.informer.history.again import command
 from ci.informer.history.store import History
+from ci.informer.judging.verdict import judge
+from ci.informer.pages import build
 from ci.informer.tests.kit import PROGRAM
 
 
@@ -254,3 +263,33 @@ def test_a_plan_that_is_done_or_given_up_is_not_run(history, script, tmp_path, c
     assert main([*words, name]) == 2
     assert f"plan: {name!r}: was run to its end, or given up, at 20" in capsys.readouterr().err
     assert len(script.left) == (2 if forget else 1)
+
+
+def test_a_run_is_made_again_with_all_that_it_was_given(history, script):
+    """The command is whole, and a shell takes it as it is; the pull secret is its path."""
+    options = ("--release=quay.example/ocp/release:4.20.1", "--pull-secret=/root/my secrets/pull-secret.json")
+    script.run(script.plan("failed", payload="4.20.1 (rc)", arguments=options, limit=720, more=0))
+    [row] = history.runs()
+    words = ["node0-ci", "run", "sno", "--machines", "vm", "--payload=4.20.1 (rc)", *options, "--minutes", "12"]
+    assert shlex.split(command(history, row)) == words
+    shown = html.escape(command(history, row))
+    assert shown in build.run(history, row.id)
+    assert shown in build.job(history, "sno@vm")
+    assert judge(history, "4.20.1 (rc)").jobs[0].again == command(history, row)
+    plan = row.key.removeprefix("run ").partition("/")[0]
+    unit = Unit(key=f"{plan}/sno@vm/1.0", payload="p", scenario="sno", kvm=True)
+    work.add(history, plan, [(unit.key, msgspec.json.encode(unit))])
+    assert command(history, replace(row, key=f"run {unit.key}")).split() == [*words[:5], "--payload=p", "--kvm"]
+
+
+def test_runs_are_given_absolute_paths(tmp_path, monkeypatch):
+    """They run in the repository's folder, whatever directory somebody was in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=SimpleNamespace(version=get("release"))))
+    for name in ("installer", "secret", "ca.pem"):
+        (tmp_path / name).touch()
+    given = {"release": "r.example/r:1", "release_dir": None, "pull_secret": "secret", "ca": "./ca.pem"}
+    for installer, wanted in (("installer", f"{tmp_path}/installer"), ("docker://r.example/i:1",) * 2):
+        _, options = runs.subject(argparse.Namespace(**given, installer=installer))
+        paths = (f"--pull-secret={tmp_path}/secret", f"--ca={tmp_path}/ca.pem", f"--installer={wanted}")
+        assert options == ("--release=r.example/r:1", *paths)

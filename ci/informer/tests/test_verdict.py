@@ -16,12 +16,13 @@ from ci.informer.arithmetic.proportions import Counts
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
+from ci.informer.history.again import command
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.judging import simulate
 from ci.informer.judging.review import job_state, record, regressed_tests, regressions
 from ci.informer.judging.simulate import World, nightly_runs, plant
-from ci.informer.judging.verdict import Decision, by_counts, command, judge
+from ci.informer.judging.verdict import Decision, by_counts, judge
 from ci.informer.tests.kit import FIRST, filled
 
 GOOD = ["PPPPP"] * 45
@@ -230,10 +231,13 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
         ("sno-ipv4-static-uefi@container", "node0-ci run sno-ipv4-static-uefi --machines container"),
         ("job-00@simulated", "(run job-00@simulated again where it ran)"),
         ("e2e", "(run e2e again where it ran)"),
+        ("x; reboot@vm", "(run x; reboot@vm again where it ran)"),
+        ("-h@vm", "(run -h@vm again where it ran)"),
     ],
 )
-def test_what_runs_a_job_again_is_a_command_that_there_is(job, said):
-    assert command(job) == said
+def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, said):
+    history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", 5.0)])
+    assert command(history, history.runs()[0]) == said
 
 
 @pytest.mark.parametrize(
