@@ -63,7 +63,8 @@ def worth(
     rows = [row for row in rows if row.day <= today]
     good = [row.seconds + tested.get(row.id, 0.0) for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
-    seconds = took.p50 if took else one.seconds
+    # What says that it takes no time (JUnit without times) says nothing of it.
+    seconds = took.p50 if took and took.p50 else one.seconds
     counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     if not counted:
         return Choice(one.job, seconds, NEVER + _MOST_DAYS / one.days, "never run")

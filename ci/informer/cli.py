@@ -51,7 +51,14 @@ void), 130 Ctrl-C, 141 its output is no longer read
 def _add_history(parser: argparse.ArgumentParser, default: str | None) -> None:
     """--history is understood before and after the command; only the first parser has a default."""
     history_help = "the history (default: $NODE0_HISTORY, else history.db in the labs' state directory)"
-    parser.add_argument("--history", metavar="FILE", default=default, help=history_help)
+    parser.add_argument("--history", type=_file, metavar="FILE", default=default, help=history_help)
+
+
+def _file(value: str) -> str:
+    """An argument that names a file."""
+    if not value:
+        raise argparse.ArgumentTypeError("must be a file, not ''")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -28,6 +28,7 @@ from ci.informer.commands.common import (
 )
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
+from ci.informer.history.store import Row
 from ci.informer.judging import clusters
 from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
@@ -104,19 +105,25 @@ def _compare(arguments: argparse.Namespace) -> int:
         for payload, rows in zip((arguments.a, arguments.b), sides, strict=True):
             if not rows:
                 raise InformerError(f"{history.path}: payload: {payload!r} has no runs")
-    by_job = {
-        job: [[row for row in rows if row.job == job] for rows in sides]
-        for job in sorted({row.job for rows in sides for row in rows})
+    by_job: dict[str, tuple[list[Row], list[Row]]] = {
+        job: ([], []) for job in sorted({row.job for rows in sides for row in rows})
     }
-    ps = {job: fisher_worse(counts_of(other), counts_of(one)) for job, (one, other) in by_job.items() if one and other}
+    for side, rows in enumerate(sides):
+        for row in rows:
+            by_job[row.job][side].append(row)
+    counts = {job: (counts_of(one), counts_of(other)) for job, (one, other) in by_job.items()}
+    # Where all runs of a side are void there is no question, and so none to be counted among the others.
+    ps = {job: fisher_worse(other, one) for job, (one, other) in counts.items() if one.runs and other.runs}
     all_ps = dict(zip(ps, adjusted(list(ps.values())), strict=True))
     table = []
     for job, (one, other) in by_job.items():
         drift = durations.drift(*([row.seconds for row in rows if row.outcome.good] for rows in (other, one)))
         took = "" if drift is None else f"{drift:+.0%}{' (notable)' if durations.notable(drift) else ''}"
         cells = [f"{ps[job]:.3f}", f"{all_ps[job]:.3f}"] if job in ps else ["", ""]
-        says = "run on one only" if job not in ps else ("WORSE" if all_ps[job] < LEVEL else "")
-        table.append([job, str(counts_of(one)), str(counts_of(other)), *cells, took, says])
+        says = "WORSE" if all_ps.get(job, 1.0) < LEVEL else ""
+        if job not in ps:
+            says = "void runs only" if one and other else "run on one only"
+        table.append([job, *map(str, counts[job]), *cells, took, says])
     print_lines(text.columns(("job", arguments.a, arguments.b, "p worse", f"of {len(ps)}", "P50", ""), table))
     return REJECTED if any(p < LEVEL for p in all_ps.values()) else ACCEPTED
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -80,6 +82,8 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
     none, or a newer one."""
     if not make and not path.exists():
         raise InformerError(f"{path}: no such history; node0-ci run, nightly and load begin one")
+    if path.exists() and not path.is_file():
+        raise InformerError(f"{path}: not a history of node0-ci: not a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
@@ -91,7 +95,7 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys=ON")
     except sqlite3.OperationalError as error:  # locked, not readable, full
         connection.close()
-        raise HistoryError(f"{path}: {error}") from error
+        raise HistoryError(f"{path}: {error}{_hint(path)}") from error
     except sqlite3.DatabaseError as error:
         connection.close()
         raise InformerError(f"{path}: not a history of node0-ci: {error}") from error
@@ -99,6 +103,13 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _hint(path: Path) -> str:
+    """What SQLite does not say of why it cannot go on: reading too it writes beside the file."""
+    if not os.access(path.parent, os.W_OK):
+        return " (its folder cannot be written to)"
+    return " (its disk is full)" if not shutil.disk_usage(path.parent).free else ""
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -26,6 +26,7 @@ from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
+from ci.informer.tests.kit import runs_of
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -330,3 +331,15 @@ def test_keys_that_are_broken_are_told_at_once(tmp_path, name):
 )
 def test_a_scheduler_that_is_gone_is_said_without_a_traceback(told, news):
     assert serving.is_news(logging.LogRecord("distributed.worker", logging.ERROR, "", 0, told, (), None)) is news
+
+
+def test_what_ran_void_only_is_not_compared(tmp_path, capsys):
+    """Nothing is known of it, and it is no question among those that p is corrected for."""
+    with History(tmp_path / "history.db") as history:
+        history.add([*runs_of("a@vm", ["PPP"], "p"), *runs_of("b@vm", ["PPP"], "p")])
+        history.add([*runs_of("a@vm", ["", "FFF"], "q"), *runs_of("b@vm", ["", "VVV"], "q")])
+    assert main(["--history", str(tmp_path / "history.db"), "compare", "p", "q"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert "of 1 " in head
+    assert rows[1].endswith("void runs only")
+    assert "0.050" in rows[0]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.informer.choosing import Candidate, Choice, choose, touched, worth
+from ci.informer.history.model import Run
 from ci.informer.history.store import History
 from ci.informer.tests.kit import FIRST, filled
 
@@ -100,3 +101,9 @@ def test_a_run_takes_its_installation_and_its_tests(tmp_path):
         rows, tested = history.runs(), history.tested("sno@vm")
         assert (rows[0].seconds, tested) == (600, {rows[0].id: 3.0})
     assert worth(Candidate("sno@vm"), rows, TODAY, lambda _: (), tested=tested).seconds == 603
+
+
+def test_runs_without_durations_are_thought_to_take_what_others_take(tmp_path):
+    with History(tmp_path / "history.db") as history:
+        history.add([Run("sno@vm", "p", "k", "2026-01-02T00:00:00Z", 0.0)])
+        assert worth(Candidate("sno@vm"), history.runs(), TODAY, lambda _: (), tested={}).seconds == 1800

@@ -198,3 +198,21 @@ def test_what_is_written_into_a_link_leaves_the_link(tmp_path, command):
     assert main(["--history", str(tmp_path / "h.db"), *words]) in (0, 3)
     assert link.is_symlink()
     assert (tmp_path / "target").stat().st_size
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "folder", "pipe"])
+def test_a_history_is_a_file(tmp_path, monkeypatch, capsys, path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for words in (["status"], ["load", __file__, "--payload", "p", "--job", "j"]):
+        main(["--history", path, *words])
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"node0-ci: {path}: not a history of node0-ci: not a file"
+
+
+def test_no_name_of_a_history_is_not_the_usual_one(capsys):
+    """`--history "$HERE"` of a script that has set no HERE wrote into everybody's."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["--history", "", "status"])
+    assert "must be a file, not ''" in capsys.readouterr().err
