@@ -19,6 +19,7 @@ from ci.informer.engine.unit import Unit
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.again import command
+from ci.informer.history.model import Run
 from ci.informer.history.store import History
 from ci.informer.judging.verdict import judge
 from ci.informer.pages import build
@@ -293,3 +294,18 @@ def test_runs_are_given_absolute_paths(tmp_path, monkeypatch):
         _, options = runs.subject(argparse.Namespace(**given, installer=installer))
         paths = (f"--pull-secret={tmp_path}/secret", f"--ca={tmp_path}/ca.pem", f"--installer={wanted}")
         assert options == ("--release=r.example/r:1", *paths)
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("sno-ipv4-static-uefi@container", "node0-ci run sno-ipv4-static-uefi --machines container"),
+        ("job-00@simulated", "(run job-00@simulated again where it ran)"),
+        ("e2e", "(run e2e again where it ran)"),
+        ("x; reboot@vm", "(run x; reboot@vm again where it ran)"),
+        ("-h@vm", "(run -h@vm again where it ran)"),
+    ],
+)
+def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, said):
+    history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", 5.0)])
+    assert command(history, history.runs()[0]) == said

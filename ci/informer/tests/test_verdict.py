@@ -16,7 +16,6 @@ from ci.informer.arithmetic.proportions import Counts
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
-from ci.informer.history.again import command
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.judging import simulate
@@ -223,21 +222,6 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
     assert "runs kept in" in capsys.readouterr().out
     with History(tmp_path / "k") as history:
         assert sum(row.outcome is not Outcome.VOID for row in history.runs()) == 43 * 10
-
-
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [
-        ("sno-ipv4-static-uefi@container", "node0-ci run sno-ipv4-static-uefi --machines container"),
-        ("job-00@simulated", "(run job-00@simulated again where it ran)"),
-        ("e2e", "(run e2e again where it ran)"),
-        ("x; reboot@vm", "(run x; reboot@vm again where it ran)"),
-        ("-h@vm", "(run -h@vm again where it ran)"),
-    ],
-)
-def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, said):
-    history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", 5.0)])
-    assert command(history, history.runs()[0]) == said
 
 
 @pytest.mark.parametrize(
