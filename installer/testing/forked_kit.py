@@ -19,20 +19,35 @@ Main = Callable[[Sequence[str]], int]
 MEMORY = 2 << 30
 
 
+class Forked:
+    """A run beside the test, which has to wait for its end. `pid` is its process."""
+
+    def __init__(self, main: Main, arguments: Sequence[str], *, stdin: int | None = None) -> None:
+        self._arguments = arguments
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until `wait`
+        with open(os.devnull, "r+b") as null:
+            self.pid = os.fork()
+            if not self.pid:
+                streams = [null.fileno() if stdin is None else stdin, null.fileno(), self._output.fileno()]
+                _become(main, arguments, streams)
+
+    def wait(self, seconds: float = 60.0) -> tuple[int, str]:
+        """Exit code, a signal's number with a minus, and standard error. It is killed, and TimeoutError raised, if it
+        hangs."""
+        ended = _has_ended(self.pid, seconds)
+        if not ended:
+            os.kill(self.pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        with self._output:
+            text = _read(self._output)
+        if not ended:
+            raise TimeoutError(f"{' '.join(self._arguments)}: not over within {seconds:.0f} s, said {text!r}")
+        return code, text
+
+
 def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, seconds: float = 60.0) -> tuple[int, str]:
     """Exit code and standard error. It is killed, and TimeoutError raised, if it hangs."""
-    with tempfile.TemporaryFile() as output, open(os.devnull, "r+b") as null:
-        child = os.fork()
-        if not child:
-            _become(main, arguments, [null.fileno() if stdin is None else stdin, null.fileno(), output.fileno()])
-        ended = _has_ended(child, seconds)
-        if not ended:
-            os.kill(child, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        text = _read(output)
-    if not ended:
-        raise TimeoutError(f"{' '.join(arguments)}: not over within {seconds:.0f} s, said {text!r}")
-    return code, text
+    return Forked(main, arguments, stdin=stdin).wait(seconds)
 
 
 def _become(main: Main, arguments: Sequence[str], streams: Sequence[int]) -> None:

@@ -27,9 +27,9 @@ COMPONENTS = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, str]]:
-    """A registry with a release, and the pullspec of that release."""
+    """A registry with a release, the pullspec of that release, and of one whose base ISO is not what it says."""
     folder = tmp_path_factory.mktemp("payload")
     iso = make_iso(folder, igninfo={"file": "images/ignition.img"})
     digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()

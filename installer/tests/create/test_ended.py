@@ -1,6 +1,6 @@
 """A command that is ended, or runs out of disk: all files of it are there, or none."""
 
-import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+# What the command imports when it is needed: here once, so that no run that is forked has to.
+import installer.create.image
+import installer.create.targets  # noqa: F401
 from installer import signals
 from installer.cli import main
 from installer.create.outputs import Outputs
@@ -20,47 +23,45 @@ from installer.errors import EXIT_INTERRUPTED, StateError
 from installer.files import Partial, hidden, leftovers, write_whole
 from installer.testing.create.directory_kit import is_locked, of_one_run, snapshot
 from installer.testing.create.image_kit import NEEDED
+from installer.testing.forked_kit import Forked, forked
 
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 REPOSITORY = Path(__file__).parents[3]
 
 
-# The command, which stops itself as soon as the ISO's copy is begun: seen from outside it may be over by then.
-STOPS = """
-import os, signal, sys
-from installer.cli import main
-from installer.files import Partial
+def stopping(arguments):
+    """The command, which stops itself as soon as the ISO's copy is begun: seen from outside it may be over by then."""
+    begin = Partial.__init__
 
-begin = Partial.__init__
+    def begun(self, dest, *args):
+        begin(self, dest, *args)
+        if dest.suffix == ".iso":
+            os.kill(os.getpid(), signal.SIGSTOP)
 
-def begun(self, dest, *args):
-    begin(self, dest, *args)
-    if dest.suffix == ".iso":
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-Partial.__init__ = begun
-sys.exit(main())
-"""
+    Partial.__init__ = begun  # type: ignore[method-assign]
+    return main(arguments)
 
 
-@contextlib.contextmanager
-def stopped_in_the_midst(directory):
-    """`create image`, stopped with the lock in hand and a copy that is not whole."""
-    command = [sys.executable, "-c", STOPS, "agent", "create", "image", "--dir", str(directory)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
+def ended_in_the_midst(directory, *numbers):
+    """`create image`, stopped with the lock in hand and a copy that is not whole, and then sent these signals."""
+    process = Forked(stopping, ["agent", "create", "image", "--dir", str(directory)])
     try:
         state, deadline = "", time.monotonic() + 60
         while state != "T":
-            assert process.poll() is None, process.communicate()[1]
+            assert state != "Z", "it has ended"
             assert time.monotonic() < deadline, f"it never stopped: its state is {state}"
             state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
             time.sleep(0.01)
         assert is_locked(directory)
         assert leftovers(directory)
-        yield process
+    except BaseException:
+        numbers = (signal.SIGKILL,)
+        raise
     finally:
-        process.kill()
-        process.communicate()
+        for number in numbers:
+            os.kill(process.pid, number)
+        ended = process.wait()
+    return ended
 
 
 @real
@@ -71,11 +72,8 @@ def test_a_signal_in_the_midst(directory, number, again):
     if again:
         assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
     before = snapshot(directory)
-    with stopped_in_the_midst(directory) as process:
-        process.send_signal(number)
-        process.send_signal(signal.SIGCONT)
-        said = process.communicate(timeout=60)[1]
-    assert process.returncode == EXIT_INTERRUPTED, said
+    code, said = ended_in_the_midst(directory, number, signal.SIGCONT)
+    assert code == EXIT_INTERRUPTED, said
     assert said.splitlines()[-1] == f"level=error msg=interrupted by {number.name}"
     assert "Traceback" not in said
     assert snapshot(directory) == before
@@ -87,8 +85,7 @@ def test_a_signal_in_the_midst(directory, number, again):
 def test_a_kill_in_the_midst(directory):
     """Nothing can be cleaned up then; the next command does, and what was not whole is nowhere at its name."""
     before = snapshot(directory)
-    with stopped_in_the_midst(directory) as process:
-        process.kill()
+    assert ended_in_the_midst(directory, signal.SIGKILL)[0] == -signal.SIGKILL
     after = snapshot(directory)
     left = {name for name in after if name.endswith(".partial")}
     assert left
@@ -239,48 +236,57 @@ def test_partial(tmp_path):
 
 # Full disks: a file system of a few kilobytes more each time.
 
-FULL = """
-set -eu
-mount -t tmpfs -o size="$1"k,mode=0755 none "$2"
-cp -a "$3"/. "$2"/
-set +e
-"$4" -m installer agent create "$5" --dir "$2" 2> "$6"/said
-echo $? > "$6"/code
-umask 022; rm -rf "$6"/after; cp -a "$2" "$6"/after
-"""
+CLONE_NEWNS = 0x00020000  # <linux/sched.h>
+NO_ROOM = 99
+
+
+def on_a_file_system_of(kib, directory, mounted, after):
+    """The command with a copy of the directory on a small file system, which is copied in its turn in the end."""
+
+    def run(arguments):
+        assert ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0
+        options = f"size={kib}k,mode=0755"
+        for words in (["--make-rprivate", "/"], ["-t", "tmpfs", "-o", options, "none", str(mounted)]):
+            subprocess.run(["mount", *words], check=True)
+        try:
+            shutil.copytree(directory, mounted, symlinks=True, dirs_exist_ok=True)
+        except shutil.Error:
+            return NO_ROOM
+        code = main(arguments)
+        shutil.copytree(mounted, after, symlinks=True)
+        return code
+
+    return run
 
 
 @real
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
 @pytest.mark.parametrize("target", ["image", "cluster-manifests", "certificates"])
 def test_a_full_disk(directory, tmp_path, target):
     """Whatever does not fit any more, the error says it in a line, and the directory is as it was."""
-    mounted, out = tmp_path / "mounted", tmp_path / "out"
+    mounted = tmp_path / "mounted"
     mounted.mkdir()
-    out.mkdir()
     before = snapshot(directory)
-    assert main(["agent", "create", target, "--dir", str(tmp_path / "warm")]) == 1  # there is no such directory
     kib, failed = 8, 0
     while True:
-        command = ["unshare", "-m", "sh", "-c", FULL, "-", str(kib), str(mounted), str(directory)]
-        done = subprocess.run([*command, sys.executable, target, str(out)], capture_output=True, text=True, timeout=60,
-                              cwd=REPOSITORY)  # fmt: skip
-        if done.returncode:  # not even the inputs fit
+        after = tmp_path / f"after-{kib}"
+        run = on_a_file_system_of(kib, directory, mounted, after)
+        code, said = forked(run, ["agent", "create", target, "--dir", str(mounted)])
+        if code == NO_ROOM:  # not even the inputs fit
             kib *= 2
             continue
-        said, code = (out / "said").read_text(), int((out / "code").read_text())
         assert "Traceback" not in said
         if code == 0:
             break
         failed += 1
-        assert code == 1
+        assert code == 1, said
         assert "No space left on device" in said.splitlines()[-1], said
         assert said.splitlines()[-1].startswith("level=fatal msg=")
-        assert snapshot(out / "after") == before
+        assert snapshot(after) == before
         kib *= 2
     assert failed
     if target == "image":
-        assert of_one_run(out / "after")
+        assert of_one_run(after)
 
 
 @real

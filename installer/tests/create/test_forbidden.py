@@ -1,28 +1,41 @@
 """A command that may not do what it has to, or finds something else than a file: one line, and nothing has changed."""
 
+import ctypes
 import os
-import shutil
-import subprocess
-from pathlib import Path
+import struct
 
 import pytest
 
+# What the command imports when it is needed: here once, so that no run that is forked has to.
+import installer.create.image  # noqa: F401
 from installer.cli import main
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG
-from installer.testing.create.directory_kit import LOG, NODE0, snapshot
+from installer.testing.create.directory_kit import LOG, snapshot
 from installer.testing.create.image_kit import NEEDED
 from installer.testing.create.inputs_kit import AGENT, SNO, changed, text
+from installer.testing.forked_kit import forked
 
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
-REPOSITORY = Path(__file__).parents[3]
+unprivileged = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which gives rights away")
+# <linux/capability.h>, <linux/prctl.h>
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+CAPABILITY_VERSION = 0x20080522
+PR_CAPBSET_DROP = 24
 
 
-# Without the right to pass over modes, which root has.
-
-DROPPED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
-unprivileged = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, which gives rights away, and setpriv"
-)
+def heeding_modes(arguments):
+    """The command without the right to pass over modes, which root has; nor has it what the command starts."""
+    libc, dropped = ctypes.CDLL(None), (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)
+    for capability in dropped:
+        assert libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
+    head, sets = struct.pack("Ii", CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
+    assert libc.capget(head, sets) == 0
+    kept = ~sum(1 << capability for capability in dropped)
+    # Effective, permitted and inheritable ones, each of 32 bits; then the upper halves.
+    lower = (bits & kept for bits in struct.unpack_from("3I", sets))
+    struct.pack_into("3I", sets, 0, *lower)
+    assert libc.capset(head, sets) == 0
+    return main(arguments)
 
 
 def mode(name, number):
@@ -86,18 +99,17 @@ def test_what_is_forbidden(directory, name):
     change, told = FORBIDDEN[name]
     change(directory)
     before = snapshot(directory)
-    done = subprocess.run([*DROPPED, *NODE0, "agent", "create", "image", "--dir", str(directory)], capture_output=True,
-                          text=True, timeout=60, cwd=REPOSITORY)  # fmt: skip
+    code, said = forked(heeding_modes, ["agent", "create", "image", "--dir", str(directory)])
     after = snapshot(directory)
     directory.chmod(0o755)
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in said
     if told is None:
-        assert done.returncode == 0
+        assert code == 0
         return
     wanted = (EXIT_INSTALL_CONFIG, "error") if name == "install-config" else (EXIT_FATAL, "fatal")
-    assert done.returncode == wanted[0]
-    assert told.format(directory) in done.stderr.splitlines()[-1]
-    assert done.stderr.splitlines()[-1].startswith(f"level={wanted[1]} msg=")
+    assert code == wanted[0]
+    assert told.format(directory) in said.splitlines()[-1]
+    assert said.splitlines()[-1].startswith(f"level={wanted[1]} msg=")
     assert after == before
 
 

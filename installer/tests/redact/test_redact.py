@@ -155,11 +155,11 @@ def test_bytes_that_are_no_text_pass(data: bytes, size: int) -> None:
 
 def test_a_line_that_does_not_end_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """As JSON of everything that a cluster holds is: the same as at once, and no more of it in memory than said."""
-    monkeypatch.setattr(redactor, "PIECE", 4 << 10)
-    monkeypatch.setattr(redactor, "LONGEST", 64 << 10)
-    monkeypatch.setattr(redactor, "NEAR", 2 << 10)
+    monkeypatch.setattr(redactor, "PIECE", 2 << 10)
+    monkeypatch.setattr(redactor, "LONGEST", 32 << 10)
+    monkeypatch.setattr(redactor, "NEAR", 1 << 10)
     dice = random.Random(7)
-    secrets = [f"Sy{dice.randrange(10**9)}-w0rd" for _ in range(4000)]
+    secrets = [f"Sy{dice.randrange(10**9)}-w0rd" for _ in range(2000)]
     items = [
         {
             "name": f"host-{n}",

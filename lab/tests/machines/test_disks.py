@@ -30,12 +30,18 @@ def full(tmp_path_factory):
     path.unlink()
 
 
+@pytest.fixture
+def thin(monkeypatch):
+    """Disks full of data are random in blocks alone, where how full they are is not the question: a second less."""
+    monkeypatch.setattr(disks, "_DENSE_MIB", 2)
+
+
 def part(disk, offset, size):
     with disk.open("rb") as file:
         return os.pread(file.fileno(), size, offset)
 
 
-def test_what_a_disk_is_filled_from_lies_beside_it_so_that_it_goes_with_its_lab(tmp_path, monkeypatch):
+def test_what_a_disk_is_filled_from_lies_beside_it_so_that_it_goes_with_its_lab(tmp_path, thin, monkeypatch):
     seen = []
     monkeypatch.setattr(disks, "_run", lambda argv, text="": seen.append([*tmp_path.iterdir()]))
     disks.make(tmp_path / "full.raw", Disk(size_gib=1, holds="data"), "KEEP")
@@ -107,22 +113,33 @@ def test_disks_are_told_apart_by_what_they_hold(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def untouched(full):
-    """Its fingerprint, and the fingerprints that were seen since: half a second each, so that none is taken twice."""
-    before = disks.fingerprint(full)
-    assert disks.fingerprint(full) == before
+def sparse(tmp_path_factory):
+    """A disk with data in every MiB, whose fingerprint is quick to take."""
+    path = tmp_path_factory.mktemp("disks") / "sparse.raw"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disks, "_DENSE_MIB", 2)
+        disks.make(path, Disk(size_gib=1, holds="data"), "KEEP")
+    yield path
+    path.unlink()
+
+
+@pytest.fixture(scope="module")
+def untouched(sparse):
+    """Its fingerprint, and the fingerprints that were seen since, so that none is taken twice."""
+    before = disks.fingerprint(sparse)
+    assert disks.fingerprint(sparse) == before
     return {before}
 
 
 @pytest.mark.parametrize("place", [0, 511, 446, 512, MIB, 200 * MIB + 512, 700 * MIB + 100_000, (1 << 30) - 1])
-def test_a_single_byte_is_seen_wherever_it_is(full, untouched, place):
-    byte = part(full, place, 1)
-    with full.open("r+b") as file:
+def test_a_single_byte_is_seen_wherever_it_is(sparse, untouched, place):
+    byte = part(sparse, place, 1)
+    with sparse.open("r+b") as file:
         os.pwrite(file.fileno(), bytes([byte[0] ^ 1]), place)
     try:
-        changed = disks.fingerprint(full)
+        changed = disks.fingerprint(sparse)
     finally:
-        with full.open("r+b") as file:
+        with sparse.open("r+b") as file:
             os.pwrite(file.fileno(), byte, place)
     # Neither as before nor as after any other change: what other rows wrote is not what is seen.
     assert changed not in untouched
@@ -178,7 +195,7 @@ def test_a_machine_boots_the_disk_to_install_on_wherever_it_stands(tmp_path):
     assert budget.need_of(shape).disk_gib > budget.need_of(topology.sno()).disk_gib
 
 
-def test_a_disk_that_was_written_by_mistake_is_named(tmp_path):
+def test_a_disk_that_was_written_by_mistake_is_named(tmp_path, thin):
     """What an installer that ignores its hints, or a clean-up that knows no bounds, leaves."""
     layout = Layout(tmp_path / "lab", used())
     [node] = layout.topology.nodes

@@ -1,11 +1,13 @@
 """A release of OpenShift's layout that is not ours: other repositories, tags and manifests; its images are tiny."""
 
+import hashlib
 import json
 import struct
 import subprocess
+import urllib.request
 
 from lab.release.image.layer import Compression, LayerWriter
-from lab.release.image.oci import Image, Layout
+from lab.release.image.oci import MANIFEST_TYPE, Image, Layout
 from lab.subject.payload import NEEDED
 
 VERSION = "4.20.1"
@@ -61,6 +63,14 @@ def into_registry(layout, digests, address, repository="openshift-release-dev/oc
         subprocess.run(
             [*argv, f"oci:{layout.root}:{name}", f"docker://{address}/{where}:{name}"], check=True, timeout=60
         )
+
+
+def served(address, repository, name):
+    """The digest of a manifest that a registry has under this name; raises HTTPError where it has none."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    url = f"http://{address}/v2/{repository}/manifests/{name}"
+    with direct.open(urllib.request.Request(url, headers={"Accept": MANIFEST_TYPE}), timeout=60) as answer:
+        return f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
 
 
 def as_oc_files(layout, digests, target):

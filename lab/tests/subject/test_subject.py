@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -22,7 +23,7 @@ from lab.subject.mirroring import Cache, from_directory, from_registry, parse_na
 from lab.subject.payload import NEEDED
 from lab.subject.sources import Upstream
 from lab.subject.stores import OciLayout
-from lab.tests.subject.kit import VERSION, as_oc_files, into_registry, make, program
+from lab.tests.subject.kit import VERSION, as_oc_files, into_registry, make, program, served
 
 ART = "quay.example/openshift-release-dev/ocp-v4.0-art-dev"
 
@@ -31,6 +32,15 @@ ART = "quay.example/openshift-release-dev/ocp-v4.0-art-dev"
 def release(tmp_path_factory):
     """(OCI layout, digests by tag)."""
     return make(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def storage(release, tmp_path_factory):
+    """A registry's storage that has the release."""
+    folder = tmp_path_factory.mktemp("pushed")
+    with loopback_registry(folder / "storage", folder / "work") as address:
+        into_registry(release[0], release[1], address)
+    return folder / "storage"
 
 
 def whole(subject, digests):
@@ -46,34 +56,27 @@ def whole(subject, digests):
     with loopback_registry(subject.registry_storage, subject.registry_storage.parent / "work") as address:
         for name in [subject.pullspec, *subject.components.values()]:
             source, _, digest = name.partition("@")
-            words = ["inspect", "--raw", "--tls-verify=false", f"docker://{address}/{mirrors[source]}@{digest}"]
-            subprocess.run(["skopeo", *words], check=True, capture_output=True, timeout=60)
+            assert served(address, mirrors[source], digest) == digest
 
 
-def as_storage(release, target):
-    with loopback_registry(target, target.parent / "work") as address:
-        into_registry(release[0], release[1], address)
-
-
-def as_archive(release, target):
+def as_archive(_release, storage, target):
     """As oc-mirror packs its cache."""
-    as_storage(release, target.parent / "cache")
     target.mkdir()
     with tarfile.open(target / "mirror_000001.tar", "w") as archive:
-        archive.add(target.parent / "cache/docker", "docker")
+        archive.add(storage / "docker", "docker")
 
 
 FORMS = {
-    "oci": lambda release, target: target.symlink_to(release[0].root),
-    "storage": as_storage,
-    "oc": lambda release, target: as_oc_files(release[0], release[1], target),
+    "oci": lambda release, _storage, target: target.symlink_to(release[0].root),
+    "storage": lambda _release, storage, target: shutil.copytree(storage, target),
+    "oc": lambda release, _storage, target: as_oc_files(release[0], release[1], target),
     "oc-mirror": as_archive,
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_directory_that_somebody_mirrored(release, tmp_path, form):
-    FORMS[form](release, tmp_path / "given")
+def test_a_directory_that_somebody_mirrored(release, storage, tmp_path, form):
+    FORMS[form](release, storage, tmp_path / "given")
     cache = Cache(tmp_path / "subjects")
     subject = from_directory(cache, tmp_path / "given", None)
     whole(subject, release[1])
@@ -193,9 +196,8 @@ def test_a_release_that_cannot_be_installed_here(tmp_path, made, rule):
     assert not (tmp_path / "subjects/releases").exists() or not list((tmp_path / "subjects/releases").iterdir())
 
 
-def test_an_archive_writes_nowhere_else(release, tmp_path):
-    folder = tmp_path / "given"
-    as_archive(release, folder)
+def test_an_archive_writes_nowhere_else(release, storage, tmp_path):
+    as_archive(release, storage, folder := tmp_path / "given")
     with tarfile.open(folder / "mirror_000002.tar", "w") as archive:
         for name in ("docker/registry/v2/../../../../evil", "/docker/registry/v2/evil", "evil"):
             info = tarfile.TarInfo(name)

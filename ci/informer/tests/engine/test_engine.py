@@ -4,6 +4,7 @@ import contextlib
 import gc
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,14 +54,15 @@ note("ended")
 
 
 class Fleet:
-    """The processes, each killed at the end if it still runs."""
+    """The processes, each killed at the end if it still runs. `folder` is that of one test."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.keys, self.ended = folder, folder / "keys", False
+    def __init__(self, home: Path) -> None:
+        self.home, self.folder, self.keys = home, home, home / "keys"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.at_rest = False
         self.namespace = f"node0-engine-{os.getpid()}"
         tls.make(self.keys)
-        (folder / "program.py").write_text(PROGRAM)
+        (home / "program.py").write_text(PROGRAM)
         run = ["ip", "netns", "add", self.namespace]
         subprocess.run(run, check=True)
         for words in (
@@ -79,8 +81,8 @@ class Fleet:
 
     def start(self, name: str, *words: str, netns: bool = False) -> subprocess.Popen[bytes]:
         inside = ["ip", "netns", "exec", self.namespace] if netns else []
-        log = (self.folder / f"{name}.log").open("ab")
-        environment = {**os.environ, "NODE0_STATE": str(self.folder / f"state-{name}")}
+        log = (self.home / f"{name}.log").open("ab")
+        environment = {**os.environ, "NODE0_STATE": str(self.home / f"state-{name}")}
         argv = [*inside, sys.executable, "-m", "ci.informer.cli", *words, "--tls", str(self.keys)]
         self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
         log.close()
@@ -91,6 +93,24 @@ class Fleet:
 
     def worker(self, name: str, memory: int = 6000, *, netns: bool = False) -> None:
         self.start(name, "worker", self.address, "--name", name, "--memory", str(memory), netns=netns)
+
+    def begin(self, folder: Path) -> None:
+        """A test's turn: all hosts are there, those too that another test has ended."""
+        self.folder, self.at_rest = folder, False
+        if "scheduler" not in self.processes:
+            self.scheduler()
+        for name, netns in (("a", False), ("b", False), ("c", True)):
+            if name not in self.processes:
+                self.worker(name, netns=netns)
+
+    def end(self) -> None:
+        """After a test that did not come to its end the next one gets hosts that know nothing of it."""
+        self.go()
+        if not self.at_rest:
+            for name in [*self.processes]:
+                self.kill(name)
+            for state in self.home.glob("state-*"):
+                shutil.rmtree(state)
 
     def kill(self, name: str) -> None:
         process = self.processes.pop(name)
@@ -119,16 +139,21 @@ class Fleet:
         (self.folder / "go").touch()
 
 
-@pytest.fixture
-def fleet(tmp_path):
-    one = Fleet(tmp_path)
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    """Made once: a process of Dask's takes a second of processor time until it is there."""
+    one = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
-        one.scheduler()
-        for name, netns in (("a", False), ("b", False), ("c", True)):
-            one.worker(name, netns=netns)
         yield one
     finally:
         one.close()
+
+
+@pytest.fixture
+def fleet(hosts, tmp_path):
+    hosts.begin(tmp_path)
+    yield hosts
+    hosts.end()
 
 
 class Collecting:
@@ -170,7 +195,7 @@ class Collecting:
 
 
 def plan(fleet: Fleet, rounds: int) -> running.Plan:
-    program = (sys.executable, str(fleet.folder / "program.py"), str(fleet.folder))
+    program = (sys.executable, str(fleet.home / "program.py"), str(fleet.folder))
     # A lab of one node, for which each host has room once.
     jobs = ("sno-ipv4-static-uefi@vm",)
     return running.Plan(payload="p", jobs=jobs, rounds=rounds, program=program, limit=100)
@@ -190,7 +215,8 @@ def whole(fleet: Fleet, count: int, others: int = 0) -> None:
     for row in found:
         assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 20
     assert len(fleet.log("ended")) == count + others
-    assert list(fleet.folder.glob("state-*/units/*/*/result.json")) == []
+    assert list(fleet.home.glob("state-*/units/*/*/result.json")) == []
+    fleet.at_rest = True
 
 
 def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
@@ -201,7 +227,7 @@ def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
     whole(fleet, 3)
     assert {row.host for row in rows(fleet)} == {"a", "b", "c"}
     for name in ("scheduler", "a"):
-        told = (fleet.folder / f"{name}.log").read_text().splitlines()
+        told = (fleet.home / f"{name}.log").read_text().splitlines()
         assert len(told) == 1, told  # where it is, and nothing of what Dask does meanwhile
 
 
@@ -255,7 +281,7 @@ def test_what_runs_outlives_the_scheduler(fleet):
     whole(fleet, 3)
     assert len(fleet.log("began")) == 3
     assert fleet.log("interrupted") == []
-    assert "Traceback" not in "".join((fleet.folder / f"{name}.log").read_text() for name in "abc")
+    assert "Traceback" not in "".join((fleet.home / f"{name}.log").read_text() for name in "abc")
 
 
 def test_what_runs_outlives_the_collector(fleet):
@@ -267,7 +293,7 @@ def test_what_runs_outlives_the_collector(fleet):
     fleet.kill("collector")
     again = fleet.start("collector", *resume)
     fleet.go()
-    assert again.wait(LIMIT) == 0, (fleet.folder / "collector.log").read_text()
+    assert again.wait(LIMIT) == 0, (fleet.home / "collector.log").read_text()
     whole(fleet, 3)
     assert len(fleet.log("began")) == 3
 

@@ -226,7 +226,8 @@ def one_line(said, end):
     assert len(said.splitlines()) < 12, said
 
 
-_FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# Each example is a boot or two, and each question of a boot a fork of a process that has imported all tests.
+_FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_FEW
