@@ -167,13 +167,18 @@ def taps(lab: RunningLab, node: str) -> list[str]:
     return ports(lab.hypervisor.machine(lab.nodes[node].name))
 
 
+def is_off(lab: RunningLab, node: str) -> bool:
+    """Whether a machine has no power, as what owns it says: the lab's BMCs may have a fault of their own."""
+    return lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF
+
+
 def _devices(lab: RunningLab, node: str) -> list[str]:
     return taps(lab, node) if node else [BRIDGE]
 
 
 def _there(lab: RunningLab, node: str) -> list[str]:
     """As `_devices`. Raises LabError when there is none: a fault that does nothing is no fault."""
-    if node and lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF:
+    if node and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return _devices(lab, node)
 

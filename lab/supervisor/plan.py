@@ -63,12 +63,14 @@ class Event(msgspec.Struct, frozen=True):
 
 class Ended(msgspec.Struct, frozen=True):
     """A part of a lab that ended unexpectedly: a service, or `the lab`. `code` is its exit code, negative for a
-    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log."""
+    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log. `asked`: somebody had it killed, to see
+    what comes of a lab that fails."""
 
     service: str
     code: int
     time: str
     tail: str = ""
+    asked: bool = False
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +81,9 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer: `running` maps each service to whether it runs."""
+    """The answer: `running` maps each service to whether it runs. `broken`: a service does not do what it must, which
+    is the lab's failure; any other error is the request's."""
 
     error: str = ""
     running: dict[str, bool] = {}
+    broken: bool = False
