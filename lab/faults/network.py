@@ -38,6 +38,10 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     nodes: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if not self.nodes or len(set(self.nodes)) < len(self.nodes):
+            raise ValueError("nodes: want at least one, each once")
+
     def begin(self, lab: RunningLab) -> None:
         """Pull all their cables, or none where one of the machines is not there."""
         for link in [lab.nodes[node].link for node in self.nodes]:
