@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from drivers.libvirt import Machine
+from lab.cleanup import finish
 from lab.errors import LabError, WaitTimeout
 from lab.faults.network import is_off
 from lab.faults.values import Jump, Mib, Seconds
@@ -44,9 +45,16 @@ class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
         machine = lab.hypervisor.machine(node.name) if self.away else None
         if machine is not None and not isinstance(machine, Machine):
             raise LabError(f"{self.node} is a container: its clock is the host's, and no time passes for it alone")
-        node.power.off()
-        if machine is not None:
-            machine.set_clock(node.spec.clock_offset + self.away)
+        if machine is None:
+            node.power.off()
+            return
+        # It counts from the next time that the machine is on.
+        machine.set_clock(node.spec.clock_offset + self.away)
+        try:
+            node.power.off()
+        except BaseException as error:
+            finish(("set its clock back", lambda: machine.set_clock(node.spec.clock_offset)), cause=error)
+            raise
 
     def end(self, lab: RunningLab) -> None:
         """Switch it on."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from drivers import libvirt
 from drivers.errors import PowerError
 from drivers.protocols import PowerState
 from lab.errors import LabError
@@ -24,6 +25,7 @@ from lab.faults import (
     NameMissing,
     NameWrong,
     Outage,
+    PowerCut,
     active,
     machines,
 )
@@ -173,6 +175,21 @@ def test_what_is_interrupted_while_it_begins_can_be_ended(lab):
     (lab.layout.root / "dnsmasq.conf.whole").unlink()
     del lab.services.running
     assert [one.number for one in active.end(lab)] == [2]
+
+
+def test_a_machine_that_cannot_be_cut_off_keeps_its_clock(lab, monkeypatch):
+    clocks, machine = [], object.__new__(libvirt.Machine)
+    monkeypatch.setattr(libvirt.Machine, "set_clock", lambda self, ahead: clocks.append(ahead))
+
+    def off():
+        raise PowerError("the BMC does not answer")
+
+    node = SimpleNamespace(name="master-0", spec=SimpleNamespace(clock_offset=60), power=SimpleNamespace(off=off))
+    lab.nodes, lab.hypervisor = {"master-0": node}, SimpleNamespace(machine=lambda name: machine)
+    with pytest.raises(PowerError):
+        active.begin(lab, PowerCut("master-0", 3600))
+    assert clocks == [3660, 60]
+    assert active.lasting(lab.layout.root) == []
 
 
 def test_what_lasts_does_not_begin_again(lab):

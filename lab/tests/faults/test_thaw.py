@@ -1,4 +1,4 @@
-"""What a host is told when a process of it is to go on: one that is gone is not frozen, and a failing podman is told."""
+"""How a frozen process goes on: one that is gone is not frozen, and a host that cannot say is told."""
 
 import os
 import signal
