@@ -128,6 +128,7 @@ class Bootstrap:
             return False
         self.rest_state, self.answered = "answers", ""
         self.report.once("rest", "", logging.DEBUG)
+        self.report.once("answered", "")
         if not self.rest_seen:
             self.rest_seen = True
             self.changed = time.monotonic()
