@@ -192,7 +192,7 @@ class Services:
                 tail = watch.tail_of(self._logs / f"{name}.log")
                 asked = pid in self._asked
                 self._asked.discard(pid)
-                watch.note(Path(self._plan.state), Ended(name, code, now, tail, asked))
+                watch.note(Path(self._plan.state), Ended(name, code, now, tail, asked=asked))
 
     def _expect_running(self, service: Service) -> None:
         if service.name not in self._pids.values():

@@ -61,15 +61,18 @@ class Event(msgspec.Struct, frozen=True):
     seconds: dict[str, float] = {}
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """A part of a lab that ended unexpectedly: a service, or `the lab`. `code` is its exit code, negative for a
-    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log. `asked`: somebody had it killed, to see
-    what comes of a lab that fails."""
-
+class _Ending(msgspec.Struct, frozen=True):
     service: str
     code: int
     time: str
     tail: str = ""
+
+
+class Ended(_Ending, frozen=True, kw_only=True):
+    """A part of a lab that ended unexpectedly: a service, or `the lab`. `code` is its exit code, negative for a
+    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log. `asked`: somebody had it killed, to see
+    what comes of a lab that fails."""
+
     asked: bool = False
 
 
