@@ -177,9 +177,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _ended(item: pytest.Item, lab: Lab) -> list[Ended]:
-    """Parts of a test's lab that have ended, but for those that the test ends itself (`ends_daemon`)."""
+    """Parts of a test's lab that have ended, but for those that the test ends itself (`ends_daemon`): one that dies by
+    itself meanwhile is the lab's failure as ever."""
     own = {name for marker in item.iter_markers("ends_daemon") for name in marker.args}
-    return [one for one in lab.ended() if one.service not in own]
+    return [one for one in lab.ended() if not (one.asked and one.service in own)]
 
 
 def _broken(item: pytest.Item, error: BaseException | None) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Stage
 from lab.faults import DiskErrors, DiskSlow
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.faulty import ROWS, Outcome, load
@@ -20,7 +21,8 @@ GOOD = """
 def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
     for row in ROWS:
         names = {node.name for node in topology_of(row.id).nodes}
-        nodes = {value for fault in row.faults if (value := getattr(fault, "node", ""))}
+        nodes = {value for fault in row.faults for name in ("node", "of") if (value := getattr(fault, name, ""))}
+        nodes |= {name for fault in row.faults for name in getattr(fault, "nodes", ())}
         hosts = {moment.host for moment in (row.begin, row.end) if moment is not None and moment.host}
         named = {row.told.host} if row.told and row.told.host else set()
         assert nodes | hosts | named <= names, row.name
@@ -49,6 +51,32 @@ def test_three_rows_are_in_the_gate_at_most():
         ("completes: {}", "completes: {}\n  void: registry", "want one of completes, told and void"),
         ("completes: {}", "void: registry", "void: no fault ends registry"),
         ("completes: {}", "told: {cause: '('}", "cause: missing )"),
+        ("completes: {}", "told: {cause: ''}", "cause '': any line has it"),
+        ("completes: {}", "told: {cause: 'x*|y'}", "any line has it"),
+        ("completes: {}", "told: {cause: x, code: 0}", "Expected `int` >= 1"),
+        ("completes: {}", "told: {cause: x, minutes: 0}", "Expected `int` >= 1"),
+        ("completes: {}", "told: {cause: x, minutes: 100000}", "Expected `int` <= 240"),
+        ("completes: {}", "completes: {factor: 0}", "Expected `float` >= 1"),
+        ("completes: {}", "completes: {factor: .inf}", "Expected `float` <= 100"),
+        ("completes: {}", "completes: {factor: .nan}", "Expected `float`"),
+        ("completes: {}", "completes: {}\n  lanes: []", "lanes: want at least one, each once"),
+        ("completes: {}", "completes: {}\n  lanes: [vm, vm]", "lanes: want at least one, each once"),
+        ("completes: {}", "completes: {}\n  lanes: [moon]", "Invalid enum value 'moon'"),
+        ("completes: {}", "completes: {}\n  bmc: moon", "Invalid enum value 'moon'"),
+        ("why: because", "why: ' '", "why: says nothing"),
+        (
+            "registry}]\n  begin: {seconds: 0}\n  why: because\n  completes: {}",
+            "registry}, {type: Crash, service: http}]\n  begin: {seconds: 0}\n  why: because\n  void: http",
+            "void: another fault would go unseen",
+        ),
+        ("{seconds: 0}", "{seconds: .nan}", "seconds: want 0 to"),
+        ("{seconds: 0}", "{seconds: .inf}", "seconds: want 0 to"),
+        ("{seconds: 0}", "{seconds: -1}", "seconds: want 0 to"),
+        ("{seconds: 0}", "{stage: x, host: y, percent: 101}", "percent: want 0 to 100"),
+        ("{seconds: 0}", "{stage: x, host: y, percent: -1}", "percent: want 0 to 100"),
+        ("{type: Outage, service: registry}", "{type: Loss, percent: .nan}", "Expected `float`"),
+        ("{type: Outage, service: registry}", "{type: Loss, percent: 0}", "Expected `float` >= 0.1"),
+        ("{type: Outage, service: registry}", "{type: Partition, nodes: []}", "nodes: want at least one, each once"),
     ],
 )
 def test_what_is_wrong_with_a_row(old, new, rule):
@@ -57,6 +85,27 @@ def test_what_is_wrong_with_a_row(old, new, rule):
         load({"t.yaml": GOOD.replace(old, new)})
     assert rule in str(caught.value)
     assert str(caught.value).startswith("t.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [("a: b", "want a list of rows"), ("7", "want a list of rows"), ("text", "want a list of rows"),
+     ("- {", "t.yaml: "), ("- &a [*a]", "t.yaml: "), ("- 1", "Expected `object`"), ("- name: 1", "name")],
+)  # fmt: skip
+def test_what_is_no_table(text, rule):
+    with pytest.raises(TableError) as caught:
+        load({"t.yaml": text})
+    assert rule in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_moments_are_of_stages_and_statuses_that_there_are():
+    stages, statuses = set(Stage), {*ClusterStatus, *HostStatus}
+    for row in ROWS:
+        for moment in (row.begin, row.end):
+            if moment is not None:
+                assert moment.stage in stages | {""}, row.name
+                assert moment.status in statuses | {""}, row.name
 
 
 def test_all_that_is_wrong_is_told_at_once():

@@ -31,12 +31,14 @@ MOST_READ = 1 << 30
 
 
 def port(address: str, number: int, timeout: float) -> str:
-    """What a TCP port does: "answers", "refuses connections", or why it cannot be reached."""
+    """What a TCP port does: "answers", "refuses connections", "resets connections", or why it cannot be reached."""
     try:
         with socket.create_connection((address, number), timeout=timeout):
             return "answers"
     except ConnectionRefusedError:
         return "refuses connections"
+    except ConnectionResetError:
+        return "resets connections"
     except TimeoutError:
         return "does not answer"
     except OSError as error:
@@ -95,7 +97,7 @@ def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
         says = f". It says: {text}" if text else ""
         return f"{address} answers SSH, port {service_port} {service}: the host is up, its service is not{says}"
     # A refusal is an answer of the host's.
-    up = "refuses connections" in (service, ssh) or pings(address)
+    up = not {"refuses connections", "resets connections"}.isdisjoint((service, ssh)) or pings(address)
     if up:
         ports = f"port {service_port} {service}, SSH (port {ssh_port}) {ssh}"
         return f"{address} is there, {ports}: it is starting, or failed to"

@@ -8,7 +8,7 @@ from typing import Any
 
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import ClusterStatus, HostStatus
-from installer.assisted.errors import ClientError, Untrusted
+from installer.assisted.errors import ClientError
 from installer.observe import outside
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
@@ -44,6 +44,10 @@ class Bootstrap:
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
         # What the rendezvous host complained of at the last look, before its service was up.
         self.complaint = ""
+        # What answers where the service should, and why it will not do; empty while nobody answers, and while it does.
+        self.answered = ""
+        # What the service could not say of its clusters and hosts at the last look.
+        self.unsaid = ""
         # Why the service has no cluster or no infra-env, as lines.
         self.unregistered: tuple[str, ...] = ()
         # Whether images were read to their ends, as nobody had registered: once, since it is much to read.
@@ -115,22 +119,27 @@ class Bootstrap:
                 # Another cluster's service, or one that lost its memory: look anew.
                 self.ids = None
             self.rest_state = str(error)
-            refused = isinstance(error, Untrusted) or error.status in (401, 403)
             # Waiting does not help: the host at that address was booted from another image.
-            hint = f"; was the host booted from the image in {self.inputs.directory}?" if refused else ""
-            self.report.once("rest", self.rest_state + hint, logging.WARNING if refused else logging.DEBUG)
+            hint = decide.refusal(error, self.inputs.directory)
+            self.answered = decide.not_the_service(error, self.inputs.rendezvous_ip, hint)
+            if hint:
+                self.report.once("answered", self.answered, logging.WARNING)
+            self.report.once("rest", self.rest_state, logging.DEBUG)
             return False
-        self.rest_state = "answers"
+        self.rest_state, self.answered = "answers", ""
         self.report.once("rest", "", logging.DEBUG)
+        self.report.once("answered", "")
         if not self.rest_seen:
             self.rest_seen = True
             self.changed = time.monotonic()
             log.debug("The rendezvous service answers")
         try:
             self._follow(infra_envs)
+            self.unsaid = ""
         except ClientError as error:
             if error.status == 404:
                 self.ids = None
+            self.unsaid = str(error)
             self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {error}")
         return True
 
@@ -244,7 +253,12 @@ class Bootstrap:
             before, self.complaint = self.complaint, self._complaint()
             self.report.once("complaint", self.complaint if before else "", logging.WARNING)
             if now - self.started >= self.settings.unreachable_after:
-                log.info(f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {self._outside()}")
+                why = self.answered or self._outside()
+                log.info(f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {why}")
+                if self.answered:
+                    # Something runs: no image is missing.
+                    self.report.once("answered", self.answered, logging.WARNING)
+                    return
                 for index, problem in enumerate(self._image_problems()):
                     self.report.once(f"images {index}", problem, logging.WARNING)
         elif self.rebooting:
@@ -284,10 +298,19 @@ class Bootstrap:
         return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
-        """What a time-out names first: who is missing, what fails, else what the service called an error."""
+        """What a time-out names first: who is missing, what fails, else what the service called an error, or how far it
+        came."""
+        return self._causes() or (f"No failure was reported: {self.last_seen()}",)
+
+    def _causes(self) -> tuple[str, ...]:
+        if not self.rest_seen and self.answered:
+            return (self.answered,)
         if not self.rest_seen:
             never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
             return (*self._image_problems(whole=True), never)
+        if self.unsaid and self.cluster is None:
+            # Nobody knows of any host.
+            return (f"The rendezvous service on {self.inputs.rendezvous_ip} cannot say how far it is: {self.unsaid}",)
         if self.unregistered:
             # Hosts have nothing to register with.
             return (*self.unregistered, *self._image_problems(whole=True))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity, Stage
+from installer.assisted.errors import ClientError, NoAnswer, Untrusted
 from installer.assisted.stages import FAILS_AGAIN
 from installer.assisted.validation_ids import ClusterValidation, HostValidation
 from installer.observe.state import Expected
@@ -58,6 +60,8 @@ LASTING = frozenset(
 BEFORE_INSTALL = frozenset({ClusterStatus.INSUFFICIENT, ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.READY})
 MAJORITY = HostValidation.BELONGS_TO_MAJORITY_GROUP
 MAJORITY_LEAST = 3
+# How OpenSSL says that a certificate is right at another time.
+OTHER_TIME = ("certificate is not yet valid", "certificate has expired")
 MOST_NAMED = 5
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
@@ -196,6 +200,22 @@ def recent_errors(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[s
         if event.get("severity") in (Severity.ERROR, Severity.CRITICAL)
     ]
     return tuple(dict.fromkeys(text for text in reversed(bad) if text))[:most]
+
+
+def refusal(error: ClientError, directory: Path) -> str:
+    """The end of a line: what is likely when the service's address is another's, or lets nobody in who has this asset
+    directory; empty for an error that may pass."""
+    if isinstance(error, Untrusted) and any(words in str(error) for words in OTHER_TIME):
+        return "; is this machine's clock right?"
+    refused = isinstance(error, Untrusted) or error.status in (401, 403)
+    return f"; was the host booted from the image in {directory}?" if refused else ""
+
+
+def not_the_service(error: ClientError, address: str, hint: str) -> str:
+    """One line about what answers at the service's address and will not do; empty where nobody answers."""
+    if isinstance(error, NoAnswer) and not isinstance(error, Untrusted):
+        return ""
+    return f"What answers on {address} does not serve as the rendezvous service of this image: {error}{hint}"
 
 
 REFUSED = "host_registration_refused"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +14,14 @@ import msgspec
 from drivers.errors import DriverError
 from lab.errors import LabError
 from lab.faults import ClockJump, Fault, Kill, Reset
-from lab.faults.machines import LOGS_IN, check_login
+from lab.faults.machines import LOGS_IN, LOGS_IN_AGAIN, check_login
 from lab.running import RunningLab
+from lab.waiting import wait_until
 
 # Over as soon as they have begun: there is nothing to end, and they may happen again.
 AT_ONCE = (ClockJump, Kill, Reset)
+# So long another command may take to begin or end a fault: a login and a wait for a process, a minute each.
+_LOCK_SECONDS, _LOCK_POLL_SECONDS = 150.0, 0.1
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -52,21 +58,55 @@ def _write(root: Path, file: _File) -> None:
     fresh.replace(_path(root))
 
 
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Keep other commands from beginning and ending faults in this lab. Raises LabError when one takes too long."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+
+    def locked() -> bool:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+
+    try:
+        wait_until(locked, _LOCK_SECONDS, "another `node0-lab fault` in this lab to end", poll=_LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(folder)
+
+
 def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     """Begin it, and remember it; None for one that is over at once. Raises LabError, where it lasts already
     or its host takes no login, too."""
-    file = _read(lab.layout.root)
-    for one in file.begun:
-        if one.fault == fault:
-            raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
+    if isinstance(fault, AT_ONCE):
+        _begin(lab, fault)
+        return None
+    root = lab.layout.root
+    with _alone(root):
+        file = _read(root)
+        for one in file.begun:
+            if one.fault == fault:
+                raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
+        begun = Begun(file.next, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), fault)
+        # First: what is interrupted while it begins may have begun, and can be ended.
+        _write(root, _File(file.next + 1, [*file.begun, begun]))
+        try:
+            _begin(lab, fault)
+        except Exception:
+            _write(root, file)
+            raise
+    return begun
+
+
+def _begin(lab: RunningLab, fault: Fault) -> None:
     if isinstance(fault, LOGS_IN):
         check_login(lab, fault.node)
     fault.begin(lab)
-    if isinstance(fault, AT_ONCE):
-        return None
-    begun = Begun(file.next, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), fault)
-    _write(lab.layout.root, _File(file.next + 1, [*file.begun, begun]))
-    return begun
+
+
+def _end(lab: RunningLab, fault: Fault) -> None:
+    if isinstance(fault, LOGS_IN_AGAIN):
+        check_login(lab, fault.node)
+    fault.end(lab)
 
 
 def lasting(root: Path) -> list[Begun]:
@@ -76,20 +116,21 @@ def lasting(root: Path) -> list[Begun]:
 
 def end(lab: RunningLab, number: int | None = None) -> Iterator[Begun]:
     """End the fault with that number, without one all, the latest first; yields each that was ended. One that cannot be
-    ended keeps none of the others from it. Raises LabError in the end."""
-    file = _read(lab.layout.root)
-    chosen = [one for one in reversed(file.begun) if number in (None, one.number)]
-    if number is not None and not chosen:
-        raise LabError(f"no fault {number} lasts in this lab; `node0-lab fault ls` lists them")
-    failed = []
-    for one in chosen:
-        try:
-            one.fault.end(lab)
-        except (LabError, DriverError) as error:
-            failed.append(f"fault {one.number} lasts: {error}")
-            continue
-        file.begun.remove(one)
-        _write(lab.layout.root, file)
-        yield one
+    ended keeps none of the others from it. Raises LabError in the end, and where its host takes no login at once."""
+    root, failed = lab.layout.root, []
+    with _alone(root):
+        file = _read(root)
+        chosen = [one for one in reversed(file.begun) if number in (None, one.number)]
+        if number is not None and not chosen:
+            raise LabError(f"no fault {number} lasts in this lab; `node0-lab fault ls` lists them")
+        for one in chosen:
+            try:
+                _end(lab, one.fault)
+            except (LabError, DriverError, OSError) as error:
+                failed.append(f"fault {one.number} lasts: {error}")
+                continue
+            file.begun.remove(one)
+            _write(root, file)
+            yield one
     if failed:
         raise LabError("; ".join(failed))

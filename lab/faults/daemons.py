@@ -162,7 +162,7 @@ class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fiel
     def end(self, lab: RunningLab) -> None:
         """Accept the pull secret's user again."""
         path = lab.layout.root / "registry.htpasswd"
-        _whole(path).replace(path)
+        _give_back(path)
         # docker-registry reads the file anew when its date is another one.
         os.utime(path)
 
@@ -292,8 +292,14 @@ def _edit(lab: RunningLab, service: str, path: Path, change: Callable[[str], str
 
 
 def _restore(lab: RunningLab, service: str, path: Path) -> None:
-    _whole(path).replace(path)
+    _give_back(path)
     _restart(lab, service)
+
+
+def _give_back(path: Path) -> None:
+    """The configuration as it was; one whose fault was interrupted before it changed anything is."""
+    if _whole(path).exists():
+        _whole(path).replace(path)
 
 
 def _restart(lab: RunningLab, service: str) -> None:

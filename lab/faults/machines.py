@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 import socket
+import time
 from typing import Any, Literal
 
 import msgspec
 
 from drivers.libvirt import Machine
-from drivers.protocols import PowerState
+from lab.cleanup import finish
 from lab.errors import LabError, WaitTimeout
+from lab.faults.network import is_off
 from lab.faults.values import Jump, Mib, Seconds
 from lab.running import RunningLab
 from lab.waiting import wait_until
@@ -23,7 +25,7 @@ Process = Literal[
 _CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
 _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
-_SSH_PORT, _GREETING_SECONDS = 22, 5.0
+_SSH_PORT, _GREETING, _GREETING_SECONDS = 22, b"SSH-", 4.0
 _TAKEN = "/run/fault-memory"
 # The file first: whatever was started meanwhile with mounts of its own keeps the file system.
 _GIVE_BACK = f"rm -f {_TAKEN}/file && umount -l {_TAKEN}"
@@ -43,9 +45,16 @@ class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
         machine = lab.hypervisor.machine(node.name) if self.away else None
         if machine is not None and not isinstance(machine, Machine):
             raise LabError(f"{self.node} is a container: its clock is the host's, and no time passes for it alone")
-        node.power.off()
-        if machine is not None:
-            machine.set_clock(node.spec.clock_offset + self.away)
+        if machine is None:
+            node.power.off()
+            return
+        # It counts from the next time that the machine is on.
+        machine.set_clock(node.spec.clock_offset + self.away)
+        try:
+            node.power.off()
+        except BaseException as error:
+            finish(("set its clock back", lambda: machine.set_clock(node.spec.clock_offset)), cause=error)
+            raise
 
     def end(self, lab: RunningLab) -> None:
         """Switch it on."""
@@ -90,8 +99,8 @@ class Freeze(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
         _signal(lab, self.node, self.process, "STOP")
 
     def end(self, lab: RunningLab) -> None:
-        """Resume."""
-        _signal(lab, self.node, self.process, "CONT")
+        """Resume; one that has ended meanwhile, as with a reset of its host, is not frozen."""
+        _root(lab, self.node, f"{_gone(self.process)} || {{ {_send(self.process, 'CONT')}; }}")
 
 
 class DiskFull(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -166,27 +175,31 @@ class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         """Whoever keeps the host's time has put it right, or has not."""
 
 
-#: What is done by a login to the host.
+#: What is done by a login to the host, and what is undone by one.
 LOGS_IN = (ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic)
+LOGS_IN_AGAIN = (DiskFull, Freeze, MemoryTaken)
 
 
 def check_login(lab: RunningLab, node: str) -> None:
-    """Raises LabError, within seconds, where a host is off or nobody answers SSH there: who begins a fault by hand
-    need not wait, and an installation's may have to."""
-    machine = lab.nodes[node]
-    if machine.power.state() is PowerState.OFF:
+    """Raises LabError, within seconds, where a host is off or nobody answers SSH there: who begins or ends a fault by
+    hand need not wait, and an installation's may have to."""
+    if is_off(lab, node):
         raise LabError(f"{node} is off: nobody can log in")
-    place = machine.spec.ip
+    place = lab.nodes[node].spec.ip
 
     def greeting() -> bytes:
         with socket.create_connection((place, _SSH_PORT), timeout=_GREETING_SECONDS) as connection:
-            return connection.recv(4)
+            said, deadline = b"", time.monotonic() + _GREETING_SECONDS
+            while len(said) < len(_GREETING) and (piece := connection.recv(len(_GREETING) - len(said))):
+                said += piece
+                connection.settimeout(max(deadline - time.monotonic(), 0.01))
+            return said
 
     try:
         said = lab.inside(greeting)
     except OSError as error:
         raise LabError(f"{node}: no SSH at {place}: {error}") from error
-    if said != b"SSH-":
+    if said != _GREETING:
         raise LabError(f"{node}: what listens at port {_SSH_PORT} of {place} is not SSH")
 
 
@@ -208,8 +221,24 @@ def _pids(process: str) -> str:
     return f"pgrep -x {process[:15]}"
 
 
+def _send(process: str, signal: str) -> str:
+    """A shell expression that sends a signal; false where the process does not run."""
+    return f'pids=$({_pids(process)}) && [ -n "$pids" ] && [ "$pids" != 0 ] && kill -{signal} $pids'
+
+
+def _gone(process: str) -> str:
+    """A shell expression: whether the process does not run, and nothing else is wrong."""
+    if process in _CONTAINERS:
+        # 125 is podman's own failure.
+        exists = f"podman container exists {_CONTAINERS[process]}"
+        return f'{{ {exists}; [ $? = 1 ] || [ "$({_pids(process)})" = 0 ]; }}'
+    if process in _UNITS:
+        return f'[ "$({_pids(process)})" = 0 ]'
+    return f"{{ {_pids(process)} >/dev/null; [ $? = 1 ]; }}"
+
+
 def _signal(lab: RunningLab, node: str, process: str, signal: str) -> None:
-    script = f'pids=$({_pids(process)}) && [ -n "$pids" ] && [ "$pids" != 0 ] && kill -{signal} $pids'
+    script = _send(process, signal)
     assert lab.nodes[node].name == node, "an unknown one is told at once"
 
     def sent() -> bool:

@@ -22,6 +22,7 @@ from lab.errors import LabError
 from lab.waiting import wait_until
 
 POLL_SECONDS = 0.5
+LONGEST_SECONDS = 24 * 3600
 
 
 class Watched(Protocol):
@@ -58,8 +59,11 @@ class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise ValueError(f"{forms[0]}: has no host")
         if self.percent and not self.stage:
             raise ValueError("percent: only a stage has it")
-        if self.seconds is not None and self.seconds < 0:
-            raise ValueError("seconds: less than 0")
+        if not 0 <= self.percent <= 100:
+            raise ValueError("percent: want 0 to 100")
+        # What is no number never comes.
+        if self.seconds is not None and not 0 <= self.seconds <= LONGEST_SECONDS:
+            raise ValueError(f"seconds: want 0 to {LONGEST_SECONDS}")
         for name in ("event", "console"):
             try:
                 re.compile(getattr(self, name))

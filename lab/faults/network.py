@@ -38,6 +38,10 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     nodes: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if not self.nodes or len(set(self.nodes)) < len(self.nodes):
+            raise ValueError("nodes: want at least one, each once")
+
     def begin(self, lab: RunningLab) -> None:
         """Pull all their cables, or none where one of the machines is not there."""
         for link in [lab.nodes[node].link for node in self.nodes]:
@@ -167,13 +171,18 @@ def taps(lab: RunningLab, node: str) -> list[str]:
     return ports(lab.hypervisor.machine(lab.nodes[node].name))
 
 
+def is_off(lab: RunningLab, node: str) -> bool:
+    """Whether a machine has no power, as what owns it says: the lab's BMCs may have a fault of their own."""
+    return lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF
+
+
 def _devices(lab: RunningLab, node: str) -> list[str]:
     return taps(lab, node) if node else [BRIDGE]
 
 
 def _there(lab: RunningLab, node: str) -> list[str]:
     """As `_devices`. Raises LabError when there is none: a fault that does nothing is no fault."""
-    if node and lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF:
+    if node and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return _devices(lab, node)
 

@@ -6,7 +6,7 @@ import msgspec
 
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.network import ip, taps
+from lab.faults.network import ip, is_off, taps
 from lab.faults.values import Milliseconds
 from lab.running import RunningLab
 
@@ -87,13 +87,13 @@ def _drawn(lab: RunningLab, node: str) -> list[tuple[str, str]]:
 
 
 def _cables(lab: RunningLab, node: str) -> list[tuple[str, str]]:
-    if lab.nodes[node].power.state().value == "off":
+    if is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return _drawn(lab, node)
 
 
 def _as_drawn(lab: RunningLab, node: str) -> None:
-    if lab.nodes[node].power.state().value == "off":
+    if is_off(lab, node):
         # It comes on with new cables, as the topology has them.
         return
     for port, bridge in _drawn(lab, node):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import LabError, LabGoneError
+from lab.errors import LabBrokenError, LabError, LabGoneError
 from lab.supervisor.plan import Reply, Request
 
 _ANSWER_SECONDS = 90.0
@@ -30,7 +30,8 @@ class Control:
                 raise LabGoneError(f"the lab's supervisor does not answer: {error}") from error
         reply = msgspec.json.decode(answer, type=Reply)
         if reply.error:
-            raise LabError(f"{request.op} {request.service}: {reply.error}")
+            kind = LabBrokenError if reply.broken else LabError
+            raise kind(f"{request.op} {request.service}: {reply.error}")
         return reply.running
 
     def running(self) -> dict[str, bool]:
@@ -46,7 +47,7 @@ class Control:
         self._ask(Request("start", service))
 
     def pause(self, service: str) -> None:
-        """Suspend a service: it accepts requests and does not answer them."""
+        """Suspend a service: it accepts requests and does not answer them, also when it is started anew."""
         self._ask(Request("pause", service))
 
     def resume(self, service: str) -> None:

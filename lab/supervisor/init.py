@@ -25,7 +25,6 @@ _POLL_SECONDS = 0.02
 # A machine alone makes dnsmasq write some MiB in that time.
 _LOGS_SECONDS = 1.0
 _END_SECONDS = 20.0
-_SIGNALS = {"pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -48,7 +47,7 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         namespaces.die_with_parent()
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         _isolate(plan)
-        lab = _Services(plan)
+        lab = Services(plan)
         seconds = lab.start_all()
         # Before anybody is told that the lab is up, and asks.
         server = lab.listen()
@@ -126,11 +125,16 @@ def _is_ready(ready: Ready) -> bool:
     return True
 
 
-class _Services:
+class Services:
+    """The services of a lab, children of this process, which reaps whatever ends."""
+
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._by_name = {s.name: s for s in plan.services}
         self._pids: dict[int, str] = {}
+        # Those that are killed on request, and the services that are to be suspended.
+        self._asked: set[int] = set()
+        self._paused: set[str] = set()
         self._logs = Path(plan.state) / "log"
 
     def start_all(self) -> dict[str, float]:
@@ -186,7 +190,9 @@ class _Services:
                 print(f"{now} {name} ended with {code}", file=sys.stderr, flush=True)
                 # A requested stop waits for its process there, so this one has ended by itself.
                 tail = watch.tail_of(self._logs / f"{name}.log")
-                watch.note(Path(self._plan.state), Ended(name, code, now, tail))
+                asked = pid in self._asked
+                self._asked.discard(pid)
+                watch.note(Path(self._plan.state), Ended(name, code, now, tail, asked=asked))
 
     def _expect_running(self, service: Service) -> None:
         if service.name not in self._pids.values():
@@ -233,15 +239,18 @@ class _Services:
             connection.settimeout(5)
             try:
                 line = connection.makefile("rb").readline()
-                reply = self._do(msgspec.json.decode(line, type=Request))
+                reply = self.do(msgspec.json.decode(line, type=Request))
             except (OSError, msgspec.DecodeError, _ServiceFailedError) as error:
-                reply = Reply(error=str(error))
+                reply = Reply(error=str(error), broken=isinstance(error, _ServiceFailedError))
             try:
                 connection.sendall(msgspec.json.encode(reply) + b"\n")
             except OSError:
                 return
 
-    def _do(self, request: Request) -> Reply:
+    def do(self, request: Request) -> Reply:
+        """What is asked for."""
+        # What has ended by itself is noted as that.
+        self._reap()
         if request.op != "status":
             service = self._by_name.get(request.service)
             if service is None:
@@ -256,16 +265,28 @@ class _Services:
                 if not running:
                     return Reply(error="it does not run")
                 for pid in running:
+                    self._asked.add(pid)
                     self._kill(service, pid)
-            elif request.op in _SIGNALS:
+            elif request.op == "pause":
                 if not running:
                     return Reply(error="it does not run")
-                for pid in running:
-                    os.kill(pid, _SIGNALS[request.op])
+                self._paused.add(service.name)
+                self._signal(service, signal.SIGSTOP)
+            elif request.op == "resume":
+                # One that is down will start as any other.
+                self._paused.discard(service.name)
+                self._signal(service, signal.SIGCONT)
             elif not running:
                 self._spawn(service)
-                return self._wait_started(service)
+                self._wait_started(service)
+                if service.name in self._paused:
+                    self._signal(service, signal.SIGSTOP)
         return Reply(running={name: name in self._pids.values() for name in self._by_name})
+
+    def _signal(self, service: Service, number: signal.Signals) -> None:
+        for pid, name in self._pids.items():
+            if name == service.name:
+                os.kill(pid, number)
 
     def _kill(self, service: Service, pid: int) -> None:
         """Kill a service with all of its process group, and return when nobody of it is left: a child of dnsmasq's for
@@ -282,7 +303,7 @@ class _Services:
                 raise self._failure(service, f"{service.name} has not ended {_END_SECONDS:g} s after SIGKILL")
             time.sleep(_POLL_SECONDS)
 
-    def _wait_started(self, service: Service) -> Reply:
+    def _wait_started(self, service: Service) -> None:
         deadline = time.monotonic() + service.timeout
         while service.ready is not None and not _is_ready(service.ready):
             self._reap()
@@ -290,7 +311,6 @@ class _Services:
             if time.monotonic() > deadline:
                 raise self._failure(service, f"{service.name} was not ready after {service.timeout:g} s")
             time.sleep(_POLL_SECONDS)
-        return Reply(running={name: name in self._pids.values() for name in self._by_name})
 
 
 def _drain(fd: int) -> None:

@@ -61,14 +61,19 @@ class Event(msgspec.Struct, frozen=True):
     seconds: dict[str, float] = {}
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """A part of a lab that ended unexpectedly: a service, or `the lab`. `code` is its exit code, negative for a
-    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log."""
-
+class _Ending(msgspec.Struct, frozen=True):
     service: str
     code: int
     time: str
     tail: str = ""
+
+
+class Ended(_Ending, frozen=True, kw_only=True):
+    """A part of a lab that ended unexpectedly: a service, or `the lab`. `code` is its exit code, negative for a
+    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log. `asked`: somebody had it killed, to see
+    what comes of a lab that fails."""
+
+    asked: bool = False
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +84,9 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer: `running` maps each service to whether it runs."""
+    """The answer: `running` maps each service to whether it runs. `broken`: a service does not do what it must, which
+    is the lab's failure; any other error is the request's."""
 
     error: str = ""
     running: dict[str, bool] = {}
+    broken: bool = False

@@ -10,9 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
+import yaml
+from msgspec import Meta
 
 from drivers.errors import DriverError
 from lab.faults import Crash, Fault
@@ -38,7 +40,7 @@ _ERROR = re.compile(r"^.*?level=(?:error|fatal) msg=(?P<message>.*)$", re.MULTIL
 class Completes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cluster is installed, and takes at most `factor` times as long as undisturbed."""
 
-    factor: float = 2.0
+    factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
 
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,14 +50,16 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     cause: str
     host: str = ""
-    code: int = 5
-    minutes: int = 10
+    code: Annotated[int, Meta(ge=1, le=255)] = 5
+    minutes: Annotated[int, Meta(ge=1, le=240)] = 10
 
     def __post_init__(self) -> None:
         try:
-            re.compile(self.cause)
+            names_nothing = re.search(self.cause, "")
         except re.error as error:
             raise ValueError(f"cause: {error}") from error
+        if names_nothing:
+            raise ValueError(f"cause {self.cause!r}: any line has it")
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,6 +92,12 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise ValueError("want one of completes, told and void")
         if self.void and self.void not in [fault.service for fault in self.faults if isinstance(fault, Crash)]:
             raise ValueError(f"void: no fault ends {self.void}")
+        if not self.lanes or len(set(self.lanes)) < len(self.lanes):
+            raise ValueError("lanes: want at least one, each once")
+        if not self.why.strip():
+            raise ValueError("why: says nothing")
+        if self.void and len(self.faults) > 1:
+            raise ValueError("void: another fault would go unseen")
         if self.lanes != ("swarm",) and any(isinstance(fault, Simulated) for fault in self.faults):
             raise ValueError("lanes: only a swarm has simulated faults")
         if bool(self.vm) != ("container" not in self.lanes and "vm" in self.lanes):
@@ -109,7 +119,15 @@ def load(files: Mapping[str, str | bytes]) -> tuple[Row, ...]:
     problems: list[str] = []
     rows: dict[str, Row] = {}
     for source, text in files.items():
-        for number, entry in enumerate(yamltext.load(text) or []):
+        try:
+            entries = yamltext.load(text) or []
+        except yaml.YAMLError as error:
+            problems.append(f"{source}: {' '.join(str(error).split())}")
+            continue
+        if not isinstance(entries, list):
+            problems.append(f"{source}: want a list of rows")
+            continue
+        for number, entry in enumerate(entries):
             label = entry.get("name", number) if isinstance(entry, dict) else number
             try:
                 row = msgspec.convert(entry, Row)

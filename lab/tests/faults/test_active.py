@@ -1,18 +1,34 @@
 """Faults begun by hand: which last, and what is left when one of them cannot begin or end."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from drivers import libvirt
 from drivers.errors import PowerError
 from drivers.protocols import PowerState
 from lab.errors import LabError
-from lab.faults import Hang, Kill, LinkDown, NameMissing, NameWrong, Outage, active, machines
+from lab.faults import (
+    DiskFull,
+    Freeze,
+    Hang,
+    Kill,
+    LinkDown,
+    MemoryTaken,
+    NameMissing,
+    NameWrong,
+    Outage,
+    PowerCut,
+    active,
+    machines,
+)
 
 
 class Services:
@@ -63,7 +79,8 @@ def host(lab, monkeypatch) -> Iterator[socket.socket]:
         monkeypatch.setattr(machines, "_GREETING_SECONDS", 0.2)
         spec = SimpleNamespace(ip="127.0.0.1")
         power = SimpleNamespace(state=lambda: PowerState.ON)
-        lab.nodes = {"master-0": SimpleNamespace(spec=spec, power=power)}
+        lab.nodes = {"master-0": SimpleNamespace(name="master-0", spec=spec)}
+        lab.hypervisor = SimpleNamespace(machine=lambda name: power)
         lab.inside = lambda function: function()
         yield server
 
@@ -86,9 +103,91 @@ def test_a_host_that_takes_no_login_is_told_before_anybody_tries(lab, host):
     host.close()
     with pytest.raises(LabError, match=r"^master-0: no SSH at 127\.0\.0\.1: .*refused"):
         active.begin(lab, kill)
-    lab.nodes["master-0"].power.state = lambda: PowerState.OFF
+    lab.hypervisor = SimpleNamespace(machine=lambda name: SimpleNamespace(state=lambda: PowerState.OFF))
     with pytest.raises(LabError, match=r"^master-0 is off: nobody can log in$"):
         active.begin(lab, kill)
+
+
+def test_a_greeting_may_come_in_pieces(lab, host, monkeypatch):
+    monkeypatch.setattr(Freeze, "begin", lambda *_: None)
+    # The lab's BMCs may be what fails.
+    lab.nodes["master-0"].power = None
+    ended = threading.Event()
+
+    def greet():
+        with host.accept()[0] as caller:
+            for piece in (b"S", b"SH-2.0"):
+                caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                caller.sendall(piece)
+                ended.wait(0.05)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(greet)
+        assert active.begin(lab, Freeze("master-0", "agent")).number == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [DiskFull("master-0"), Freeze("master-0", "agent"), MemoryTaken("master-0")],
+    ids=str,
+)
+def test_a_host_that_takes_no_login_is_told_when_its_fault_is_to_end(lab, host, monkeypatch, fault):
+    monkeypatch.setattr(type(fault), "begin", lambda *_: None)
+    monkeypatch.setattr(type(fault), "end", lambda *_: pytest.fail("a minute is lost"))
+    monkeypatch.setattr(active, "_begin", lambda *_: None)
+    active.begin(lab, fault)
+    with pytest.raises(LabError, match=r"^fault 1 lasts: master-0: no SSH at 127\.0\.0\.1: timed out$"):
+        list(active.end(lab))
+    assert [one.fault for one in active.lasting(lab.layout.root)] == [fault]
+
+
+def test_two_commands_at_once_lose_nothing(lab, monkeypatch):
+    both, others = threading.Barrier(2), (Outage("registry"), Outage("http"))
+
+    def slow(*words):
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+
+    monkeypatch.setattr(Outage, "begin", slow)
+    with ThreadPoolExecutor(2) as pool:
+        begun = list(pool.map(lambda fault: active.begin(lab, fault), others))
+    assert sorted(one.number for one in begun) == [1, 2]
+    assert {one.fault for one in active.lasting(lab.layout.root)} == set(others)
+
+
+def test_what_is_interrupted_while_it_begins_can_be_ended(lab):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    lab.services.start = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        active.begin(lab, NameMissing("api"))
+    assert "api.ostest" not in (lab.layout.root / "dnsmasq.conf").read_text()
+    del lab.services.start
+    assert [one.fault for one in active.end(lab)] == [NameMissing("api")]
+    assert "api.ostest" in (lab.layout.root / "dnsmasq.conf").read_text()
+    # Before it has changed anything, too.
+    lab.services.running = lambda: interrupted("dnsmasq")
+    with pytest.raises(KeyboardInterrupt):
+        active.begin(lab, NameMissing("api"))
+    (lab.layout.root / "dnsmasq.conf.whole").unlink()
+    del lab.services.running
+    assert [one.number for one in active.end(lab)] == [2]
+
+
+def test_a_machine_that_cannot_be_cut_off_keeps_its_clock(lab, monkeypatch):
+    clocks, machine = [], object.__new__(libvirt.Machine)
+    monkeypatch.setattr(libvirt.Machine, "set_clock", lambda self, ahead: clocks.append(ahead))
+
+    def off():
+        raise PowerError("the BMC does not answer")
+
+    node = SimpleNamespace(name="master-0", spec=SimpleNamespace(clock_offset=60), power=SimpleNamespace(off=off))
+    lab.nodes, lab.hypervisor = {"master-0": node}, SimpleNamespace(machine=lambda name: machine)
+    with pytest.raises(PowerError):
+        active.begin(lab, PowerCut("master-0", 3600))
+    assert clocks == [3660, 60]
+    assert active.lasting(lab.layout.root) == []
 
 
 def test_what_lasts_does_not_begin_again(lab):

@@ -90,7 +90,7 @@ def test_a_moment_that_never_comes_says_what_was_seen(tmp_path):
         ("{console: x}", "console: host: missing"),
         ("{event: x, host: y}", "event: has no host"),
         ("{event: '('}", "event: missing )"),
-        ("{seconds: -1}", "less than 0"),
+        ("{seconds: -1}", "seconds: want 0 to"),
         ("{status: x, percent: 3}", "percent: only a stage has it"),
         ("{sec: 1}", "unknown field"),
     ],
