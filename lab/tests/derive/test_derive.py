@@ -302,7 +302,7 @@ def test_nodes_are_fenced_by_the_labs_bmcs():
     credentials = fenced_by_lab(install, access)["controlPlane"]["fencing"]["credentials"]
     assert [(one["hostName"], one["address"]) for one in credentials] == [
         ("master-1", "redfish+https://lab/master-1"),
-        ("master-0.corp.example", "redfish+https://lab/master-0"),
+        ("Master-0.corp.example", "redfish+https://lab/master-0"),
         ("elsewhere", "redfish+https://10.9.0.2/x"),
     ]
     assert credentials[0]["certificateVerification"] == "Disabled"
