@@ -252,6 +252,9 @@ class _Document:
                 if bond:
                     interface.get("ipv4").wrong(f"{name} has addresses and is a port of {bond}, which has to have them")
                 elif name in self.controllers and self.kind(name) != "ovs-interface":
+                    if not static:
+                        # Ports of bridges ask for nothing (nmstate.md §1.4), whatever stands there.
+                        continue
                     rule = f"{name} has addresses and is a port of {self.controllers[name]}, which has to have them"
                     interface.get("ipv4").wrong(rule)
                 clone = interface.get("mac-address").mac() if dynamic else ""

@@ -188,6 +188,9 @@ PLANNED = {
     "a bridge in another network": one(
         ONE + bridge("eno1", static("10.9.9.@")) + vlan("eno1", 9, MINE) + tail("eno1.9")
     ),
+    "a bridge's port that asks": (
+        install(3), several(3, "interfaces:\n" + ethernet("eno1", DHCP) + bridge("eno1", MINE) + tail("br0"))
+    ),
     "a bridge that asks beside a card": one(ONE + bridge("eno1", DHCP), ETHERNETS),
     "Linux bridges of platform none": (install(3), several(3, ONE + bridge("eno1", MINE) + tail("br0"))),
     "a ring with a card": one(RING.replace("{name: cb}]", "{name: cb}, {name: eno1}]")),
