@@ -253,7 +253,7 @@ class _Document:
                     interface.get("ipv4").wrong(f"{name} has addresses and is a port of {bond}, which has to have them")
                 elif name in self.controllers and self.kind(name) != "ovs-interface":
                     if not static:
-                        # Ports of bridges ask for nothing (nmstate.md §1.4), whatever stands there.
+                        # Ports of bridges ask for nothing (nmstate.md §2.1), whatever stands there.
                         continue
                     rule = f"{name} has addresses and is a port of {self.controllers[name]}, which has to have them"
                     interface.get("ipv4").wrong(rule)

@@ -3,6 +3,7 @@
 import pytest
 
 from lab.commands import cli
+from lab.derive.fields import MOST
 from lab.testing.directories import (
     ETHERNETS,
     MINE,
@@ -134,17 +135,17 @@ REFUSED = {
     ),
     "interfaces": (
         *one("interfaces:\n" + "".join(ethernet(f"ens{n}") for n in range(400))),
-        "networkConfig.interfaces: 400 are listed, labs have at most 256",
+        f"networkConfig.interfaces: 400 are listed, labs have at most {MOST}",
     ),
     "bridges in a row": (
         *one(ONE + bridge("eno1", OFF, "b0") + "".join(bridge(f"b{n}", OFF, f"b{n + 1}") for n in range(300))),
-        "networkConfig.interfaces: 302 are listed, labs have at most 256",
+        f"networkConfig.interfaces: 302 are listed, labs have at most {MOST}",
     ),
     "ports": (
         *one(ONE + bond("1", MINE, "bond0", str([f"e{n}" for n in range(999)])) + tail("bond0")),
-        "link-aggregation.port: 999 are listed, labs have at most 256",
+        f"link-aggregation.port: 999 are listed, labs have at most {MOST}",
     ),
-    "hosts": (install(3), agent(*[host(["eno1"])] * 300), "hosts: 300 are listed, labs have at most 256"),
+    "hosts": (install(3), agent(*[host(["eno1"])] * 300), f"hosts: 300 are listed, labs have at most {MOST}"),
     "a Linux bridge": (
         *one(ONE + bridge("eno1", MINE) + tail("br0")), f"interfaces[1]: br0 is a linux-bridge, {COUNTS}",
     ),
