@@ -17,8 +17,9 @@ from collections.abc import Iterable, Sequence
 
 from lab.errors import TopologyError
 from lab.topology import FieldsError
+from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import BOOTS, GRAMMAR, id_of, topology_of, words_of
-from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, PLAIN, Matrix, values_of
+from scenarios.catalogue.matrix import DIMENSIONS, PLAIN, Matrix, table, values_of
 
 #: A value of a dimension, and two of different ones in the order of DIMENSIONS.
 Value = tuple[str, str]
@@ -131,8 +132,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.pairs and not arguments.missing:
         parser.error("--pairs needs --missing")
-    ids = candidates(dimensions(MATRIX, everything=arguments.all))
-    covered = set().union(*(pairs_of(row.id) for row in MATRIX.rows)) & set().union(*ids.values())
+    try:
+        matrix = table()
+    except (MatrixError, OSError) as error:
+        print("\n".join(f"ci/matrix: {line}" for line in str(error).splitlines()), file=sys.stderr)
+        return 1
+    ids = candidates(dimensions(matrix, everything=arguments.all))
+    covered = set().union(*(pairs_of(row.id) for row in matrix.rows)) & set().union(*ids.values())
     proposals = propose(ids, covered)
     if arguments.missing:
         for name, new in proposals:
@@ -140,10 +146,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.pairs:
                 print("".join(f"    {_told(pair)}\n" for pair in sorted(new)), end="")
     else:
-        for row in MATRIX.rows:
+        for row in matrix.rows:
             print(f"{row.runs:<8} {row.id:<44} {row.name}")
     there = len(covered) + sum(len(new) for _, new in proposals)
-    print(f"{len(covered)} of {there} pairs are covered by {len(MATRIX.rows)} rows", file=sys.stderr)
+    print(f"{len(covered)} of {there} pairs are covered by {len(matrix.rows)} rows", file=sys.stderr)
     return 0
 
 

@@ -126,7 +126,7 @@ def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:
         return config
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
     credentials = [
-        {**entry, **ours.get(str(entry.get("hostName") or "").partition(".")[0], {})}
+        {**entry, **ours.get(str(entry.get("hostName") or "").partition(".")[0].lower(), {})}
         if isinstance(entry, dict)
         else entry
         for entry in listed

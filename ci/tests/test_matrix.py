@@ -10,9 +10,10 @@ from ci import combinations
 from ci.tests import pytest_kit
 from lab.inputs.configs import Access
 from lab.topology import Topology
+from scenarios.catalogue import matrix as catalogue
 from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
-from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, Row, load, params, row_of
+from scenarios.catalogue.matrix import DIMENSIONS, Row, load, params, row_of, table
 from scenarios.catalogue.variants import FEATURES
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,8 @@ waiting:
 
 
 def test_every_value_of_every_dimension_is_in_a_nightly_scenario_or_waits_for_something() -> None:
-    waiting = {(name, value) for name, values in MATRIX.waiting.items() for value in values}
-    assert set(MATRIX.uncovered()) == waiting
+    waiting = {(name, value) for name, values in table().waiting.items() for value in values}
+    assert set(table().uncovered()) == waiting
 
 
 def test_a_value_without_a_nightly_row_is_told() -> None:
@@ -40,7 +41,7 @@ def test_a_value_without_a_nightly_row_is_told() -> None:
 
 
 def test_each_row_is_a_topology_with_what_its_words_say() -> None:
-    for row in MATRIX.rows:
+    for row in table().rows:
         topology, words = topology_of(row.id), words_of(row.id)
         families = {"ipv4": {4}, "ipv6": {6}, "dual": {4, 6}}[words.stack]
         assert {subnet.version for subnet in topology.machine_subnets} == families, row.id
@@ -110,6 +111,54 @@ def test_what_is_wrong_with_the_table(old: str, new: str, rule: str) -> None:
     assert all(line.startswith("matrix.yaml: ") for line in str(caught.value).splitlines())
 
 
+def test_all_that_is_wrong_with_the_table_is_told_at_once() -> None:
+    rows = """
+    - {name: a-b, topology: sno-ipv4-static-tape, runs: gate, variants: [jumbo, x, jumbo, y], minutes: 0}
+    - {name: a-b, topology: sno-ipv4-static-uefi, runs: daily}
+    - {name: c, topology: sno-ipv4-static-uefi, runs: gate}
+    - {name: d, topology: sno-ipv4-static-uefi, runs: gate}
+    - [e]
+    """
+    with pytest.raises(MatrixError) as caught:
+        load(f"rows: {rows}\nwaiting: {{boots: {{pxe: x}}, stack: {{ipv4: x, ipv5: x}}}}", "m")
+    told = str(caught.value).splitlines()
+    wanted = [
+        "m: a-b: minutes 0: less than 1", "m: a-b: variants: 'x' is not one of", "m: a-b: variants: 'y' is not one of",
+        "m: a-b: variants: jumbo is there twice", "m: a-b: topology 'sno-ipv4-static-tape': ",
+        "m: a-b: Invalid enum value 'daily'", "m: 4: Expected `object`, got `array`", "m: name a-b: is there twice",
+        "m: id sno-ipv4-static-uefi: is there twice", "m: waiting.boots is not one of shape, stack",
+        "m: waiting.stack: 'ipv5' is not one of", "m: waiting.stack.ipv4: c has it", "m: waiting.stack.ipv4: d has it",
+    ]  # fmt: skip
+    assert [line[: len(start)] for line, start in zip(told, wanted, strict=True)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "want a mapping with a list of rows"),
+        ("- a", "want a mapping with a list of rows"),
+        ("rows: {a: b}", "want a mapping with a list of rows"),
+        ("rows: []\nrows: []", 'line 2: key "rows" already set in map'),
+        ("rows: [", "matrix.yaml: line "),
+        ("\0", "unacceptable character"),
+    ],
+)
+def test_what_is_no_table_is_told_by_the_command(
+    text: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "matrix.yaml").write_text(text)
+    monkeypatch.setattr(catalogue, "TABLE", tmp_path / "matrix.yaml")
+    table.cache_clear()
+    try:
+        assert combinations.main([]) == 1
+    finally:
+        table.cache_clear()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [rule in line for line in err.splitlines()] == [True]
+    assert err.startswith("ci/matrix: matrix.yaml: ")
+
+
 def test_workers_come_behind_the_others_with_addresses_of_their_own() -> None:
     for stack in GRAMMAR["stack"]:
         plain, more = (topology_of(f"arbiter-{stack}-dhcp-bios{end}") for end in ("", "-workers"))
@@ -156,17 +205,17 @@ def installed(*options: str) -> set[str]:
 
 
 def test_words_and_the_fields_names_select() -> None:
-    ids = {row.id for row in MATRIX.rows if row.topology.startswith("compact-ipv6-")}
+    ids = {row.id for row in table().rows if row.topology.startswith("compact-ipv6-")}
     assert installed("--weekly", "-k", "compact and ipv6") == ids
     assert installed("--nightly", "-k", "e2e-agent-ha-dualstack") == {"ha-dual-static-uefi"}
-    gate = {row.id for row in MATRIX.rows if row.runs == "gate"}
+    gate = {row.id for row in table().rows if row.runs == "gate"}
     assert installed() == gate
-    assert installed("--nightly") == {row.id for row in MATRIX.rows if row.runs != "weekly"}
+    assert installed("--nightly") == {row.id for row in table().rows if row.runs != "weekly"}
 
 
 def test_what_is_proposed_covers_all_that_there_can_be() -> None:
-    ids = combinations.candidates(combinations.dimensions(MATRIX))
-    covered = set().union(*(combinations.pairs_of(row.id) for row in MATRIX.rows))
+    ids = combinations.candidates(combinations.dimensions(table()))
+    covered = set().union(*(combinations.pairs_of(row.id) for row in table().rows))
     for name, new in combinations.propose(ids, covered):
         assert new, name
         assert new <= combinations.pairs_of(name)

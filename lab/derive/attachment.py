@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import get_args
 
 from lab.derive import switches
-from lab.derive.fields import Field, Interface, addresses
+from lab.derive.fields import Field, Interface, addresses, no_hosts
 from lab.topology import BondMode
 
 #: Kinds of interfaces that need nothing of the lab: what a tunnel carries is packets like any other.
@@ -16,9 +16,13 @@ _INSIDE = ("loopback", "dummy", "veth", "vrf", "vxlan")
 #: Those that lie over another, and the section that says over which.
 _OVER = {"vlan": "vlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap"}
 # nmstate also takes a mode by its number (docs.kernel.org/networking/bonding.html).
-_NUMBERS = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
+_MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
+_NUMBERS = {str(number): mode for number, mode in enumerate(_MODES)}
 #: What labs carry.
 _LEAST_MTU, _MOST_MTU, _MOST_VLAN = 1280, 9216, 4094
+#: What the service counts addresses of (internal/host/host.go: physical, bond, vlan). OVS's interfaces are none of
+#: these either, but a br-ex is what the cluster makes of its hosts' cards.
+_COUNTED = ("ethernet", "bond", "vlan", "ovs-interface")
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Card:
 @dataclass(frozen=True, kw_only=True)
 class Face:
     """What has addresses: over a card or bond (`base`), with a VLAN's tag or none (0). `clones` are MAC addresses that
-    the host gives it in place of the card's, by which it asks."""
+    the host gives it in place of the card's, by which it asks; `uncounted` is the interface, where it is one whose
+    addresses the service does not count."""
 
     base: str
     vlan: int = 0
@@ -41,6 +46,7 @@ class Face:
     dynamic: frozenset[int] = frozenset()
     mtu: int = 0
     clones: tuple[str, ...] = ()
+    uncounted: Field | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,8 @@ class Attachment:
     others; `places` are where its addresses stand, `document` all that is said of its network, `unsaid` the cards of
     which it says nothing: these ask for an address by themselves (NetworkManager's default). A host that is `mute`
     has no such card, no address and no way to get one. `hidden` are the places of MAC addresses that cards have in
-    place of their own, where no card that the files know by its MAC address keeps it."""
+    place of their own, where no card that the files know by its MAC address keeps it; `adrift` are addresses of
+    interfaces that lie over no card. `interfaces` are its faces one by one; `faces` has those of a card as one."""
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
@@ -61,6 +68,8 @@ class Attachment:
     unsaid: tuple[str, ...] = ()
     mute: bool = False
     hidden: tuple[Field, ...] = field(default=(), compare=False)
+    adrift: tuple[tuple[Interface, Field], ...] = field(default=(), compare=False)
+    interfaces: tuple[Face, ...] = field(default=(), compare=False)
     places: tuple[tuple[str, Field], ...] = field(default=(), compare=False)
     document: Field | None = field(default=None, compare=False)
 
@@ -86,9 +95,13 @@ class _Document:
         self.places: list[tuple[str, Field]] = []
         #: Where cards are given another MAC address than the one that they are known by.
         self.hidden: dict[str, Field] = {}
-        #: Whether any interface has an address or a way to get one, wherever it leads.
-        self.speaks = False
-        interfaces = document.get("interfaces").items()
+        #: Addresses of interfaces that no card lies below.
+        self.adrift: list[tuple[Interface, Field]] = []
+        #: The bridge or bond that an interface is a port of.
+        self.controllers: dict[str, str] = {}
+        #: VLANs by what they lie over and their tag.
+        self.tags: dict[tuple[str, int], str] = {}
+        interfaces = document.get("interfaces").few()
         for interface in interfaces:
             self._take(interface)
         listed = {interface.get("name").text() for interface in interfaces}
@@ -103,6 +116,9 @@ class _Document:
 
     def _take(self, interface: Field) -> None:
         name, kind = interface.get("name").text(), interface.get("type").text() or "ethernet"
+        if not name:
+            interface.get("name").wrong("an interface has to have a name")
+            return
         # The assisted service has what is down started as well (nmstate.md §1.5).
         if interface.get("state").text() in ("absent", "ignore") or kind in _INSIDE:
             return
@@ -110,8 +126,11 @@ class _Document:
             self._card(name, interface)
         elif kind == "bond":
             self._bond(name, interface.get("link-aggregation"))
+        elif kind == "linux-bridge":
+            self.controllers |= {port.get("name").text(): name for port in switches.ports(interface)}
         elif kind == "ovs-bridge":
             self.switches[name] = interface
+            self.controllers |= {port.get("name").text(): name for port in switches.ports(interface)}
             for port, mode, ports in switches.bonds(interface):
                 self.bonds[port] = (mode, ports)
             return
@@ -125,6 +144,10 @@ class _Document:
             interface.get("mtu").wrong(f"{mtu} is not within {_LEAST_MTU} to {_MOST_MTU}, which is what labs carry")
         if kind == "vlan" and not 1 <= interface.get("vlan", "id").number(0) <= _MOST_VLAN:
             interface.get("vlan", "id").wrong(f"{interface.get('vlan', 'id').value} is not within 1 to {_MOST_VLAN}")
+        elif kind == "vlan":
+            tag = (interface.get("vlan", "base-iface").text(), interface.get("vlan", "id").number(0))
+            if (other := self.tags.setdefault(tag, name)) != name:
+                interface.get("vlan").wrong(f"{name} has the tag {tag[1]} over {tag[0]}, as {other} has: there is one")
         self.kinds[name] = interface
 
     def _below_others(self) -> Iterator[str]:
@@ -150,7 +173,7 @@ class _Document:
 
     def _bond(self, name: str, aggregation: Field) -> None:
         mode = aggregation.get("mode").text() or "balance-rr"
-        mode = _NUMBERS[int(mode)] if mode.isdecimal() and int(mode) < len(_NUMBERS) else mode
+        mode = _NUMBERS.get(mode, mode)
         if mode not in get_args(BondMode):
             aggregation.get("mode").wrong(f"{mode!r} is not one of {', '.join(get_args(BondMode))}")
             return
@@ -158,15 +181,18 @@ class _Document:
         if not ports:
             aggregation.get("port").wrong(f"{name} is a bond of no cards: list them")
         self.bonds[name] = (mode, ports)  # type: ignore[assignment]
+        self.controllers |= dict.fromkeys(ports, name)
 
-    def base(self, name: str, seen: frozenset[str] = frozenset()) -> tuple[str, int]:
-        """The card or bond below an interface, and the tag of a VLAN on the way; the name is empty without one."""
-        interface = self.kinds.get(name)
+    def base(self, name: str, seen: set[str] | None = None) -> tuple[str, int]:
+        """The card or bond below an interface, and the tag of a VLAN on the way; the name is empty without one. `seen`
+        has all that was looked at, so that bridges which lead to each other are asked once."""
+        interface, seen = self.kinds.get(name), set() if seen is None else seen
         if interface is None or name in seen:
             return (name, 0) if name in self.cards or name in self.bonds else ("", 0)
+        seen.add(name)
         kind = interface.get("type").text() or "ethernet"
         if kind in _OVER:
-            below, outer = self.base(interface.get(_OVER[kind], "base-iface").text(), seen | {name})
+            below, outer = self.base(interface.get(_OVER[kind], "base-iface").text(), seen)
             if kind != "vlan":
                 return below, outer
             tag = interface.get("vlan", "id").number(0)
@@ -174,16 +200,16 @@ class _Document:
                 interface.get("vlan").wrong("a VLAN over a VLAN: labs carry one tag")
             return below, tag
         if kind == "linux-bridge":
-            return self._below(interface, seen | {name})
+            return self._below(interface, seen)
         if kind == "ovs-interface":
             # One end of a patch cable is in this bridge, what is below it in the other's.
             peer = interface.get("patch", "peer").text()
             switch, tag = switches.holding(peer or name, self.switches)
-            below, outer = self._below(switch, seen | {name}) if switch is not None else ("", 0)
+            below, outer = self._below(switch, seen) if switch is not None else ("", 0)
             return below, tag or outer
         return self._card_names.get(name, name), 0
 
-    def _below(self, bridge: Field, seen: frozenset[str]) -> tuple[str, int]:
+    def _below(self, bridge: Field, seen: set[str]) -> tuple[str, int]:
         """The card or bond by which a bridge reaches others."""
         for port in switches.ports(bridge):
             name = port.get("name").text()
@@ -219,14 +245,33 @@ class _Document:
                 if (family := interface.get(f"ipv{version}")).get("enabled").flag()
                 and (family.get("dhcp").flag() or family.get("autoconf").flag())
             )
-            self.speaks |= bool(static or dynamic)
-            if base and (static or dynamic):
+            if not base:
+                self.adrift += ((address, interface) for address in static)
+            elif static or dynamic:
                 bond = next((bond for bond, (_, ports) in self.bonds.items() if base in ports), "")
                 if bond:
                     interface.get("ipv4").wrong(f"{name} has addresses and is a port of {bond}, which has to have them")
+                elif name in self.controllers and self.kind(name) != "ovs-interface":
+                    if not static:
+                        # Ports of bridges ask for nothing (nmstate.md §2.1), whatever stands there.
+                        continue
+                    rule = f"{name} has addresses and is a port of {self.controllers[name]}, which has to have them"
+                    interface.get("ipv4").wrong(rule)
                 clone = interface.get("mac-address").mac() if dynamic else ""
                 clones = (clone,) if clone and clone not in {card.mac for card in self.cards.values()} else ()
-                yield Face(base=base, vlan=tag, addresses=static, dynamic=dynamic, mtu=self.mtu(name), clones=clones)
+                yield Face(
+                    base=base,
+                    vlan=tag,
+                    addresses=static,
+                    dynamic=dynamic,
+                    mtu=self.mtu(name),
+                    clones=clones,
+                    uncounted=None if self.kind(name) in _COUNTED else interface,
+                )
+
+    def kind(self, name: str) -> str:
+        """An interface's type."""
+        return self.kinds[name].get("type").text() or "ethernet"
 
     def _static(self, interface: Field) -> Iterator[Interface]:
         for version in (4, 6):
@@ -248,6 +293,9 @@ class _Document:
                     continue
                 if address.is_link_local:
                     continue
+                if rule := no_hosts(address.ip):
+                    place.wrong(f"{text}: {rule}")
+                    continue
                 if address.version != version:
                     place.wrong(f"{text} is not an IPv{version} address")
                     continue
@@ -267,10 +315,17 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         if route.get("state").text() != "absent":
             (routers if is_default(destination) else hops).append(hop)
     members = {name for _, ports in parsed.bonds.values() for name in ports}
+    for name, (_, ports) in parsed.bonds.items():
+        for port in ports:
+            over = "bond" if port in parsed.bonds else parsed.kind(port) if port in parsed.kinds else "ethernet"
+            if over != "ethernet":
+                rule = f"{name} has the port {port}, a {over}: labs have bonds of cards"
+                parsed.document.get("interfaces").wrong(rule)
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
     known = {name for name, card in parsed.cards.items() if card.mac}
-    faces, unsaid = tuple(_merged(parsed.faces())), parsed.unsaid()
+    interfaces, unsaid = tuple(parsed.faces()), parsed.unsaid()
+    faces = tuple(_merged(interfaces))
     return Attachment(
         cards=tuple(parsed.cards.values()),
         bonds=parsed.bonds,
@@ -279,7 +334,9 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         hops=addresses(hops),
         dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
         unsaid=unsaid,
-        mute=not parsed.speaks and not unsaid,
+        mute=not faces and not unsaid,
+        adrift=tuple(parsed.adrift),
+        interfaces=interfaces,
         hidden=tuple(parsed.hidden.values()) if known <= set(parsed.hidden) else (),
         places=tuple(parsed.places),
         document=parsed.document,
@@ -294,7 +351,7 @@ def is_default(destination: str) -> bool:
         return False
 
 
-def _merged(faces: Iterator[Face]) -> Iterator[Face]:
+def _merged(faces: Iterable[Face]) -> Iterator[Face]:
     """Those of the same base and tag as one: a bridge and its port are."""
     by_name: dict[tuple[str, int], Face] = {}
     for face in faces:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 from lab.derive import attachment, contradictions, hints
 from lab.derive.attachment import Attachment, Card
-from lab.derive.fields import Field, Problems, Subnet, addresses
+from lab.derive.fields import Field, Problems, Subnet, addresses, no_hosts
 from lab.topology import Disk, Platform, Role, words
 
 INSTALL = "install-config.yaml"
@@ -87,6 +88,8 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         other.get("rendezvousIP"),
         [(one.address(), one) for one in (*api, *ingress)],
         elsewhere=any(role == "master" and asks(host, rendezvous) for host, role in hosts),
+        # Of several hosts on another platform the service asks no address in these (belongsToMachineCidr).
+        counted=platform == "baremetal" or len(hosts) == 1,
     )
     cluster = Cluster(
         name=top.get("metadata", "name").text(),
@@ -187,13 +190,9 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     subnets: list[Subnet] = []
     places: list[Field] = []
     for one in fields:
-        try:
-            subnet = ipaddress.ip_network(one.text())
-        except ValueError as error:
-            one.wrong(str(error))
+        subnet = _subnet(one)
+        if subnet is None:
             continue
-        if not subnet.prefixlen:
-            one.wrong(f"{subnet} is all addresses, which is no network")
         for other, place in zip(subnets, places, strict=True):
             if subnet.version == other.version and subnet.overlaps(other):
                 one.wrong(f"{subnet} overlaps with {other} of {place.path}: networks have no address in common")
@@ -201,6 +200,29 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
         subnets.append(subnet)
         places.append(one)
     return tuple(subnets)
+
+
+def _subnet(cidr: Field) -> Subnet | None:
+    """A network that hosts can be in, written as Go reads it (net.ParseCIDR); what is none is noted."""
+    text = cidr.text()
+    if not re.fullmatch(r"[0-9a-fA-F.:]+/[0-9]+", text):
+        cidr.wrong(f"{text!r} is not an address and the length of its prefix, as in 192.168.111.0/24")
+        return None
+    try:
+        subnet = ipaddress.ip_network(text)
+    except ValueError as error:
+        cidr.wrong(str(error))
+        return None
+    if not subnet.prefixlen:
+        cidr.wrong(f"{subnet} is all addresses, which is no network")
+        return None
+    if subnet.num_addresses == 1:
+        cidr.wrong(f"{subnet} is one address, which is no network")
+        return None
+    if rule := no_hosts(subnet.network_address):
+        cidr.wrong(f"{subnet}: {rule}")
+        return None
+    return subnet
 
 
 def _inner(top: Field) -> tuple[Subnet, ...]:
@@ -236,8 +258,8 @@ def _vips(top: Field, name: str, platform: Platform) -> list[Field]:
 
 def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
     hosts = []
-    for entry in agent.get("hosts").items():
-        cards = [_card(card.get("name").text(), card.get("macAddress")) for card in entry.get("interfaces").items()]
+    for entry in agent.get("hosts").few():
+        cards = _cards(entry)
         if not cards and not entry.get("networkConfig", "interfaces"):
             entry.get("interfaces").wrong("a host is known by its MAC addresses: list at least one")
         host = Host(
@@ -251,14 +273,24 @@ def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
     return hosts
 
 
-def _card(name: str, mac: Field) -> Card:
-    return Card(name, mac.mac(), mac)
+def _cards(entry: Field) -> list[Card]:
+    """The cards that a host lists, by the names that its network document has for them; the installer wants none."""
+    cards: list[Card] = []
+    seen: dict[str, Field] = {}
+    for number, listed in enumerate(entry.get("interfaces").few()):
+        place, mac = listed.get("name"), listed.get("macAddress")
+        name = place.text()
+        if name and name in seen:
+            place.wrong(f"{name} is the name of {seen[name].path} too; cards have one of their own")
+        seen.setdefault(name, listed)
+        cards.append(Card(name or (f"card {number}" if number else ""), mac.mac(), mac))
+    return cards
 
 
 def _baremetal_hosts(top: Field) -> list[tuple[Field, Host]]:
     """Hosts of platform.baremetal, used when agent-config.yaml lists none."""
     hosts = []
-    for entry in top.get("platform").get("baremetal", "hosts").items() if _has_baremetal(top) else []:
+    for entry in top.get("platform").get("baremetal", "hosts").few() if _has_baremetal(top) else []:
         document = entry.get("networkConfig")
         host = Host(
             name=_label(entry.get("name").text()),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_interface
 from itertools import combinations, product
 
-from lab.derive.attachment import Attachment, is_default
+from lab.derive.attachment import Attachment, Face, is_default
 from lab.derive.fields import Field, Interface, Problems, Subnet
 from lab.topology.words import subnet as network_of
 
@@ -18,9 +18,11 @@ def check(
     virtual: Sequence[tuple[str, Field]],
     *,
     elsewhere: bool,
+    counted: bool,
 ) -> None:
     """Note what is wrong. `hosts` are those that the files list, with the role that they give; `virtual` the virtual
-    IPs with their places; `elsewhere` says that there are masters that get an address of the lab."""
+    IPs with their places; `elsewhere` says that there are masters that get an address of the lab, `counted` that the
+    service wants an address of each host in the machine networks."""
     problems = rendezvous.problems
     _cards(hosts)
     taken = dict(_taken(hosts))
@@ -29,14 +31,21 @@ def check(
             place.wrong(f"{text} is an address of {taken[text].path} too")
     for entry, _, attachment in hosts:
         _apart(entry, attachment)
-        if attachment.mute:
+        if attachment.mute and not attachment.adrift:
             rule = "none has an address or asks for one, and no card is left that would: the host would reach nobody"
             entry.get("networkConfig", "interfaces").wrong(rule)
+        for own, interface in attachment.adrift:
+            if attachment.mute or any(own.ip in subnet for subnet in subnets):
+                name = interface.get("name").text()
+                interface.wrong(f"{name} has {own.ip}, and lies over no card: nobody would reach the host there")
+        if counted:
+            _counted(attachment, subnets)
         for place in attachment.hidden:
             rule = f"{place.mac()} takes the place of the card's own: the service knows the host by none of its cards"
             place.wrong(rule)
         if attachment.document is not None and attachment.addresses:
             _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
+    _tags(hosts)
     if subnets and hosts:
         _reached(hosts, subnets, problems)
     if (address := rendezvous.address()) and not problems.lines:
@@ -91,6 +100,37 @@ def _apart(entry: Field, attachment: Attachment) -> None:
             if mine.version == theirs.version and mine.network.overlaps(theirs.network):
                 rule = f"{mine} and {theirs} are of two interfaces, and their networks overlap: the host is held up"
                 entry.get("networkConfig").wrong(f"{rule} (non-overlapping-subnets)")
+
+
+def _counted(attachment: Attachment, subnets: Sequence[Subnet]) -> None:
+    """Note bridges and the like that have a host's only address in the machine networks: the service keeps cards,
+    bonds and VLANs alone of what the agent finds, and holds up a host without an address there."""
+
+    def within(face: Face) -> bool:
+        return any(address.ip in subnet for address in face.addresses for subnet in subnets)
+
+    holding = [face for face in attachment.interfaces if within(face)]
+    holding = holding or [face for face in attachment.interfaces if face.dynamic]
+    others = attachment.unsaid if not any(map(within, holding)) else ()
+    if others or any(face.uncounted is None for face in holding):
+        return
+    for face in holding:
+        if face.uncounted is not None:
+            name, kind = face.uncounted.get("name").text(), face.uncounted.get("type").text()
+            rule = f"{name} is a {kind}, of which the service counts no addresses: the host would be held up"
+            face.uncounted.wrong(f"{rule} (belongs-to-machine-cidr); give it to a card, bond or VLAN")
+
+
+def _tags(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:
+    """Note networks that hosts are in by different tags: labs carry a network with one."""
+    seen: dict[Subnet, tuple[int, Field]] = {}
+    for entry, _, attachment in hosts:
+        for face in attachment.faces:
+            for network in {address.network for address in face.addresses} if face.vlan else ():
+                tag, other = seen.setdefault(network, (face.vlan, entry))
+                if tag != face.vlan:
+                    rule = f"{network} has the tag {face.vlan} here and {tag} at {other.path}: labs carry it with one"
+                    entry.get("networkConfig").wrong(rule)
 
 
 def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field]) -> None:

@@ -11,8 +11,11 @@ from typing import Any
 from lab.errors import ConfigsError
 
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MAC = re.compile(r"[0-9a-f]{12}")
+#: How many interfaces, ports or hosts are looked at: more than anybody has, and few enough to be planned at once.
+MOST = 256
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 #: How else nmstate reads a truth (nmstate.md §3).
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "y": True} | {
@@ -103,6 +106,13 @@ class Field:
             for i, one in enumerate(self.value)
         ]
 
+    def few(self) -> list[Field]:
+        """The same of a list that nobody makes long; what is beyond MOST is noted, and left out."""
+        items = self.items()
+        if len(items) > MOST:
+            self.wrong(f"{len(items)} are listed, labs have at most {MOST}")
+        return items[:MOST]
+
     def text(self) -> str:
         """Its text; empty when it is missing."""
         if isinstance(self.value, Mapping | list):
@@ -167,6 +177,15 @@ class Field:
         except ValueError:
             self.wrong(f"{text!r} is not an IP address")
             return ""
+
+
+def no_hosts(address: Address) -> str:
+    """Why no host has an address like this one; empty where one can."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return f"IPv4 within IPv6, which no host has; write {address.ipv4_mapped}"
+    kinds = {"multicast": address.is_multicast, "loopback": address.is_loopback, "link-local": address.is_link_local}
+    kind = next((kind for kind, is_so in kinds.items() if is_so), "")
+    return f"{kind} addresses are none by which hosts reach each other" if kind else ""
 
 
 def addresses(values: list[Field]) -> tuple[str, ...]:

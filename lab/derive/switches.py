@@ -26,14 +26,14 @@ def _listed(whole: Field, *names: str) -> Field:
 
 def ports(bridge: Field) -> list[Field]:
     """A bridge's ports."""
-    return _listed(bridge.get("bridge"), "port", "ports", "slaves").items()
+    return _listed(bridge.get("bridge"), "port", "ports", "slaves").few()
 
 
 def port_names(aggregation: Field) -> tuple[str, ...]:
     """The cards of a Linux bond: `ports-config` names them with what is special about each."""
-    listed = _listed(aggregation, "port", "ports", "slaves").texts()
-    configured = (one.get("name").text() for one in aggregation.get("ports-config").items())
-    return listed or tuple(name for name in configured if name)
+    listed = tuple(one.text() for one in _listed(aggregation, "port", "ports", "slaves").few())
+    configured = tuple(one.get("name").text() for one in aggregation.get("ports-config").few())
+    return tuple(name for name in listed if name) or tuple(name for name in configured if name)
 
 
 def bonds(bridge: Field) -> Iterator[tuple[str, BondMode, tuple[str, ...]]]:

@@ -122,7 +122,8 @@ class Network(Checked, frozen=True, kw_only=True):
         return self.address6 or self._first(6)
 
     def _first(self, version: int) -> str:
-        return next((str(one[1]) for one in self.subnets if one.version == version), "")
+        # One address alone is no network, which `problems` tells.
+        return next((str(one[1]) for one in self.subnets if one.version == version and one.num_addresses > 1), "")
 
     @property
     def own(self) -> tuple[str, ...]:

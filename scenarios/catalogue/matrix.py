@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
+import yaml
 
+from lab.errors import TopologyError
 from lab.release.cluster import yamltext
-from lab.topology import BootWay
+from lab.topology import BootWay, FieldsError
 from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, id_of, topology_of, words_of
 from scenarios.catalogue.variants import FEATURES
@@ -43,14 +46,22 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     vm: str = ""
     thorough: bool = False
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
+        """What is wrong with it, a line each."""
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"name {self.name!r}: want words of lower-case letters and digits joined by -")
+            yield f"name {self.name!r}: want words of lower-case letters and digits joined by -"
         if self.minutes < 1:
-            raise ValueError(f"minutes {self.minutes}: less than 1")
-        if unknown := [word for word in self.variants if word not in FEATURES]:
-            raise ValueError(f"variants: {unknown[0]!r} is not one of {', '.join(FEATURES)}")
-        topology_of(self.id)
+            yield f"minutes {self.minutes}: less than 1"
+        unknown = [word for word in self.variants if word not in FEATURES]
+        for word in unknown:
+            yield f"variants: {word!r} is not one of {', '.join(FEATURES)}"
+        twice = [word for word, count in Counter(self.variants).items() if count > 1]
+        yield from (f"variants: {word} is there twice" for word in twice)
+        known = tuple(word for word in dict.fromkeys(self.variants) if word not in unknown)
+        try:
+            topology_of(id_of(self.topology, self.boot, known))
+        except (FieldsError, TopologyError, ValueError) as error:
+            yield from (f"topology {self.topology!r}: {line}" for line in str(error).splitlines())
 
     @property
     def id(self) -> str:
@@ -95,31 +106,46 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
     """The table. Raises MatrixError with all that is wrong, each with its row."""
-    document = yamltext.load(text) or {}
-    problems, rows = [], []
-    for number, entry in enumerate(document.pop("rows", None) or []):
+    try:
+        document = yamltext.load_once(text)
+    except yaml.YAMLError as error:
+        raise MatrixError(f"{source}: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
+        raise MatrixError(f"{source}: want a mapping with a list of rows")
+    problems: list[str] = []
+    rows: list[Row] = []
+    names: list[str] = []
+    for number, entry in enumerate(document.pop("rows")):
         label = entry.get("name", number) if isinstance(entry, dict) else number
+        names += [label] if isinstance(label, str) else []
         try:
-            rows.append(msgspec.convert(entry, Row))
-        except (msgspec.ValidationError, ValueError) as error:
+            row = msgspec.convert(entry, Row)
+        except msgspec.ValidationError as error:
             problems.append(f"{source}: {label}: {error}")
-    for field in ("name", "id"):
-        twice = [name for name, count in Counter(getattr(row, field) for row in rows).items() if count > 1]
+            continue
+        found = [f"{source}: {label}: {line}" for line in row.problems()]
+        problems += found
+        rows += [] if found else [row]
+    for field, values in (("name", names), ("id", [row.id for row in rows])):
+        twice = [name for name, count in Counter(values).items() if count > 1]
         problems += [f"{source}: {field} {name}: is there twice" for name in twice]
     matrix = Matrix(())
     try:
         matrix = msgspec.convert({"rows": [], **document}, Matrix)
     except msgspec.ValidationError as error:
         problems.append(f"{source}: {error}")
-    for name, values in matrix.waiting.items():
+    for name, waiting in matrix.waiting.items():
+        problems += (
+            [f"{source}: waiting.{name} is not one of {', '.join(DIMENSIONS)}"] if name not in DIMENSIONS else []
+        )
         problems += [
             f"{source}: waiting.{name}: {value!r} is not one of {', '.join(DIMENSIONS.get(name, ()))}"
-            for value in values
-            if value not in DIMENSIONS.get(name, ())
+            for value in waiting
+            if name in DIMENSIONS and value not in DIMENSIONS[name]
         ]
         problems += [
             f"{source}: waiting.{name}.{value}: {row.name} has it"
-            for value in values
+            for value in waiting
             for row in rows
             if value in row.values().get(name, ())
         ]
@@ -128,15 +154,22 @@ def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
     return Matrix(tuple(rows), matrix.waiting)
 
 
-MATRIX = load(TABLE.read_bytes())
-_BY_ID = {row.id: row for row in MATRIX.rows}
+@cache
+def table() -> Matrix:
+    """The table of the repository, read once, when it is first asked for: who asks tells what is wrong with it."""
+    return load(TABLE.read_bytes())
+
+
+@cache
+def _by_id() -> dict[str, Row]:
+    return {row.id: row for row in table().rows}
 
 
 def row_of(scenario_id: str) -> Row | None:
     """The row of an id; None for a scenario that is not in the table."""
-    return _BY_ID.get(scenario_id)
+    return _by_id().get(scenario_id)
 
 
 def params(chosen: Callable[[Row], Any] = lambda _: True) -> list[Any]:
     """The ids of these rows, as parameters of tests, with their marks."""
-    return [pytest.param(row.id, marks=row.marks) for row in MATRIX.rows if chosen(row)]
+    return [pytest.param(row.id, marks=row.marks) for row in table().rows if chosen(row)]

@@ -34,7 +34,7 @@ from lab.subject.options import add_options
 from lab.topology import MachineKind
 from scenarios.catalogue import faulty
 from scenarios.catalogue.ids import topology_of
-from scenarios.catalogue.matrix import MATRIX
+from scenarios.catalogue.matrix import table
 
 #: Days within which a row of the matrix is to run, by how often it says.
 _DAYS = {"gate": 1, "nightly": 1, "weekly": 7}
@@ -46,7 +46,7 @@ def candidates(machines: MachineKind) -> list[choosing.Candidate]:
     """The rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on these
     always. Faults are once a week, but for those of every change."""
     installations = [
-        _candidate(row.id, row.id, bool(row.vm), machines=machines, days=_DAYS[row.runs]) for row in MATRIX.rows
+        _candidate(row.id, row.id, bool(row.vm), machines=machines, days=_DAYS[row.runs]) for row in table().rows
     ]
     faults = [
         _candidate(row.id, row.scenario, bool(row.vm), machines=machines, days=1 if row.gate else 7, told=row.told)

@@ -16,7 +16,7 @@ from ci.informer.history.store import History
 from ci.informer.tests.kit import PROGRAM
 from lab.host.budget import Amount
 from scenarios.catalogue import faulty
-from scenarios.catalogue.matrix import MATRIX
+from scenarios.catalogue.matrix import table
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "docs/examples"
@@ -76,7 +76,7 @@ def test_a_red_night_says_so(night):
 def test_rows_that_need_a_machine_of_their_own_are_virtual_ones():
     jobs = {one.job.partition("@")[0]: one.job.partition("@")[2] for one in nightly.candidates("container")}
     faults = [row for row in faulty.ROWS if row.lanes != ("swarm",)]
-    assert jobs == {row.id: "vm" if row.vm else "container" for row in (*MATRIX.rows, *faults)}
+    assert jobs == {row.id: "vm" if row.vm else "container" for row in (*table().rows, *faults)}
 
 
 def test_faults_go_round_within_a_week_and_need_what_their_scenario_needs():

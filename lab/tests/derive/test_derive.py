@@ -156,7 +156,7 @@ NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
         (put(("install", "platform"), []), r"platform: must be a mapping, is list"),
         (put(("install", "platform", "baremetal", "apiVIPs"), []), r"platform.baremetal.apiVIPs: .* needs an address"),
         (put(("install", "platform", "baremetal", "apiVIPs"), ["x"]), r"apiVIPs\[0\]: 'x' is not an IP address"),
-        (put(("install", "networking", "machineNetwork"), [{}, {}]), r"machineNetwork\[0\].cidr: '' does not appear"),
+        (put(("install", "networking", "machineNetwork"), [{}, {}]), r"machineNetwork\[0\].cidr: '' is not an address"),
         (
             put(("install", "networking", "machineNetwork", 0, "cidr"), "10.0.0.0/24"),
             r"hosts\[0\].networkConfig: 192.168.111.80: none is in machineNetwork, 10.0.0.0/24",
@@ -295,14 +295,14 @@ def test_nodes_are_fenced_by_the_labs_bmcs():
     install, agent = files(shape)
     own_credentials = [
         {"hostName": name, "address": f"redfish+https://10.9.0.{n}/x", "username": "u", "password": "p"}
-        for n, name in enumerate(("master-1", "master-0.corp.example", "elsewhere"))
+        for n, name in enumerate(("master-1", "Master-0.corp.example", "elsewhere"))
     ]
     install["controlPlane"] |= {"fencing": {"credentials": own_credentials}}
     assert derive(install, agent).fenced
     credentials = fenced_by_lab(install, access)["controlPlane"]["fencing"]["credentials"]
     assert [(one["hostName"], one["address"]) for one in credentials] == [
         ("master-1", "redfish+https://lab/master-1"),
-        ("master-0.corp.example", "redfish+https://lab/master-0"),
+        ("Master-0.corp.example", "redfish+https://lab/master-0"),
         ("elsewhere", "redfish+https://10.9.0.2/x"),
     ]
     assert credentials[0]["certificateVerification"] == "Disabled"

@@ -192,7 +192,7 @@ CASES = {
         },
     ),
     "a-bridge-over-a-vlan-of-a-bond": (
-        install(3, 0, VIPS),
+        install(3),
         several(
             3, TWO + bond("802.3ad") + vlan("bond0", 404, "ipv4: {enabled: false}")
             + f"  - {{name: br-ex, type: linux-bridge, state: up, bridge: {{port: [{{name: bond0.404}}]}}, {MINE}}}\n"

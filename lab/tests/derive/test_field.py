@@ -149,7 +149,8 @@ FIELD = {
     ),
     "two-cards": (install(3, platform=VIPS), hosts(3, TWO, cards=2)),
     "vlan-dhcp": (install(1), hosts(1, DHCP_VLAN)),
-    "bridge": (install(1), hosts(1, BRIDGE)),
+    # Of one node, or with virtual IPs, the service would hold it up.
+    "bridge": (install(3), hosts(3, BRIDGE)),
     "ipv6": (
         install(1, networking='{machineNetwork: [{cidr: "2001:db8:30::/64"}]}'),
         hosts(1, SIX) | {"rendezvousIP": "2001:db8:30::80"},
