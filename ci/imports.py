@@ -19,6 +19,8 @@ Kind = Literal["now", "late", "typing"]
 _STARTED_IN_SCRIPT = re.compile(r"(?:^|\s)-m\s+([A-Za-z_]\w*\.[\w.]+)")
 _STARTED = re.compile(r"python[\d.]*(?:\s+-\w+)*\s+-m\s+([A-Za-z_][\w.]*)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_BEGUN = re.compile(r"(?:[A-Za-z_]\w*\.)+")
+_LOADS = ("import_module", "importlib.import_module", "__import__")
 
 
 @dataclass(frozen=True, order=True)
@@ -119,7 +121,8 @@ def loops(edges: Iterable[tuple[str, str]]) -> list[set[str]]:
 
 
 def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tuple[int, str]]:
-    """Lines and modules that strings of a Python file, or a script, name: `python -m a.b`, `"-m", "a.b"`, `"a.b"`.
+    """Lines and modules that strings of a Python file, or a script, name: `python -m a.b`, `"-m", "a.b"`, `"a.b"`; of
+    names that are put together (`f"a.b.{c}"`, `"a.b." + c`) the part that is known.
 
     Docstrings name modules for readers, and are left out.
     """
@@ -131,6 +134,7 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
                 )
         return
     tree = ast.parse(source)
+    yield from _put_together(tree, modules)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documents:
@@ -141,3 +145,18 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
             inner = (".".join(parts[:end]) for end in range(len(parts), 1, -1))
             if module := next((one for one in inner if one in modules), None):
                 yield node.lineno, module
+
+
+def _put_together(tree: ast.Module, modules: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Rooms whose modules are named by a string that is made when it runs, and those that are loaded as a whole."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.JoinedStr(values=[ast.Constant(value=str(begun)), *_])
+                | ast.BinOp(left=ast.Constant(value=str(begun)), op=ast.Add())
+            ) if _BEGUN.fullmatch(begun) and begun[:-1] in modules:
+                yield node.lineno, begun[:-1]
+            case ast.Call(func=loads, args=[ast.Constant(value=str(name)), *_]) if (
+                "." not in name and name in modules and ast.unparse(loads) in _LOADS
+            ):
+                yield node.lineno, name

@@ -4,7 +4,7 @@ import pytest
 
 from ci.imports import imports, loops, named
 
-KNOWN = {"a", "a.b", "a.b.c", "a.d", "installer.x", "lab.y"}
+KNOWN = {"a", "a.b", "a.b.c", "a.d", "installer", "installer.x", "lab.y"}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,11 @@ def test_circles_are_found():
         ('TARGET = "installer.x.function"', True, [(1, "installer.x")]),
         ('"""`python -m installer.x` is a command."""', True, []),
         ('x = "installer"', True, []),
+        ('import_module(f"installer.{name}.y")', True, [(1, "installer")]),
+        ('importlib.import_module("installer." + name)', True, [(1, "installer")]),
+        ('__import__("installer")', True, [(1, "installer")]),
+        ('import_module("installer.nothing." + name)', True, []),
+        ('print(f"installer. {name}")', True, []),
         ("#!/bin/sh\nexec python3 -m installer.x\n", False, [(2, "installer.x")]),
         ('podman run --entrypoint python3 "$IMAGE" -u \\\n    -m installer.x\n', False, [(2, "installer.x")]),
         ("# python3 -m installer.x\n", False, []),

@@ -31,6 +31,12 @@ def readers(source: str) -> set[str]:
         elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("msgspec.yaml.decode"):
             calls.add(f"{node.lineno}: {ast.unparse(node)}")
             continue
+        elif isinstance(node, ast.ImportFrom) and node.module in ("msgspec", "msgspec.yaml"):
+            calls |= {
+                f"{node.lineno}: from {node.module} import {one.name}" for one in node.names
+                if one.name == "yaml" or (node.module, one.name) == ("msgspec.yaml", "decode")
+            }  # fmt: skip
+            continue
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("yaml", "ruamel"):
             calls |= {f"{node.lineno}: from {node.module} import {one.name}" for one in node.names}
             continue
@@ -70,6 +76,8 @@ def test_nobody_else_reads_yaml(room):
         "import yaml as y",
         "import ruamel.yaml",
         "import msgspec\nmsgspec.yaml.decode(x)",
+        "from msgspec import yaml\nyaml.decode(x)",
+        "from msgspec.yaml import decode",
     ],
 )
 def test_a_reader_is_seen(source):

@@ -132,7 +132,7 @@ def positional_fields(kind: ast.ClassDef) -> int | None:
         *kind.keywords,
         *(word for one in kind.decorator_list if isinstance(one, ast.Call) for word in one.keywords),
     ]
-    if any(one.arg == "kw_only" for one in given):
+    if any(one.arg == "kw_only" and ast.unparse(one.value) == "True" for one in given):
         return 0
     count = 0
     for field in kind.body:
@@ -174,6 +174,10 @@ def test_no_constructor_takes_more_than_four_values_by_position():
         ("class A(msgspec.Struct, frozen=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
         ("class A(msgspec.Struct, kw_only=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
         ("class A(NamedTuple):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
+        (
+            "@dataclass(kw_only=False)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int",
+            ["A"],
+        ),
         ("class A(Protocol):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
     ],
 )

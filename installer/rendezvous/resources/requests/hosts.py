@@ -21,7 +21,7 @@ class ProxyParams(Body, frozen=True, kw_only=True):
 class NicParams(Body, frozen=True, kw_only=True):
     """A row of mac-interface-map."""
 
-    mac_address: Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2}[:]){5}([0-9A-Fa-f]{2})$")]
+    mac_address: Annotated[str, msgspec.Meta(pattern=r"^([0-9A-Fa-f]{2}[:]){5}([0-9A-Fa-f]{2})\Z")]
     logical_nic_name: str | None = None
 
 
