@@ -105,7 +105,9 @@ def parser() -> argparse.ArgumentParser:
     node = "the machine's name, for example master-0"
     ssh = command("ssh", _ssh, "open a shell on a machine, or run one command there")
     ssh.add_argument("node", metavar="NODE", help=node)
-    ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this instead of a shell")
+    words = ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this instead of a shell")
+    # argparse would name it beside NODE where both are missing.
+    words.required = False
     execute = command("exec", _exec, "run a command in the lab's network")
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run (default: a shell)")
     console = command("console", _console, "use a machine's serial console; Ctrl-] leaves")
@@ -135,13 +137,25 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lab", metavar="ID", help="which lab, if several run (see node0-lab ls)")
+    parser.set_defaults(of_a_lab=parser)
+
+
+def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments. One too many may be meant to say which lab: then the error says how that is done."""
+    arguments, unknown = commands.parse_known_args(argv)
+    if unknown:
+        told = f"unrecognized arguments: {' '.join(unknown)}"
+        if getattr(arguments, "lab", "") is None:
+            arguments.of_a_lab.error(f"{told} (which lab is said with --lab ID)")
+        commands.error(told)
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C."""
     commands = parser()
     completion.offer(commands, _chosen)
-    arguments = commands.parse_args(argv)
+    arguments = _parsed(commands, argv)
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
@@ -209,15 +223,16 @@ def _up(arguments: argparse.Namespace) -> int:
         release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
-    lab.start()
-    try:
-        for node in lab.nodes.values():
-            if arguments.iso is not None:
-                node.boot_image(arguments.iso)
-        lab.check()
-    except BaseException as error:
-        finish(("end the lab", lab.stop), cause=error)
-        raise
+    # Kept from the end of the block on, before anything is printed: whoever reads that may go away.
+    with lab:
+        try:
+            for node in lab.nodes.values():
+                if arguments.iso is not None:
+                    node.boot_image(arguments.iso)
+            lab.check()
+        except BaseException as error:
+            finish(("end the lab", lab.stop), cause=error)
+            raise
     print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
     describe(records.read(lab.id))
     describe_networks(lab.layout)
@@ -229,8 +244,7 @@ def _up(arguments: argparse.Namespace) -> int:
     print(f"  files     {lab.layout.root}")
     print(f"a command in its network: node0-lab exec --lab {lab.id} -- COMMAND")
     print(f"end it with: node0-lab down --lab {lab.id}")
-    with lab:
-        return 0
+    return 0
 
 
 def _ls(_arguments: argparse.Namespace) -> int:
