@@ -27,6 +27,8 @@ FILE = "ended.jsonl"
 ALL = "the lab"
 _LOOK_SECONDS = 0.5
 TAIL_LINES = 15
+# A daemon may write gigabytes without a new line, and a lab's first process has to go on.
+_TAIL_BYTES = 16 << 10
 
 
 def note(state: Path, ended: Ended) -> None:
@@ -61,8 +63,14 @@ def _signal(number: int) -> str:
 
 
 def tail_of(path: Path) -> str:
-    """The last lines of a daemon's log."""
-    return "\n".join(path.read_text(errors="replace").splitlines()[-TAIL_LINES:]) if path.exists() else ""
+    """The last lines of a daemon's log, or as much of them as 16 KiB hold."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            end = log.read(_TAIL_BYTES)
+    except FileNotFoundError:
+        return ""
+    return "\n".join(end.decode(errors="replace").splitlines()[-TAIL_LINES:])
 
 
 def described(ended: Ended) -> str:
