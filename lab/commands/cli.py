@@ -21,6 +21,7 @@ from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
 from lab.commands.terminal import converse, describe, describe_networks
+from lab.connection import running
 from lab.errors import LabError, PreflightError, TopologyError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
@@ -201,6 +202,11 @@ def _attached(arguments: argparse.Namespace) -> Lab:
     return Lab.attach(_chosen(arguments.lab).id)
 
 
+def _entered(arguments: argparse.Namespace) -> records.Record:
+    """The lab that is to be entered: of one that has ended, another process may have the first one's pid by now."""
+    return running(_chosen(arguments.lab).id)
+
+
 def _node(lab: Lab, name: str) -> Node:
     return lab.nodes[name]
 
@@ -253,8 +259,9 @@ def _ls(_arguments: argparse.Namespace) -> int:
         if lab_dir.line:
             print(f"{lab_dir.id}  {lab_dir.line}")
         _tell_what_ended(lab_dir)
-    running = [f.record for f in labs if f.state is records.State.RUNS and f.record is not None]
-    for record in running:
+        if lab_dir.state is records.State.ENDED:
+            print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
+    for record in (f.record for f in labs if f.state is records.State.RUNS and f.record is not None):
         age = int(time.time() - record.created)
         owner = "kept" if record.kept or not alive(*record.owner) else f"pid {record.owner[0]}"
         print(f"{record.id}  {record.topology.name}, up {age // 60} min {age % 60} s, {owner}")
@@ -272,10 +279,7 @@ def _ls(_arguments: argparse.Namespace) -> int:
 
 def _tell_what_ended(lab_dir: records.Found) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
-    ended = watch.noted(lab_dir.root)
-    if ended and lab_dir.state is records.State.ENDED:
-        print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
-    for one in ended:
+    for one in watch.noted(lab_dir.root):
         last = one.tail.splitlines()[-1:] or ["it logged nothing"]
         print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
 
@@ -289,7 +293,7 @@ def _ssh(arguments: argparse.Namespace) -> int:
     if arguments.words[:1] == ["--lab"] and len(arguments.words) > 1:
         # After the machine's name, argparse takes it for a part of the command.
         arguments.lab, arguments.words = arguments.words[1], arguments.words[2:]
-    record = _chosen(arguments.lab)
+    record = _entered(arguments)
     spec = record.topology.node(arguments.node)
     if spec is None:
         _node(Lab.attach(record.id), arguments.node)
@@ -300,7 +304,7 @@ def _ssh(arguments: argparse.Namespace) -> int:
 
 def _exec(arguments: argparse.Namespace) -> int:
     words = _words(arguments) or [os.environ.get("SHELL", "/bin/sh")]
-    return _replace(enter_argv(_chosen(arguments.lab).init, words, cwd=os.getcwd()))
+    return _replace(enter_argv(_entered(arguments).init, words, cwd=os.getcwd()))
 
 
 def _swarm(arguments: argparse.Namespace) -> int:
