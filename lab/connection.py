@@ -7,25 +7,13 @@ from typing import Any, TypeVar
 
 from lab.cleanup import Step, finish
 from lab.errors import LabGoneError
-from lab.host import records
 from lab.host.namespaces import NamespaceThreads
 from lab.layout import Layout
 from lab.machines.factory import Owner, owner
 from lab.supervisor.plan import Ended
-from lab.supervisor.watch import Watch, described, noted
+from lab.supervisor.watch import Watch
 
 T = TypeVar("T")
-
-
-def running(lab_id: str) -> records.Record:
-    """The record of a lab that runs. Raises UnknownLabError, LabGoneError."""
-    record = records.read(lab_id)
-    if not record.runs or record.supervisor is None:
-        reasons = "; ".join(described(ended) for ended in noted(record.root))
-        raise LabGoneError(
-            f"lab {lab_id} has ended{f': {reasons}' if reasons else ''}; `node0-lab gc` removes its remains"
-        )
-    return record
 
 
 class Connection:

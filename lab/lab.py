@@ -24,7 +24,7 @@ import msgspec
 from drivers import redfish, ssh
 from lab.bmcs.profile import profile
 from lab.cleanup import Step, afterwards, finish
-from lab.connection import Connection, running
+from lab.connection import Connection
 from lab.daemons import services
 from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
@@ -40,7 +40,7 @@ from lab.layout import Layout
 from lab.machines import containers, disks
 from lab.machines.factory import Nodes, Owner, connect, define
 from lab.subject import Subject
-from lab.supervisor import control
+from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
 from lab.supervisor.spawn import Supervisor
 from lab.topology import NodeSpec, Topology
@@ -103,7 +103,7 @@ class Lab(AbstractContextManager["Lab"]):
     @classmethod
     def attach(cls, lab_id: str) -> Lab:
         """Attach to a running lab that another process made; closing this object does not end the lab."""
-        record = running(lab_id)
+        record = watch.running(lab_id)
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
         lab.layout = Layout(record.root, record.topology)

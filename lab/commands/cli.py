@@ -21,7 +21,6 @@ from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
 from lab.commands.terminal import converse, describe, describe_networks
-from lab.connection import running
 from lab.errors import LabError, PreflightError, TopologyError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
@@ -204,7 +203,7 @@ def _attached(arguments: argparse.Namespace) -> Lab:
 
 def _entered(arguments: argparse.Namespace) -> records.Record:
     """The lab that is to be entered: of one that has ended, another process may have the first one's pid by now."""
-    return running(_chosen(arguments.lab).id)
+    return watch.running(_chosen(arguments.lab).id)
 
 
 def _node(lab: Lab, name: str) -> Node:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import DaemonEndedError
+from lab.errors import DaemonEndedError, LabGoneError
+from lab.host import records
 from lab.supervisor.plan import Ended
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,17 @@ def described(ended: Ended) -> str:
     else:
         how = f"ended with exit code {ended.code}" if ended.code else "ended by itself"
     return f"{ended.service} {how} at {ended.time}"
+
+
+def running(lab_id: str) -> records.Record:
+    """The record of a lab that runs. Raises UnknownLabError, LabGoneError."""
+    record = records.read(lab_id)
+    if not record.runs or record.supervisor is None:
+        reasons = "; ".join(described(ended) for ended in noted(record.root))
+        raise LabGoneError(
+            f"lab {lab_id} has ended{f': {reasons}' if reasons else ''}; `node0-lab gc` removes its remains"
+        )
+    return record
 
 
 def _now() -> str:
