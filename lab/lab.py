@@ -11,7 +11,6 @@ import itertools
 import logging
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,12 +103,7 @@ class Lab(AbstractContextManager["Lab"]):
     @classmethod
     def attach(cls, lab_id: str) -> Lab:
         """Attach to a running lab that another process made; closing this object does not end the lab."""
-        record = records.read(lab_id)
-        if not record.runs or record.supervisor is None:
-            reasons = "; ".join(watch.described(ended) for ended in watch.noted(record.root))
-            raise LabGoneError(
-                f"lab {lab_id} has ended{f': {reasons}' if reasons else ''}; `node0-lab gc` removes its remains"
-            )
+        record = watch.running(lab_id)
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
         lab.layout = Layout(record.root, record.topology)
@@ -157,7 +151,7 @@ class Lab(AbstractContextManager["Lab"]):
         )
         self._alive = records.create(record)
         self._record = record
-        prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
+        prepared = services.prepare(self.layout, self.id, owner, self._storage)
         # The iSCSI target opens them when it starts.
         disks.make_all(self.layout)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
@@ -210,7 +204,6 @@ class Lab(AbstractContextManager["Lab"]):
 
     def keep(self) -> None:
         """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""
-        os.kill(self.supervisor[0], signal.SIGUSR1)
         self._let_go()
         assert self._record is not None
         self._record = msgspec.structs.replace(self._record, kept=True)

@@ -105,7 +105,9 @@ def parser() -> argparse.ArgumentParser:
     node = "the machine's name, for example master-0"
     ssh = command("ssh", _ssh, "open a shell on a machine, or run one command there")
     ssh.add_argument("node", metavar="NODE", help=node)
-    ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this instead of a shell")
+    words = ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this instead of a shell")
+    # argparse would name it beside NODE where both are missing.
+    words.required = False
     execute = command("exec", _exec, "run a command in the lab's network")
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run (default: a shell)")
     console = command("console", _console, "use a machine's serial console; Ctrl-] leaves")
@@ -135,13 +137,25 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lab", metavar="ID", help="which lab, if several run (see node0-lab ls)")
+    parser.set_defaults(of_a_lab=parser)
+
+
+def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments. One too many may be meant to say which lab: then the error says how that is done."""
+    arguments, unknown = commands.parse_known_args(argv)
+    if unknown:
+        told = f"unrecognized arguments: {' '.join(unknown)}"
+        if getattr(arguments, "lab", "") is None:
+            arguments.of_a_lab.error(f"{told} (which lab is said with --lab ID)")
+        commands.error(told)
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C."""
     commands = parser()
     completion.offer(commands, _chosen)
-    arguments = commands.parse_args(argv)
+    arguments = _parsed(commands, argv)
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
@@ -187,6 +201,11 @@ def _attached(arguments: argparse.Namespace) -> Lab:
     return Lab.attach(_chosen(arguments.lab).id)
 
 
+def _entered(arguments: argparse.Namespace) -> records.Record:
+    """The lab that is to be entered: of one that has ended, another process may have the first one's pid by now."""
+    return watch.running(_chosen(arguments.lab).id)
+
+
 def _node(lab: Lab, name: str) -> Node:
     return lab.nodes[name]
 
@@ -209,15 +228,16 @@ def _up(arguments: argparse.Namespace) -> int:
         release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
-    lab.start()
-    try:
-        for node in lab.nodes.values():
-            if arguments.iso is not None:
-                node.boot_image(arguments.iso)
-        lab.check()
-    except BaseException as error:
-        finish(("end the lab", lab.stop), cause=error)
-        raise
+    # Kept from the end of the block on, before anything is printed: whoever reads that may go away.
+    with lab:
+        try:
+            for node in lab.nodes.values():
+                if arguments.iso is not None:
+                    node.boot_image(arguments.iso)
+            lab.check()
+        except BaseException as error:
+            finish(("end the lab", lab.stop), cause=error)
+            raise
     print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
     describe(records.read(lab.id))
     describe_networks(lab.layout)
@@ -229,8 +249,7 @@ def _up(arguments: argparse.Namespace) -> int:
     print(f"  files     {lab.layout.root}")
     print(f"a command in its network: node0-lab exec --lab {lab.id} -- COMMAND")
     print(f"end it with: node0-lab down --lab {lab.id}")
-    with lab:
-        return 0
+    return 0
 
 
 def _ls(_arguments: argparse.Namespace) -> int:
@@ -239,8 +258,9 @@ def _ls(_arguments: argparse.Namespace) -> int:
         if lab_dir.line:
             print(f"{lab_dir.id}  {lab_dir.line}")
         _tell_what_ended(lab_dir)
-    running = [f.record for f in labs if f.state is records.State.RUNS and f.record is not None]
-    for record in running:
+        if lab_dir.state is records.State.ENDED:
+            print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
+    for record in (f.record for f in labs if f.state is records.State.RUNS and f.record is not None):
         age = int(time.time() - record.created)
         owner = "kept" if record.kept or not alive(*record.owner) else f"pid {record.owner[0]}"
         print(f"{record.id}  {record.topology.name}, up {age // 60} min {age % 60} s, {owner}")
@@ -258,10 +278,7 @@ def _ls(_arguments: argparse.Namespace) -> int:
 
 def _tell_what_ended(lab_dir: records.Found) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
-    ended = watch.noted(lab_dir.root)
-    if ended and lab_dir.state is records.State.ENDED:
-        print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
-    for one in ended:
+    for one in watch.noted(lab_dir.root):
         last = one.tail.splitlines()[-1:] or ["it logged nothing"]
         print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
 
@@ -275,7 +292,7 @@ def _ssh(arguments: argparse.Namespace) -> int:
     if arguments.words[:1] == ["--lab"] and len(arguments.words) > 1:
         # After the machine's name, argparse takes it for a part of the command.
         arguments.lab, arguments.words = arguments.words[1], arguments.words[2:]
-    record = _chosen(arguments.lab)
+    record = _entered(arguments)
     spec = record.topology.node(arguments.node)
     if spec is None:
         _node(Lab.attach(record.id), arguments.node)
@@ -286,7 +303,7 @@ def _ssh(arguments: argparse.Namespace) -> int:
 
 def _exec(arguments: argparse.Namespace) -> int:
     words = _words(arguments) or [os.environ.get("SHELL", "/bin/sh")]
-    return _replace(enter_argv(_chosen(arguments.lab).init, words, cwd=os.getcwd()))
+    return _replace(enter_argv(_entered(arguments).init, words, cwd=os.getcwd()))
 
 
 def _swarm(arguments: argparse.Namespace) -> int:

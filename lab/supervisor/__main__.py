@@ -26,6 +26,8 @@ from lab.host import namespaces, records
 from lab.supervisor import init, watch
 from lab.supervisor.plan import Ended, Event, Plan
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
 
 def _owner_fd(plan: Plan) -> int | None:
     """A descriptor that becomes readable when the owner ends; None without an owner."""
@@ -46,8 +48,10 @@ def _watch(init_pid: int, owner: int | None) -> str:
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
+    # One that came meanwhile is acted on now, and not before: by default it would end this process alone.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     init_fd = os.pidfd_open(init_pid)
     with selectors.DefaultSelector() as selector:
         selector.register(wake_read, selectors.EVENT_READ, "signal")
@@ -86,7 +90,7 @@ def main(argv: list[str]) -> int:
     os.set_inheritable(alive_fd, False)
     records.claim(alive_fd, "supervisor")
     # From here on the signal must not end this process before it has ended its child.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     _follow(plan)
     namespaces.unshare(namespaces.CLONE_NEWPID)
     init_pid = os.fork()
@@ -94,7 +98,6 @@ def main(argv: list[str]) -> int:
         init.run(plan, status_fd)
     os.write(status_fd, msgspec.json.encode(Event("forked", pid=init_pid)) + b"\n")
     os.close(status_fd)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     why = _watch(init_pid, owner)
     now = time.strftime("%H:%M:%S", time.gmtime())
     print(f"{now} ending: {why}", flush=True)

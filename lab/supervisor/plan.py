@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole lab: what is bind-mounted where, the networks, the services in order of start.
 
     `after` is run when every process of the lab has ended, however that came about. `owner` is the process with which
-    the lab ends (pid and start time in clock ticks); None for a lab that is kept.
+    the lab ends (pid and start time in clock ticks) unless it has let it go before; None where there is none.
     """
 
     id: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,10 @@ class Supervisor:
         raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=tail)
 
     def let_go(self) -> None:
-        """Let it outlive this process, without a ResourceWarning from Popen."""
+        """Let it outlive this process."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+        # Without a ResourceWarning from Popen.
         self._process.returncode = 0
 
     def end(self) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import DaemonEndedError
+from lab.errors import DaemonEndedError, LabGoneError
+from lab.host import records
 from lab.supervisor.plan import Ended
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ FILE = "ended.jsonl"
 ALL = "the lab"
 _LOOK_SECONDS = 0.5
 TAIL_LINES = 15
+# A daemon may write gigabytes without a new line, and a lab's first process has to go on.
+_TAIL_BYTES = 16 << 10
 
 
 def note(state: Path, ended: Ended) -> None:
@@ -61,8 +64,14 @@ def _signal(number: int) -> str:
 
 
 def tail_of(path: Path) -> str:
-    """The last lines of a daemon's log."""
-    return "\n".join(path.read_text(errors="replace").splitlines()[-TAIL_LINES:]) if path.exists() else ""
+    """The last lines of a daemon's log, or as much of them as 16 KiB hold."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            end = log.read(_TAIL_BYTES)
+    except FileNotFoundError:
+        return ""
+    return "\n".join(end.decode(errors="replace").splitlines()[-TAIL_LINES:])
 
 
 def described(ended: Ended) -> str:
@@ -72,6 +81,17 @@ def described(ended: Ended) -> str:
     else:
         how = f"ended with exit code {ended.code}" if ended.code else "ended by itself"
     return f"{ended.service} {how} at {ended.time}"
+
+
+def running(lab_id: str) -> records.Record:
+    """The record of a lab that runs. Raises UnknownLabError, LabGoneError."""
+    record = records.read(lab_id)
+    if not record.runs or record.supervisor is None:
+        reasons = "; ".join(described(ended) for ended in noted(record.root))
+        raise LabGoneError(
+            f"lab {lab_id} has ended{f': {reasons}' if reasons else ''}; `node0-lab gc` removes its remains"
+        )
+    return record
 
 
 def _now() -> str:

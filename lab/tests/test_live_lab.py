@@ -23,6 +23,7 @@ from drivers.redfish import Service
 from lab import topology
 from lab.host import preflight
 from lab.host.identity import alive, start_time
+from lab.host.paths import labs_dir
 from lab.lab import Lab
 from lab.release.registry import REPOSITORY
 from lab.subject import Mirror, Subject
@@ -217,6 +218,29 @@ def test_a_kept_lab_outlives_its_owner_and_can_be_taken_up(tmp_path):
     subprocess.run([*cli, "down", "--lab", lab.id], check=True, capture_output=True, env=ENV)
     assert not alive(int(supervisor), started)
     assert not Path(root).exists()
+
+
+def test_up_that_is_killed_while_its_lab_comes_up_leaves_none(tmp_path):
+    """Nobody could use such a lab: its record has neither supervisor nor machines, and no memory is held for it."""
+    shape = tmp_path / "mine.yaml"
+    shape.write_text(small(topology.sno(firmware="bios")).dump())
+    code = """
+import os, signal, sys
+from lab.commands import cli
+from lab.host import budget, records
+def killed(*_):
+    [mine] = [one for one in records.all_labs() if one.owner[0] == os.getpid()]
+    print(mine.id, records.supervisor_of(mine.root)[0], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+budget.Ledger.hand_over = killed
+cli.main(["up", sys.argv[1], "--artifacts", sys.argv[2]])
+"""
+    argv = [sys.executable, "-c", code, str(shape), str(tmp_path / "artifacts")]
+    killed = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=ENV)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    lab, supervisor = killed.stdout.split()
+    gone(int(supervisor), start_time(int(supervisor)) or 0)
+    assert not (labs_dir() / lab).exists()
 
 
 def test_a_release_is_served_and_cannot_be_changed(tmp_path):

@@ -244,6 +244,17 @@ def test_how_something_ended_is_said(code, words):
     assert words in watch.described(Ended("x", code, "01:02:03"))
 
 
+def test_the_end_of_a_log_is_its_last_lines_and_little_however_long_they_are(tmp_path):
+    log = tmp_path / "dnsmasq.log"
+    assert watch.tail_of(log) == ""
+    log.write_bytes(b"".join(b"%d\n" % line for line in range(100_000)))
+    assert watch.tail_of(log) == "\n".join(str(line) for line in range(100_000 - watch.TAIL_LINES, 100_000))
+    log.write_bytes(b"short\n\xff" + b"x" * (1 << 20) + b"end\n")
+    tail = watch.tail_of(log)
+    assert tail.endswith("xend")
+    assert len(tail) < 20_000
+
+
 def test_a_line_that_is_still_being_written_is_not_read(tmp_path):
     assert watch.noted(tmp_path) == []
     watch.note(tmp_path, Ended("x", 1, "01:02:03", "tail"))

@@ -176,6 +176,17 @@ def test_mounts_with_names_of_any_bytes_are_listed():
     assert [mount.parent for mount in handover.mounts(text)] == [1, 20, 20]
 
 
+def test_adjusting_the_clock_is_not_done_for_who_may_not(asked, monkeypatch):
+    asked_for = []
+    monkeypatch.setattr(Caller, "may", lambda _, capability: asked_for.append(capability))
+    buffer = ctypes.create_string_buffer(struct.pack("=I", 1), 300)
+    for number, at in ((seccomp.ADJTIMEX, 0), (seccomp.CLOCK_ADJTIME, 1)):
+        arguments = [0] * 6
+        arguments[at] = ctypes.addressof(buffer)
+        assert not asked.do(os.getpid(), number, arguments)
+    assert asked_for == [_CAP_SYS_TIME] * 2
+
+
 def test_adjusting_the_clock_is_done_for_a_caller_of_any_name(asked):
     buffer = ctypes.create_string_buffer(struct.pack("=I", 1), 300)
     kept = ctypes.create_string_buffer(16)

@@ -1,0 +1,45 @@
+"""What is said of a command line that is not one."""
+
+import pytest
+
+from lab.commands import cli
+
+
+def refused(capsys, *words):
+    """The last line of what is said, and the first word of the usage that is shown."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*words])
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    return lines[-1], lines[0].removeprefix("usage: node0-lab ").split()[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "unknown"),
+    [
+        ("down sno-1a2b", "sno-1a2b"),
+        ("console sno-1a2b master-0", "master-0"),
+        ("shot sno-1a2b master-0 x.png", "x.png"),
+        ("collect sno-1a2b DIR", "DIR"),
+    ],
+)
+def test_a_lab_that_is_named_without_its_option_is_told_the_option(line, unknown, capsys):
+    command = line.split()[0]
+    told = f"node0-lab {command}: error: unrecognized arguments: {unknown} (which lab is said with --lab ID)"
+    assert refused(capsys, *line.split()) == (told, command)
+
+
+def test_a_fault_says_so_too(capsys):
+    said, _ = refused(capsys, "fault", "ls", "sno-1a2b")
+    assert said == "node0-lab fault ls: error: unrecognized arguments: sno-1a2b (which lab is said with --lab ID)"
+
+
+@pytest.mark.parametrize("line", ["ls sno-1a2b", "down --lab sno-1a2b also", "gc --no-such"])
+def test_what_means_no_lab_is_not_told_the_option(line, capsys):
+    said, _ = refused(capsys, *line.split())
+    assert said == f"node0-lab: error: unrecognized arguments: {line.split()[-1]}"
+
+
+def test_ssh_needs_a_machine_and_no_command(capsys):
+    said, _ = refused(capsys, "ssh")
+    assert said == "node0-lab ssh: error: the following arguments are required: NODE"
