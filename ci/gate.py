@@ -188,7 +188,7 @@ class Ending:
 ending = Ending()
 
 
-def _run(stage: Stage, argv: Sequence[str]) -> int:
+def run_stage(stage: Stage, argv: Sequence[str]) -> int:
     """Run a command of a stage, whose output goes where ours goes; its exit code."""
     process: subprocess.Popen[bytes] | None = None
     try:
@@ -223,17 +223,17 @@ def run(stage: Stage) -> Outcome:
 def _tried(stage: Stage) -> tuple[int, Sequence[str]]:
     """The exit code of a stage, and which of its tests passed at their second try."""
     if not stage.retried:
-        return _run(stage, stage.argv), ()
+        return run_stage(stage, stage.argv), ()
     begin = time.monotonic()
     shutil.rmtree(stage.cache, ignore_errors=True)
     argv = [*stage.argv, "-o", f"cache_dir={stage.cache.relative_to(ROOT)}"]
-    code, flakes = _run(stage, argv), []
+    code, flakes = run_stage(stage, argv), []
     if code == _TESTS_FAILED and 0 < len(tests := failed_tests(stage.cache)) <= stage.retried:
         say(f"{stage.name}: {len(tests)} failed, a second try of {', '.join(tests)}")
         shorter = replace(stage, limit=max(stage.limit - (time.monotonic() - begin), 1.0))
         # Beside the evidence of the first try, not over it.
         elsewhere = [f"{word}-second-try" for word in argv if word.startswith("--artifacts=")]
-        code = _run(shorter, [*argv, "--last-failed", *elsewhere])
+        code = run_stage(shorter, [*argv, "--last-failed", *elsewhere])
         flakes = tests if code == 0 else []
     return code, flakes
 

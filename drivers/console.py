@@ -16,7 +16,7 @@ from drivers.errors import ConsoleTimeout, DriverError
 _POLL_SECONDS = 0.1
 _TAIL_LINES = 25
 _SEND_SECONDS = 10.0
-_CHECK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 # CSI and OSC sequences, other two-byte escapes, and the control characters that firmware menus and progress bars use.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f]"
@@ -77,7 +77,7 @@ class FileConsole:
         wanted = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + timeout
         seen = -1
-        next_check = time.monotonic() + _CHECK_SECONDS
+        next_check = time.monotonic() + CHECK_SECONDS
         while True:
             size = self._size()
             if size != seen:
@@ -89,7 +89,7 @@ class FileConsole:
             if now > deadline:
                 raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine)
             if self._still_possible is not None and now > next_check:
-                next_check = now + _CHECK_SECONDS
+                next_check = now + CHECK_SECONDS
                 reason = self._still_possible()
                 if reason is not None and self._size() == seen:
                     raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine, why=reason)

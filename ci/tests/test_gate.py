@@ -239,7 +239,7 @@ def test_evidence_of_the_first_try_is_kept(tmp_path, monkeypatch):
     """A second try writes its evidence beside the first one's."""
     commands = []
     monkeypatch.setattr(gate, "ROOT", tmp_path)
-    monkeypatch.setattr(gate, "_run", lambda stage, argv: commands.append(argv) or len(commands) % 2)
+    monkeypatch.setattr(gate, "run_stage", lambda stage, argv: commands.append(argv) or len(commands) % 2)
     monkeypatch.setattr(gate, "failed_tests", lambda cache: ["a::b"])
     run(Stage("labs", ["x", "--artifacts=artifacts/c"], 60.0, retried=1))
     folders = [[word for word in argv if word.startswith("--artifacts")][-1] for argv in commands]

@@ -17,7 +17,7 @@ from drivers.redfish.service import Endpoint
 
 _POLL_SECONDS = 0.5
 # An eject that is still under way makes inserts fail with 5xx, and is told late (docs/bmcs.md, iDRAC).
-_BUSY_SECONDS = 30.0
+BUSY_SECONDS = 30.0
 _KINDS = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
 
 
@@ -113,7 +113,7 @@ def insert(cd_drives: list[Drive], url: str) -> None:
 
 def _insert(drive: Drive, url: str) -> None:
     """Put it in, again while an eject may be under way."""
-    deadline = time.monotonic() + _BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             return drive.insert(url)
@@ -125,7 +125,7 @@ def _insert(drive: Drive, url: str) -> None:
 
 def _until(drive: Drive, url: str | None) -> str | None:
     """What it holds once that is `url`, or in the end."""
-    deadline = time.monotonic() + _BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while (seen := drive.holds()) != url and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     return seen

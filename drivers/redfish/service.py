@@ -17,7 +17,7 @@ from drivers.redfish import causes
 
 T = TypeVar("T")
 
-_POLL_SECONDS = 1.0
+POLL_SECONDS = 1.0
 # A BMC that says that it is not ready is believed for this long: iDRACs take minutes after a reset (reference/lab.md
 # §3.7).
 READY_SECONDS = 240.0
@@ -125,8 +125,8 @@ class Endpoint:
                     return action(self._open())
                 except sushy.exceptions.SushyError as error:
                     waited = time.monotonic() - begin
-                    if causes.is_transient(error) and waited + _POLL_SECONDS < self.patience:
-                        time.sleep(_POLL_SECONDS)
+                    if causes.is_transient(error) and waited + POLL_SECONDS < self.patience:
+                        time.sleep(POLL_SECONDS)
                         continue
                     kind = _kind(error)
                     text = causes.cause(error, waited)
@@ -146,7 +146,7 @@ class Endpoint:
         while self._root._conn.get(monitor).status_code == 202:
             if time.monotonic() > deadline:
                 raise sushy.exceptions.ConnectionError(url=monitor, error=f"its task has run for {_REQUEST_SECONDS} s")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def systems(self) -> list[str]:
         """The ids of all systems that the service manages."""

@@ -74,7 +74,7 @@ def test_the_error_tells_the_last_lines(console):
 
 def test_a_wait_that_cannot_succeed_ends_early(tmp_path, monkeypatch):
     console = FileConsole(tmp_path / "n.log", still_possible=lambda: "the machine is off")
-    monkeypatch.setattr("drivers.console._CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("drivers.console.CHECK_SECONDS", 0.0)
     with pytest.raises(ConsoleTimeout, match="the machine is off"):
         console.wait_for("never", 3600)
 

@@ -53,7 +53,7 @@ def redactor(host: HostSystem) -> Redactor:
     return clean
 
 
-def _output(host: HostSystem, command: tuple[str, ...]) -> str:
+def output_of(host: HostSystem, command: tuple[str, ...]) -> str:
     """What a command prints, followed by how it failed if it did."""
     name = " ".join(command)
     try:
@@ -81,17 +81,17 @@ def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) ->
             _add(
                 tar,
                 f"{top}/{unit}.logs",
-                _output(host, ("journalctl", "-o", "short-iso-precise", "--no-pager", "-u", unit)),
+                output_of(host, ("journalctl", "-o", "short-iso-precise", "--no-pager", "-u", unit)),
                 clean,
             )
         _add(
             tar,
             f"{top}/journal.logs",
-            _output(host, ("journalctl", "-b", "-o", "short-iso-precise", "--no-pager")),
+            output_of(host, ("journalctl", "-b", "-o", "short-iso-precise", "--no-pager")),
             clean,
         )
         for name, command in COMMANDS.items():
-            _add(tar, f"{top}/{name}", _output(host, command), clean)
+            _add(tar, f"{top}/{name}", output_of(host, command), clean)
         for path in FILES:
             if host.path(path).is_file():
                 _add(tar, f"{top}/files{path}", host.read(path), clean)

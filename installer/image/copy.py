@@ -12,9 +12,9 @@ from pathlib import Path
 from installer.files import Partial
 
 # linux/fs.h: _IOW(0x94, 9, int)
-_FICLONE = 0x40049409
+FICLONE = 0x40049409
 # After each chunk a copy that is not wanted any more is given up.
-_CHUNK = 1 << 26
+CHUNK = 1 << 26
 NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
 
@@ -24,7 +24,7 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
     Raises OSError; InterruptedError once `stop` is set.
     """
     try:
-        fcntl.ioctl(target, _FICLONE, source)
+        fcntl.ioctl(target, FICLONE, source)
         return "reflink"
     except OSError as error:
         if error.errno not in NOT_HERE:
@@ -40,10 +40,10 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
             raise InterruptedError(errno.EINTR, "the copy was given up")
         try:
             if how == "copy_file_range":
-                count = os.copy_file_range(source, target, min(_CHUNK, size - done), done, done)
+                count = os.copy_file_range(source, target, min(CHUNK, size - done), done, done)
             else:
                 os.lseek(target, done, os.SEEK_SET)
-                count = os.sendfile(target, source, done, min(_CHUNK, size - done))
+                count = os.sendfile(target, source, done, min(CHUNK, size - done))
         except OSError as error:
             if how == "copy_file_range" and error.errno in NOT_HERE:
                 how = "sendfile"
@@ -67,7 +67,7 @@ def copy_range(source: int, target: int, *, at: int, to: int, length: int) -> No
     while at < end:
         try:
             if kernel:
-                count = os.copy_file_range(source, target, min(_CHUNK, end - at), at, to)
+                count = os.copy_file_range(source, target, min(CHUNK, end - at), at, to)
             else:
                 count = os.pwrite(target, os.pread(source, min(1 << 20, end - at), at), to)
         except OSError as error:

@@ -223,7 +223,7 @@ class Bootstrap:
         if not hosts and not self.images_read and now - self.started >= self.settings.unreachable_after:
             # None of them may be able to pull the agent's image.
             self.images_read = True
-            for index, problem in enumerate(self._image_problems(whole=True)):
+            for index, problem in enumerate(self.image_problems(whole=True)):
                 self.report.once(f"images {index}", problem, logging.WARNING)
         if not hosts or cluster.status not in decide.BEFORE_INSTALL:
             self.registered_since = None
@@ -259,7 +259,7 @@ class Bootstrap:
                     # Something runs: no image is missing.
                     self.report.once("answered", self.answered, logging.WARNING)
                     return
-                for index, problem in enumerate(self._image_problems()):
+                for index, problem in enumerate(self.image_problems()):
                     self.report.once(f"images {index}", problem, logging.WARNING)
         elif self.rebooting:
             self.report.once(
@@ -293,7 +293,7 @@ class Bootstrap:
         settings = self.settings
         return outside.api(self.kube.host, self.kube_state, self.inputs.rendezvous_ip, settings.connect_timeout)
 
-    def _image_problems(self, *, whole: bool = False) -> tuple[str, ...]:
+    def image_problems(self, *, whole: bool = False) -> tuple[str, ...]:
         """Why hosts cannot pull what they need to come up."""
         return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
@@ -307,18 +307,18 @@ class Bootstrap:
             return (self.answered,)
         if not self.rest_seen:
             never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
-            return (*self._image_problems(whole=True), never)
+            return (*self.image_problems(whole=True), never)
         if self.unsaid and self.cluster is None:
             # Nobody knows of any host.
             return (f"The rendezvous service on {self.inputs.rendezvous_ip} cannot say how far it is: {self.unsaid}",)
         if self.unregistered:
             # Hosts have nothing to register with.
-            return (*self.unregistered, *self._image_problems(whole=True))
+            return (*self.unregistered, *self.image_problems(whole=True))
         causes = decide.missing(self.inputs.expected, self.hosts) if not self.rebooting else ()
         if causes:
             causes = (*decide.refused(self.report.events), *causes)
         if causes and not self.hosts:
-            causes = (*self._image_problems(whole=True), *causes)
+            causes = (*self.image_problems(whole=True), *causes)
         if self.cluster and self.cluster.status in decide.BEFORE_INSTALL:
             causes += decide.others_instead(self.inputs.expected, self.hosts)
             causes += decide.causes(self.cluster, self.hosts)

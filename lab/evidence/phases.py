@@ -44,7 +44,7 @@ class Phases:
         with self._lock:
             self._entries.append(entry)
             self._depth.now = entry["depth"] + 1
-            self._write()
+            self.write()
         log.info("phase %s", name)
         try:
             yield
@@ -59,7 +59,7 @@ class Phases:
         with self._lock:
             self._depth.now = entry["depth"]
             entry["seconds"] = round(time.monotonic() - begin, 3)
-            self._write()
+            self.write()
         log.info("phase %s: %s after %.1f s", entry["name"], entry["outcome"], entry["seconds"])
 
     def _nesting(self) -> int:
@@ -69,7 +69,8 @@ class Phases:
         """Durations of the phases that have ended, by name; the last one where a name occurs more than once."""
         return {e["name"]: e["seconds"] for e in self._entries if e["seconds"] is not None}
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Put what there is into the file, whole or not at all. Raises OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_text(json.dumps(self._entries, indent=1) + "\n")

@@ -78,7 +78,7 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     """Begin it, and remember it; None for one that is over at once. Raises LabError, where it lasts already
     or its host takes no login, too."""
     if isinstance(fault, AT_ONCE):
-        _begin(lab, fault)
+        begin_now(lab, fault)
         return None
     root = lab.layout.root
     with _alone(root):
@@ -90,14 +90,15 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
         # First: what is interrupted while it begins may have begun, and can be ended.
         _write(root, _File(file.next + 1, [*file.begun, begun]))
         try:
-            _begin(lab, fault)
+            begin_now(lab, fault)
         except Exception:
             _write(root, file)
             raise
     return begun
 
 
-def _begin(lab: RunningLab, fault: Fault) -> None:
+def begin_now(lab: RunningLab, fault: Fault) -> None:
+    """Begin it on a lab, where its host takes logins if it needs one. Raises FaultError otherwise."""
     if isinstance(fault, LOGS_IN):
         check_login(lab, fault.node)
     fault.begin(lab)

@@ -25,7 +25,7 @@ Process = Literal[
 _CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
 _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
-_SSH_PORT, _GREETING, _GREETING_SECONDS = 22, b"SSH-", 4.0
+SSH_PORT, _GREETING, GREETING_SECONDS = 22, b"SSH-", 4.0
 _TAKEN = "/run/fault-memory"
 # The file first: whatever was started meanwhile with mounts of its own keeps the file system.
 _GIVE_BACK = f"rm -f {_TAKEN}/file && umount -l {_TAKEN}"
@@ -82,7 +82,7 @@ class Kill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Send SIGKILL as soon as the process runs."""
-        _signal(lab, self.node, self.process, "KILL")
+        send_signal(lab, self.node, self.process, "KILL")
 
     def end(self, lab: RunningLab) -> None:
         """Nothing is to be undone."""
@@ -96,7 +96,7 @@ class Freeze(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Suspend."""
-        _signal(lab, self.node, self.process, "STOP")
+        send_signal(lab, self.node, self.process, "STOP")
 
     def end(self, lab: RunningLab) -> None:
         """Resume; one that has ended meanwhile, as with a reset of its host, is not frozen."""
@@ -188,8 +188,8 @@ def check_login(lab: RunningLab, node: str) -> None:
     place = lab.nodes[node].spec.ip
 
     def greeting() -> bytes:
-        with socket.create_connection((place, _SSH_PORT), timeout=_GREETING_SECONDS) as connection:
-            said, deadline = b"", time.monotonic() + _GREETING_SECONDS
+        with socket.create_connection((place, SSH_PORT), timeout=GREETING_SECONDS) as connection:
+            said, deadline = b"", time.monotonic() + GREETING_SECONDS
             while len(said) < len(_GREETING) and (piece := connection.recv(len(_GREETING) - len(said))):
                 said += piece
                 connection.settimeout(max(deadline - time.monotonic(), 0.01))
@@ -200,7 +200,7 @@ def check_login(lab: RunningLab, node: str) -> None:
     except OSError as error:
         raise LabError(f"{node}: no SSH at {place}: {error}") from error
     if said != _GREETING:
-        raise LabError(f"{node}: what listens at port {_SSH_PORT} of {place} is not SSH")
+        raise LabError(f"{node}: what listens at port {SSH_PORT} of {place} is not SSH")
 
 
 def _root(lab: RunningLab, node: str, script: str) -> str:
@@ -237,7 +237,8 @@ def _gone(process: str) -> str:
     return f"{{ {_pids(process)} >/dev/null; [ $? = 1 ]; }}"
 
 
-def _signal(lab: RunningLab, node: str, process: str, signal: str) -> None:
+def send_signal(lab: RunningLab, node: str, process: str, signal: str) -> None:
+    """Send the signal of this name to a host's process, as soon as the host takes the login and runs it."""
     script = _send(process, signal)
     assert lab.nodes[node].name == node, "an unknown one is told at once"
 

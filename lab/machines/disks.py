@@ -26,7 +26,7 @@ MIB = 1 << 20
 BLOCK = 64 << 10
 # A disk full of data is random throughout for this much at its start and at its end; between them only the first block
 # of each MiB is, where partitions, file systems and images begin. The zeros between are compared as well.
-_DENSE_MIB = 512
+DENSE_MIB = 512
 _LAST_MIB = 16
 # Partitions of a disk full of data: start and size in MiB. The rest is a third one, with no recognisable content.
 _FILES = (1, 199)
@@ -60,19 +60,19 @@ def _fill(path: Path, size: int, serial: str) -> None:
         f"start={_VOLUMES[0]}MiB, size={_VOLUMES[1]}MiB, type=E6D6D379-F507-44C2-A23C-238F2A3DF928, name=volumes",
         f"start={first}MiB, type={rest}, name=rest",
     ]
-    _run(["sfdisk", "-q", "--wipe", "never", "--wipe-partitions", "never", str(path)], "\n".join(lines) + "\n")
+    run_tool(["sfdisk", "-q", "--wipe", "never", "--wipe-partitions", "never", str(path)], "\n".join(lines) + "\n")
     # Beside the disk: what a killed process leaves goes with its lab.
     with tempfile.TemporaryDirectory(prefix="files-", dir=path.parent) as files:
         (Path(files) / "important.txt").write_text(f"This is the only copy. ({serial})\n")
         options = f"offset={_FILES[0] * MIB},nodiscard,lazy_itable_init=1,lazy_journal_init=1"
-        _run(["mke2fs", "-q", "-F", "-t", "ext4", "-L", "important", "-d", files, "-E", options, str(path), "199M"])
+        run_tool(["mke2fs", "-q", "-F", "-t", "ext4", "-L", "important", "-d", files, "-E", options, str(path), "199M"])
     with path.open("r+b") as image:
         write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, group=DATA_GROUP, volume="keep")
 
 
 def _spans(size: int) -> Iterator[tuple[int, int]]:
     """The random parts of a disk full of data: offset and length in bytes, in order."""
-    dense = min(_DENSE_MIB * MIB, size)
+    dense = min(DENSE_MIB * MIB, size)
     for offset in range(0, dense, 16 * MIB):
         yield offset, min(16 * MIB, dense - offset)
     last = max(size - _LAST_MIB * MIB, dense)
@@ -89,7 +89,8 @@ def _randomise(image: BinaryIO, serial: str, spans: Iterable[tuple[int, int]]) -
         os.pwrite(image.fileno(), stream.update(bytes(length)), offset)
 
 
-def _run(argv: list[str], text: str = "") -> None:
+def run_tool(argv: list[str], text: str = "") -> None:
+    """Run a tool of disks with this text as its input. Raises LabError when it fails or takes two minutes."""
     try:
         completed = subprocess.run(
             argv, input=text, capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PATH": _PATH}
@@ -145,7 +146,7 @@ def write_stick(layout: Layout, node: NodeSpec, image: Path) -> None:
     """Write an image onto a node's USB stick, as `dd` does; the rest of the stick is empty."""
     stick = layout.stick(node)
     # Blocks are shared where the file system can; a machine that is on keeps the file that it has open.
-    _run(["cp", "--reflink=auto", "--sparse=always", "--remove-destination", str(image), str(stick)])
+    run_tool(["cp", "--reflink=auto", "--sparse=always", "--remove-destination", str(image), str(stick)])
     size = max(STICK_GIB << 30, stick.stat().st_size)
     with stick.open("r+b") as file:
         file.truncate(size)

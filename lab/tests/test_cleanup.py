@@ -139,7 +139,7 @@ def test_a_phase_that_cannot_be_written_hides_no_failure(tmp_path, monkeypatch):
 
     def fail():
         with kept.phase("install"):
-            monkeypatch.setattr(phases.Phases, "_write", full_disk)
+            monkeypatch.setattr(phases.Phases, "write", full_disk)
             raise ValueError("the cause")
 
     with pytest.raises(ValueError, match="the cause"):

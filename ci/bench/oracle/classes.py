@@ -86,9 +86,9 @@ CLASSES["iso-own"] = (
 CLASSES["iso-secrets"] = (
     r"ISO: mode: (/etc/assisted/rendezvous-host\.env|/etc/assisted/hostconfig/fencing-credentials\.yaml)$",
 )
-_PATTERNS = {name: re.compile("|".join(f"(?:{pattern})" for pattern in shapes)) for name, shapes in CLASSES.items()}
+PATTERNS = {name: re.compile("|".join(f"(?:{pattern})" for pattern in shapes)) for name, shapes in CLASSES.items()}
 
 
 def class_of(difference: str) -> str | None:
     """The first class that a difference belongs to, None where there is none."""
-    return next((name for name, pattern in _PATTERNS.items() if pattern.match(difference)), None)
+    return next((name for name, pattern in PATTERNS.items() if pattern.match(difference)), None)

@@ -144,7 +144,7 @@ def test_ratios_are_over_what_can_agree():
 
 @pytest.fixture
 def two_classes(monkeypatch):
-    monkeypatch.setattr(classes, "_PATTERNS", {"one": classes.re.compile("x"), "two": classes.re.compile("y|z")})
+    monkeypatch.setattr(classes, "PATTERNS", {"one": classes.re.compile("x"), "two": classes.re.compile("y|z")})
     monkeypatch.setattr(classes, "CLASSES", {"one": ("x",), "two": ("y", "z")})
     monkeypatch.setattr("ci.bench.oracle.page.CLASSES", classes.CLASSES)
 

@@ -19,29 +19,12 @@ KNOWN: dict[str, int] = {
     "drivers/redfish/service.py": 2,  # sushy: the same, and whether the environment's proxies count
     "installer/release/download.py": 1,  # hashlib: the type of what it makes, as typeshed calls it
     "lab/commands/completion.py": 1,  # argparse: a parser's own arguments
-    # Of our own, replaced by a test under its name in a string:
-    "ci/tests/bench/test_oracle.py": 1,
-    "ci/tests/test_gate.py": 1,
-    "drivers/tests/test_console.py": 1,
-    "installer/tests/agent/test_agent.py": 1,
-    "installer/tests/image/test_overlay.py": 1,
-    "installer/tests/image/test_overlay_bytes.py": 1,
-    "installer/tests/rendezvous/api/test_logs.py": 1,
-    "installer/tests/waitfor/test_bootstrap.py": 1,
-    "lab/tests/bmcs/test_contract.py": 2,
-    "lab/tests/faults/test_active.py": 3,
-    "lab/tests/machines/container/kernel/test_deep.py": 2,
-    "lab/tests/machines/container/test_names.py": 1,
-    "lab/tests/machines/container/test_parts.py": 2,
-    "lab/tests/machines/test_disks.py": 1,
-    "lab/tests/machines/test_failing.py": 1,
-    "lab/tests/release/cluster/fencing/test_setup.py": 1,
-    "lab/tests/release/os/test_clock.py": 1,
-    "lab/tests/test_cleanup.py": 1,
     # Of our own:
     "installer/tests/assisted/test_restclient.py": 1,  # headers: the token among them is nobody's to read
-    "installer/tests/rendezvous/reconcile/test_judging.py": 1,
-    "lab/tests/release/test_keys.py": 2,  # a step of a build of minutes: another name were another key
+    # Steps of builds of minutes, which another name would make anew:
+    "lab/tests/release/cluster/fencing/test_setup.py": 1,
+    "lab/tests/release/os/test_clock.py": 1,
+    "lab/tests/release/test_keys.py": 2,
 }
 #: What is called so, and meant for all: of `os`, `sys`, and every NamedTuple.
 FOR_ALL = {"_exit", "_getframe", "_replace", "_asdict", "_fields"}

@@ -21,7 +21,7 @@ class Slices:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self.under_way: dict[str, asyncio.Task[None]] = {}
 
     async def reconcile(self, cluster_id: str) -> None:
         """Reconcile a cluster in changes of its own. Raises NotFound."""
@@ -30,10 +30,10 @@ class Slices:
             with store.change():
                 self._engine.reconcile(cluster_id)
             return
-        task = self._under_way.get(cluster_id)
+        task = self.under_way.get(cluster_id)
         if task is None:
-            task = self._under_way[cluster_id] = asyncio.create_task(self._reconcile(cluster_id))
-            task.add_done_callback(lambda done: self._under_way.pop(cluster_id, None))
+            task = self.under_way[cluster_id] = asyncio.create_task(self._reconcile(cluster_id))
+            task.add_done_callback(lambda done: self.under_way.pop(cluster_id, None))
         # A caller that is cancelled must not cancel it for the others.
         await asyncio.shield(task)
 

@@ -56,7 +56,7 @@ class LogStore:
     """Logs below a folder, by cluster. For one thread (the event loop's)."""
 
     def __init__(self, root: Path, free: Callable[[Path], int] | None = None) -> None:
-        self._root, self._free = root, free or free_space
+        self._root, self.free_bytes = root, free or free_space
         self._under_way: dict[Path, Upload] = {}
         self._sizes: dict[Path, int] = {}
         for file in root.glob("*/*"):
@@ -78,7 +78,7 @@ class LogStore:
     def claim(self, upload: Upload, more: int) -> None:
         """Let an upload grow. Raises TooLarge, NoSpace."""
         kept = self.size
-        limit = quota(self._free(self._root), kept)
+        limit = quota(self.free_bytes(self._root), kept)
         if upload.size + more > limit.each:
             raise TooLarge(f"logs are larger than {limit.each} bytes")
         if kept + more - upload.replaces > limit.total:

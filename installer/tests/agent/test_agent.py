@@ -264,7 +264,7 @@ def test_logs_are_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     vectors = corpus.vectors()
     said = "cannot log in as own with hidd3n-Word, Fenc3-Word or 0pen-Tok3n at 192.0.2.1"
     journal = "".join(f"{corpus.BEFORE}\n{vector.text}\n{corpus.AFTER}\n" for vector in vectors) + said
-    monkeypatch.setattr(logs, "_output", lambda host, command: journal if "-b" in command else "")
+    monkeypatch.setattr(logs, "output_of", lambda host, command: journal if "-b" in command else "")
     file = io.BytesIO()
     logs.write_archive(HostSystem(tmp_path), "h1", False, file)
     file.seek(0)

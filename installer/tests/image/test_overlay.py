@@ -147,6 +147,6 @@ def test_a_copy_that_is_given_up_leaves_nothing(base, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
     stop = threading.Event()
     stop.set()
-    monkeypatch.setattr(copy, "_FICLONE", 0)
+    monkeypatch.setattr(copy, "FICLONE", 0)
     with base.open("rb") as source, (tmp_path / "copy").open("wb") as target, pytest.raises(InterruptedError):
         clone(source.fileno(), target.fileno(), stop)

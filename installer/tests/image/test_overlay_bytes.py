@@ -140,7 +140,7 @@ def test_copies_where_the_kernel_helps_less(tmp_path, monkeypatch, refused):
     base = tmp_path / "base"
     content = os.urandom(3 * (1 << 20) + 17)
     base.write_bytes(content)
-    monkeypatch.setattr(copy, "_CHUNK", 1 << 19)
+    monkeypatch.setattr(copy, "CHUNK", 1 << 19)
     monkeypatch.setattr(copy.fcntl, "ioctl", no)
     with base.open("rb") as source, (tmp_path / "a").open("wb") as target:
         assert clone(source.fileno(), target.fileno()) == "copy_file_range"

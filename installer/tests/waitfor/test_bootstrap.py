@@ -259,7 +259,7 @@ def test_images_are_read_to_their_ends_once_when_nobody_registers(run, monkeypat
         asked.append(whole)
         return ("Hosts cannot pull agent-installer-node-agent: the registry has no such image",)
 
-    monkeypatch.setattr(Bootstrap, "_image_problems", problems)
+    monkeypatch.setattr(Bootstrap, "image_problems", problems)
     nobody = Moment(cluster("insufficient"), evaluations=4)
     assert run([nobody, Moment(kube=DONE)]) == 0
     assert [line for line in run.lines("WARNING") if line.startswith("Hosts cannot")] == list(problems(None))

@@ -35,19 +35,19 @@ class Machine:
         self._firmware = firmware
         self._group = f"{lab}/{self.spec.name}"
         self._hierarchies = hierarchies
-        self._warden: subprocess.Popen[bytes] | None = None
-        self._status = -1
+        self.warden: subprocess.Popen[bytes] | None = None
+        self.status_pipe = -1
         self.running = False
 
     @property
     def on(self) -> bool:
         """Whether it is on."""
-        return self._warden is not None
+        return self.warden is not None
 
     @property
     def status(self) -> int:
         """A descriptor that tells something when its warden does, and ends with it; -1 while it is off."""
-        return self._status
+        return self.status_pipe
 
     @property
     def _pulled(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Machine:
         read, write = os.pipe()
         arguments = [str(self.directory / "on"), self._group, str(write), *([self._firmware] if self._firmware else [])]
         try:
-            self._warden = subprocess.Popen(
+            self.warden = subprocess.Popen(
                 [sys.executable, "-m", "lab.machines.container.warden", *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[write],
@@ -103,13 +103,13 @@ class Machine:
             raise MachineError("power", f"its warden cannot be started: {error}") from error
         finally:
             os.close(write)
-        self._status = read
+        self.status_pipe = read
 
     def read_status(self) -> None:
         """Read what its warden has written: that init runs, or, with its end, how the machine ended.
 
         Raises MachineError, OSError: see `_end`."""
-        if os.read(self._status, 64):
+        if os.read(self.status_pipe, 64):
             self.running = True
             return
         if self._end() == holder.REBOOTED:
@@ -121,27 +121,27 @@ class Machine:
     def _end(self) -> int:
         """Wait for the warden, and clear away what the kernel does not. Raises MachineError when it does not end: then
         the machine is on, until it is powered off; OSError when something else stays."""
-        if self._status >= 0:
-            os.close(self._status)
-        self._status = -1
+        if self.status_pipe >= 0:
+            os.close(self.status_pipe)
+        self.status_pipe = -1
         self.running = False
         try:
-            code = self._warden.wait(END_SECONDS) if self._warden is not None else 0
+            code = self.warden.wait(END_SECONDS) if self.warden is not None else 0
         except subprocess.TimeoutExpired as error:
             raise MachineError("power", f"its warden has not ended within {END_SECONDS:.0f} s") from error
-        self._warden = None
+        self.warden = None
         cgroups.Group(self._hierarchies, self._group).remove()
         return code
 
     def power_off(self) -> None:
         """End it at once; returns when nothing of it runs any more. Raises MachineError, OSError: see `_end`."""
-        if self._warden is not None:
+        if self.warden is not None:
             # The warden holds the machine's devices: who could still open them ends first. It would call that a panic.
-            self._warden.send_signal(signal.SIGSTOP)
-            for outer in _children(self._warden.pid):
+            self.warden.send_signal(signal.SIGSTOP)
+            for outer in _children(self.warden.pid):
                 for init in _children(outer):
                     self._kill(init)
-            self._warden.kill()
+            self.warden.kill()
             self._end()
 
     def _kill(self, init: int) -> None:
@@ -163,10 +163,10 @@ class Machine:
 
     def shut_down(self) -> None:
         """Ask its init to power off."""
-        if self._warden is None or not self.running:
+        if self.warden is None or not self.running:
             return
         # None when its init has died: then nobody hears it.
-        for outer in _children(self._warden.pid):
+        for outer in _children(self.warden.pid):
             for init in _children(outer):
                 os.kill(init, _POWER_OFF)
 

@@ -75,8 +75,8 @@ class Warden:
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
         self.hierarchies = cgroups.mount_all(self._work / "cgroups")
         self._group = cgroups.Group(self.hierarchies, group)
-        self._outer, self._line = self._hold()
-        self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        self.outer, self._line = self._hold()
+        self._users = os.open(f"/proc/{self.outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._fence = Fence(self._users, self._work / "empty")
         disk_reader = FencedDiskReader(self._fence)
         self._disks = [Disk(disk, disk_reader) for disk in self.spec.disks]
@@ -95,7 +95,7 @@ class Warden:
 
     def init(self) -> int:
         """The machine's first process: the only child of the process that holds its namespaces."""
-        children = Path(f"/proc/{self._outer}/task/{self._outer}/children").read_text().split()
+        children = Path(f"/proc/{self.outer}/task/{self.outer}/children").read_text().split()
         if not children:
             raise ProcessLookupError(errno.ESRCH, "the machine's first process has ended")
         return int(children[0])
@@ -152,10 +152,10 @@ class Warden:
         pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
         numbers = ["{}:{}".format(*number) for number in self.own_devices()]
         self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
-        cables.plug(spec.nics, self._outer, pulled)
+        cables.plug(spec.nics, self.outer, pulled)
         devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
-        network = os.open(f"/proc/{self._outer}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        network = os.open(f"/proc/{self.outer}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             fence = Fence(self._users, self._fence.empty, self._group.take, network)
             boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, fence=fence)
@@ -174,13 +174,13 @@ class Warden:
         for number in self.own_devices():
             self._group.allow("{}:{}".format(*number))
         self._group.delegate(spec.uid_base)
-        self._group.take(self._outer)
+        self._group.take(self.outer)
         # With CAP_SYS_RESOURCE, which not every host's root has, it is also the least that its heirs may choose.
-        Path(f"/proc/{self._outer}/oom_score_adj").write_text(str(OOM_SCORE))
+        Path(f"/proc/{self.outer}/oom_score_adj").write_text(str(OOM_SCORE))
         self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
         _expect(message, holder.LISTENING)
-        self._group.put_beside(self._outer)
+        self._group.put_beside(self.outer)
         self._broker = Broker(fds[0], self._users, self)
         self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
         self._selector.register(self._line, selectors.EVENT_READ, self._told)
@@ -220,14 +220,14 @@ class Warden:
 
     def serve(self) -> int:
         """Answer calls and carry the console until the machine ends; returns how it did."""
-        outer = os.pidfd_open(self._outer)
+        outer = os.pidfd_open(self.outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
         groups = emptygroups.Watch(self._group.of_systemd) if self._group.of_systemd else None
         while True:
             for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
-                    status = os.waitpid(self._outer, 0)[1]
+                    status = os.waitpid(self.outer, 0)[1]
                     self._selector.unregister(outer)
                     self._console.drain()
                     return holder.POWERED_OFF if self._switched_off else os.waitstatus_to_exitcode(status)

@@ -24,7 +24,7 @@ UNENCRYPTED = [pytest.param((name, False), id=name) for name in WORKING]
 def bmc(request, tmp_path, monkeypatch):
     """The BMC of a profile, ten times as fast as it is."""
     for module in ("service", "media"):
-        monkeypatch.setattr(f"drivers.redfish.{module}._POLL_SECONDS", 0.05)
+        monkeypatch.setattr(f"drivers.redfish.{module}.POLL_SECONDS", 0.05)
     name, encrypted = request.param if isinstance(request.param, tuple) else (request.param, True)
     with running(name, tmp_path, hurried(profile(name), 0.1), encrypted=encrypted) as bmc:
         yield bmc
@@ -114,7 +114,7 @@ def test_a_machine_is_switched_off_and_on_at_once(bmc: Running, monkeypatch):
 
 @pytest.mark.parametrize(("name", "status"), [("idrac", 503), ("idrac10", 409), ("ilo", 400)])
 def test_a_bmc_that_says_not_yet_is_asked_again(name, status, tmp_path, monkeypatch):
-    monkeypatch.setattr("drivers.redfish.service._POLL_SECONDS", 0.2)
+    monkeypatch.setattr("drivers.redfish.service.POLL_SECONDS", 0.2)
     # Long enough that the next request cannot be late.
     with running(name, tmp_path, hurried(profile(name), 2)) as bmc:
         machine = bmc.service(patience=60).system("", "master-0")
@@ -150,7 +150,7 @@ def test_no_virtual_media(bmc: Running):
 
 @pytest.mark.parametrize("bmc", ["liar"], indirect=True)
 def test_a_lie(bmc: Running, image, monkeypatch):
-    monkeypatch.setattr("drivers.redfish.media._BUSY_SECONDS", 1.0)
+    monkeypatch.setattr("drivers.redfish.media.BUSY_SECONDS", 1.0)
     with pytest.raises(MediaError) as caught:
         bmc.service().system("", "master-0").insert(image)
     assert "the BMC took it, but the drive holds nothing" in one_line(caught)

@@ -75,8 +75,8 @@ def test_what_lasts_is_numbered_and_kept(lab):
 def host(lab, monkeypatch) -> Iterator[socket.socket]:
     """The port of a host that listens and has not said anything yet."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(machines, "_SSH_PORT", server.getsockname()[1])
-        monkeypatch.setattr(machines, "_GREETING_SECONDS", 0.2)
+        monkeypatch.setattr(machines, "SSH_PORT", server.getsockname()[1])
+        monkeypatch.setattr(machines, "GREETING_SECONDS", 0.2)
         spec = SimpleNamespace(ip="127.0.0.1")
         power = SimpleNamespace(state=lambda: PowerState.ON)
         lab.nodes = {"master-0": SimpleNamespace(name="master-0", spec=spec)}
@@ -134,7 +134,7 @@ def test_a_greeting_may_come_in_pieces(lab, host, monkeypatch):
 def test_a_host_that_takes_no_login_is_told_when_its_fault_is_to_end(lab, host, monkeypatch, fault):
     monkeypatch.setattr(type(fault), "begin", lambda *_: None)
     monkeypatch.setattr(type(fault), "end", lambda *_: pytest.fail("a minute is lost"))
-    monkeypatch.setattr(active, "_begin", lambda *_: None)
+    monkeypatch.setattr(active, "begin_now", lambda *_: None)
     active.begin(lab, fault)
     with pytest.raises(LabError, match=r"^fault 1 lasts: master-0: no SSH at 127\.0\.0\.1: timed out$"):
         list(active.end(lab))
@@ -199,7 +199,7 @@ def test_what_lasts_does_not_begin_again(lab):
 
 def test_what_is_over_at_once_may_begin_again(lab, monkeypatch):
     killed = []
-    monkeypatch.setattr("lab.faults.machines._signal", lambda *words: killed.append(words[1:]))
+    monkeypatch.setattr("lab.faults.machines.send_signal", lambda *words: killed.append(words[1:]))
     monkeypatch.setattr(active, "check_login", lambda *_: None)
     for _ in range(2):
         assert active.begin(lab, Kill("master-0", "etcd")) is None

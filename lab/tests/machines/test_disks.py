@@ -33,7 +33,7 @@ def full(tmp_path_factory):
 @pytest.fixture
 def thin(monkeypatch):
     """Disks full of data are random in blocks alone, where how full they are is not the question: a second less."""
-    monkeypatch.setattr(disks, "_DENSE_MIB", 2)
+    monkeypatch.setattr(disks, "DENSE_MIB", 2)
 
 
 def part(disk, offset, size):
@@ -43,7 +43,7 @@ def part(disk, offset, size):
 
 def test_what_a_disk_is_filled_from_lies_beside_it_so_that_it_goes_with_its_lab(tmp_path, thin, monkeypatch):
     seen = []
-    monkeypatch.setattr(disks, "_run", lambda argv, text="": seen.append([*tmp_path.iterdir()]))
+    monkeypatch.setattr(disks, "run_tool", lambda argv, text="": seen.append([*tmp_path.iterdir()]))
     disks.make(tmp_path / "full.raw", Disk(size_gib=1, holds="data"), "KEEP")
     assert [len(files) for files in seen] == [1, 2]
     assert [*tmp_path.iterdir()] == [tmp_path / "full.raw"]
@@ -117,7 +117,7 @@ def sparse(tmp_path_factory):
     """A disk with data in every MiB, whose fingerprint is quick to take."""
     path = tmp_path_factory.mktemp("disks") / "sparse.raw"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(disks, "_DENSE_MIB", 2)
+        patch.setattr(disks, "DENSE_MIB", 2)
         disks.make(path, Disk(size_gib=1, holds="data"), "KEEP")
     yield path
     path.unlink()

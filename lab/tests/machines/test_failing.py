@@ -50,7 +50,7 @@ def test_only_a_lab_with_such_disks_has_the_daemon_and_only_they_take_its_device
 
 
 def test_a_limit_is_in_every_group_and_goes_with_its_lab(tmp_path, monkeypatch):
-    monkeypatch.setattr(throttle, "_NOTES", tmp_path / "notes")
+    monkeypatch.setattr(throttle, "NOTES", tmp_path / "notes")
     top = tmp_path / "blkio"
     own, new = top / "node0/sno-1", top / "node0/sno-1/new"
     name = "blkio.throttle.write_bps_device"

@@ -145,7 +145,7 @@ def test_no_file_and_not_all_together_are_larger_than_there_is_room_for(tmp_path
         def free(root: Path) -> int:
             return int(16 * MIB - service_logs(client).size)
 
-        with mock.patch.object(service_logs(client), "_free", free):
+        with mock.patch.object(service_logs(client), "free_bytes", free):
             hosts = [machine.id for machine in fleet.machines]
             answer = await send(client, fleet, f"logs_type=host&host_id={hosts[0]}", form(bytes(2 * MIB + 1)))
             assert (answer.status, (await answer.json())["reason"]) == (413, f"logs are larger than {2 * MIB} bytes")

@@ -79,7 +79,7 @@ def test_who_asks_for_a_cluster_that_is_being_judged_waits_for_that(tmp_path: Pa
     assert set(fleet.statuses()) == {"disconnected"}
     # A round that moves them, one that does not, and the last one in one piece; not five times that.
     assert judged <= 4 * 3 * SLICE
-    assert not slices._under_way
+    assert not slices.under_way
     fleet.world.store.close()
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 _CHUNK = 1 << 16
 # A machine that never stops talking shall not fill the host's disk. An installation says less than one MiB.
-_LOG_BYTES = 64 << 20
+LOG_BYTES = 64 << 20
 _FULL = b"\r\nnode0: this log is full; what follows goes to who is connected only\r\n"
 
 
@@ -26,7 +26,7 @@ class SerialLine:
         self._slave = slave
         os.set_blocking(self._master, False)
         self.log: BinaryIO = log.open("ab", buffering=0)
-        self._left = _LOG_BYTES - log.stat().st_size
+        self._left = LOG_BYTES - log.stat().st_size
         socket_path.unlink(missing_ok=True)
         self._path = socket_path
         self._server = socket.socket(socket.AF_UNIX)

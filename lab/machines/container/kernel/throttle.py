@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab.machines.container.kernel import syscalls
 
-_NOTES = Path("/run/node0/slow")
+NOTES = Path("/run/node0/slow")
 _LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
 
 
@@ -28,7 +28,7 @@ def limit(top: Path, lab: str, device: int, rate: int) -> None:
     """Let a device of a lab's read and write `rate` bytes a second at most each; with 0, as many as it can. `top` is
     the hierarchy."""
     number = f"{os.major(device)}:{os.minor(device)}"
-    note = _NOTES / lab / number
+    note = NOTES / lab / number
     if rate:
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(str(rate))
@@ -44,17 +44,17 @@ def keep(top: Path, lab: str) -> None:
     Not the others again: a limit that is written starts to count anew, and what is larger than its half second's worth
     would wait for ever.
     """
-    for note in (_NOTES / lab).glob("*:*"):
+    for note in (NOTES / lab).glob("*:*"):
         _write(top, note.name, int(note.read_text()), only_new=True)
 
 
 def lift(top: Path, lab: str) -> None:
     """Lift all limits of a lab that has ended."""
-    for note in (_NOTES / lab).glob("*:*"):
+    for note in (NOTES / lab).glob("*:*"):
         _write(top, note.name, 0)
         note.unlink()
     with contextlib.suppress(FileNotFoundError):
-        (_NOTES / lab).rmdir()
+        (NOTES / lab).rmdir()
 
 
 def _write(top: Path, number: str, rate: int, *, only_new: bool = False) -> None:

@@ -15,7 +15,7 @@ from lab.machines.container.kernel.errors import NoUsersError
 
 LEDGER = Path("/run/node0/users")
 COUNT = 65536
-_TRIED = 1 << 14
+TRIED = 1 << 14
 # struct flock, asm-generic/fcntl.h
 _LOCK = struct.Struct("hhqqi")
 
@@ -27,7 +27,7 @@ def claim(first: int, ledger: Path = LEDGER) -> tuple[int, int]:
     """
     ledger.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     held = os.open(ledger, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    for number in range(first // COUNT, first // COUNT + _TRIED):
+    for number in range(first // COUNT, first // COUNT + TRIED):
         try:
             fcntl.fcntl(held, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0))
         except (BlockingIOError, PermissionError):

@@ -128,7 +128,7 @@ def test_a_machine_whose_first_process_has_just_gone_has_none(monkeypatch):
     """An error of the system's, which whoever asked for it gets, and no other."""
     with subprocess.Popen(["sleep", "1000"]) as holder:
         one = warden.Warden.__new__(warden.Warden)
-        monkeypatch.setattr(one, "_outer", holder.pid, raising=False)
+        monkeypatch.setattr(one, "outer", holder.pid, raising=False)
         try:
             with pytest.raises(ProcessLookupError):
                 one.init()

@@ -206,7 +206,7 @@ def test_a_range_of_users_is_given_once_and_free_again_when_its_last_holder_ends
 
 
 def test_no_range_of_users_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(users, "_TRIED", 1)
+    monkeypatch.setattr(users, "TRIED", 1)
     _, held = users.claim(1 << 28, tmp_path / "users")
     with pytest.raises(NoUsersError, match=str(1 << 28)):
         users.claim(1 << 28, tmp_path / "users")
@@ -214,7 +214,7 @@ def test_no_range_of_users_is_left(tmp_path, monkeypatch):
 
 
 def test_a_log_of_the_console_ends_where_it_would_fill_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(line, "_LOG_BYTES", 100)
+    monkeypatch.setattr(line, "LOG_BYTES", 100)
     log = tmp_path / "console.log"
     with selectors.DefaultSelector() as selector:
         for _ in range(2):

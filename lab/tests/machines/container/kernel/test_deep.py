@@ -105,8 +105,8 @@ def held(tmp_path, monkeypatch):
     read, told = os.pipe()
     os.close(told)
     with subprocess.Popen(["sleep", "1000"]) as process:
-        monkeypatch.setattr(one, "_warden", process)
-        monkeypatch.setattr(one, "_status", read)
+        monkeypatch.setattr(one, "warden", process)
+        monkeypatch.setattr(one, "status_pipe", read)
         try:
             yield one, process
         finally:
