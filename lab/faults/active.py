@@ -98,7 +98,7 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
 
 
 def begin_now(lab: RunningLab, fault: Fault) -> None:
-    """Begin it on a lab, where its host takes logins if it needs one. Raises FaultError otherwise."""
+    """Begin it on a lab, where its host takes logins if it needs them. Raises LabError otherwise."""
     if isinstance(fault, LOGS_IN):
         check_login(lab, fault.node)
     fault.begin(lab)
