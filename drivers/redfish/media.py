@@ -15,7 +15,7 @@ from drivers.redfish import causes
 from drivers.redfish.fujitsu import RemoteImage
 from drivers.redfish.service import Endpoint
 
-_POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # An eject that is still under way makes inserts fail with 5xx, and is told late (docs/bmcs.md, iDRAC).
 BUSY_SECONDS = 30.0
 _KINDS = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
@@ -120,14 +120,14 @@ def _insert(drive: Drive, url: str) -> None:
         except sushy.exceptions.ServerSideError as error:
             if error.status_code != 500 or "fetch" in str(error) or time.monotonic() > deadline:
                 raise
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _until(drive: Drive, url: str | None) -> str | None:
     """What it holds once that is `url`, or in the end."""
     deadline = time.monotonic() + BUSY_SECONDS
     while (seen := drive.holds()) != url and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     return seen
 
 

@@ -15,7 +15,7 @@ from drivers.redfish.service import Endpoint
 
 T = TypeVar("T")
 
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 # Real machines take half a minute to pull their own plug.
 _POWER_SECONDS = 90.0
 _TARGETS = {BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD, BootDevice.CD: sushy.BOOT_SOURCE_TARGET_CD}
@@ -65,7 +65,7 @@ class System:
             if time.monotonic() > deadline:
                 text = self._problem(f"still {seen.value} {_POWER_SECONDS:g} s after the order")
                 raise PowerError(text, machine=self.name)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def on(self) -> None:
         """ResetType On."""

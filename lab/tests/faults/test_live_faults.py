@@ -56,7 +56,7 @@ faults = st.one_of(
     st.builds(Outage, names),
     st.builds(Hang, names),
     st.builds(LinkDown, names),
-    st.builds(Partition, st.tuples(names, names)),
+    st.builds(Partition, st.lists(names, min_size=1, max_size=2, unique=True).map(tuple)),
     st.builds(Throttle, names, st.integers(1, 10**6)),
     st.builds(Loss, st.floats(0.1, 100), names),
     st.builds(RegistryImage, names, st.sampled_from(["absent", "wrong"])),
