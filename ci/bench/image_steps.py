@@ -32,7 +32,7 @@ BEGIN, IMPORTS, END = "start Python, read the command line, begin copy and keys"
 
 @dataclass(frozen=True)
 class Step:
-    """What one took, and the processor time that the process itself used meanwhile: both in seconds."""
+    """How long a step took, and the processor time that the process used meanwhile; both in seconds."""
 
     seconds: float
     work: float = 0.0
@@ -91,7 +91,7 @@ def steps_of(directory: Path, env: Mapping[str, str]) -> dict[str, Step]:
 
 
 def show(title: str, first: Mapping[str, Step], later: Sequence[Mapping[str, Step]]) -> None:
-    """Print the steps of a first run, and medians of those whose release is known."""
+    """Print the steps of a first run, and the medians of later ones, which find the release in the cache."""
 
     def line(one: Sequence[Step], others: Sequence[Sequence[Step]]) -> str:
         """Sums of steps: of the first run, and the medians of the others'."""

@@ -19,7 +19,7 @@ _GOOD = Counts(50, 1)
 #: How often a bad release may fail: which it is, is found out with the place. Where it was taken to be nine times in
 #: ten and was six, a wrong release was blamed in a third of the searches.
 _BAD_RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)
-#: What is broken fails most times rather than few: likelihood of a rate is its power by this.
+#: What is broken fails most times rather than few: before any run a failure rate is as likely as it is to this power.
 _OFTEN = 2
 
 
@@ -60,7 +60,7 @@ class Bisection:
         return [sum(rates) for rates in self._joint]
 
     def learn(self, release: str, *, failed: bool) -> None:
-        """A run of a release."""
+        """Take in the outcome of one run of a release. Raises ValueError for a release that is not among `releases`."""
         good = (self.flakes + _GOOD).failure_rate
         place = self.releases.index(release)
         for first_bad, rates in enumerate(self._joint, start=1):
@@ -79,7 +79,7 @@ class Bisection:
 
     @property
     def found(self) -> bool:
-        """Whether one is sure enough."""
+        """Whether one release is the first bad one with a probability of at least `sure`."""
         return self.first_bad[1] >= self.sure
 
     def wanted(self) -> str:

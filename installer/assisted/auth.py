@@ -24,8 +24,9 @@ class Scheme(StrEnum):
     WATCHER = "watcherAuth"
 
 
+# Tokens whose signature need not be checked again.
 REMEMBERED = 256
-# Longer than any of ours by far: not worth a look.
+# Characters: far more than a token of ours has. A longer one is refused undecoded.
 LONGEST = 4096
 HEADERS: Mapping[Scheme, str] = {
     Scheme.AGENT: "X-Secret-Key",

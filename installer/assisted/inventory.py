@@ -164,8 +164,7 @@ def decode(text: str | bytes) -> Inventory:
 
     Upstream's agent writes null for each list that is empty, as Go's encoder does.
 
-    Raises:
-        msgspec.DecodeError: the text is no JSON; its subclass msgspec.ValidationError, when it is no inventory.
+    Raises msgspec.DecodeError: the text is no JSON; its subclass msgspec.ValidationError, when it is no inventory.
     """
     try:
         return plainjson.typed(text, Inventory)

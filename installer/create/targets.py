@@ -74,8 +74,8 @@ def cluster_manifests(directory: Path) -> None:
         mirrors[names.REGISTRIES] = inputs.registries.encode()
     if not (files.of(INSTALL_CONFIG) or files.of(MIRROR).get(names.CA_BUNDLE)):
         del mirrors[names.CA_BUNDLE]  # no input has anything about certificates
-    # Kept too, so that a file that the user removes is taken from here.
-    # Those that are written anew stay; mirror/, which always is, and its mode with it.
+    # The state keeps what is written, so that a file that the user removes comes from there the next time. Removed are
+    # inputs that are not written anew; mirror/ always is, and its folder keeps its mode.
     gone = (*{*inputs.discarded, *files.on_disk.get(MANIFESTS, {})}.difference(mirrors),)
     inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}}, discarded=gone)
     with Outputs(directory) as outputs:

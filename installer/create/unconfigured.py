@@ -42,6 +42,7 @@ _NEEDED = (
     (paths.PULL_SECRET, _ASSETS[paths.PULL_SECRET], f"missing configuration or manifest file: {paths.PULL_SECRET}"),
 )
 _USED = (*(name for name, _, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
+# An address that no host has (RFC 5737): the rendezvous IP is not known yet.
 _NOWHERE = "192.0.2.1"
 
 

@@ -32,7 +32,10 @@ def rewrite(redactor: Redactor, path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Copy standard input to standard output."""
+    """Copy standard input to standard output, or with --tree rewrite files; 1 when nobody reads the output any more.
+
+    Raises OSError for a file of --tree that cannot be rewritten.
+    """
     parser = argparse.ArgumentParser(prog="agent-redact", description="Takes secrets out of standard input")
     parser.add_argument("--known", action="append", default=[], type=Path, metavar="FILE", help="holds own secrets")
     parser.add_argument("--tree", action="append", default=[], type=Path, metavar="DIR", help="rewrite its files")

@@ -59,7 +59,7 @@ _LINE_BEGINS = re.compile(r"(?:\\n|%0[Aa]|[\r\0])?")
 _GOES_ON = re.compile(r"[A-Za-z]{1,20}[,:;]?[ \t]")
 _AFTER_NUL = re.compile(r"\\(?:u0000|x00)$")
 _INDENT = 200
-_FAR = 4096  # characters of a value whose name comes behind it
+_FAR = 4096  # characters of a value that are looked at for its end, or for a name behind it
 _ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
 _NAMED = re.compile(
     rf"(?i:\bname){QUOTE}?[ \t]*+[:=][ \t]*+(?>(?:{QUOTE})?)([\w.\-]++)(?>(?:{QUOTE})?)[ ,\t]*+"
@@ -74,7 +74,7 @@ _NAME_NEXT = re.compile(
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _LONGEST_NAME = 64
 
-# What an everyday word, or a signature, promises once it is seen to be a name.
+# The kind of secret behind an everyday word (pass, pwd) or a signature (sig), once it is seen to be a name.
 _MEANT: dict[Promise, Promise] = {"word?": "password", "signed?": "secret"}
 # Told when a value goes on in the following lines: how (block, quote, next, list, named), the name's column, the quote.
 Begin = Callable[[Mode, int, str], None]
@@ -203,7 +203,10 @@ class Pairs:
     def value(
         self, text: str, at: int, kind: Promise, name: int, *, option: bool = False
     ) -> tuple[int, int, str] | None:
-        """The value that begins at ``at``, for a name at ``name``."""
+        """The value at ``at`` of the name at ``name``: (begin, end, what to write instead), None where it is no secret.
+
+        ``option``: the value ends with its word, as an argument on a command line does.
+        """
         floor = max(0, name - _INDENT)
         before = text[floor:name]
         start = None if option else _AT_START.search(before)

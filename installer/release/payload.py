@@ -41,10 +41,10 @@ class Memory(Protocol):
     """Remembers releases between runs."""
 
     def recall(self, pullspec: str) -> Content | None:
-        """What was kept of it, if that can be relied on."""
+        """The content of a release image as `keep` was given it; None where there is none, or none to rely on."""
 
     def keep(self, pullspec: str, content: Content) -> None:
-        """Keep it."""
+        """Remember the content of a release image."""
 
 
 class Release:

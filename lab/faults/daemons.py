@@ -27,7 +27,7 @@ How = Literal["absent", "truncated", "wrong", "error"]
 
 
 class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A service of the lab (dnsmasq, registry, chronyd, bmc, http) is down: connections are refused."""
+    """A service of the lab (dnsmasq, registry, chronyd, bmc, http, proxy) is down: connections are refused."""
 
     service: str
 

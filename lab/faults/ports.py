@@ -10,7 +10,7 @@ from lab.faults.network import ip, is_off, taps
 from lab.faults.values import Milliseconds
 from lab.running import RunningLab
 
-# The name of our packet program on a card.
+# The priority of our packet program on a card, by which it is removed again (lab.faults.bpf).
 _FLAPPING = 103
 
 
@@ -25,7 +25,7 @@ class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
             ip(lab, f"link set {port} nomaster")
 
     def end(self, lab: RunningLab) -> None:
-        """Put them back; those of a machine that has been off meanwhile are new."""
+        """Put them back. A machine that has been off meanwhile has new ports, which are in the right networks."""
         _as_drawn(lab, self.node)
 
 
@@ -45,7 +45,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
             ip(lab, f"link set {port} master {bridge}")
 
     def end(self, lab: RunningLab) -> None:
-        """Swap them back; those of a machine that has been off meanwhile are new."""
+        """Swap them back. A machine that has been off meanwhile has new ports, which are in the right networks."""
         _as_drawn(lab, self.node)
 
 

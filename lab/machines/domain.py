@@ -28,6 +28,7 @@ register_namespace("qemu", _QEMU)
 _NVME_SLOT = 0x10
 # Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
 _TURNS, _SOLID = "7200", "1"
+# The speed of a virtio card, in Mbit/s.
 _MBIT = "10000"
 # The machine gets a disk's errors; libvirt would have it stand still.
 _REPORTED = {"error_policy": "report", "rerror_policy": "report"}
@@ -41,7 +42,7 @@ def _text(root: Element) -> str:
 
 
 def network_xml(bridge: str) -> str:
-    """A libvirt network, named as it, for a bridge of the lab's; DNS and DHCP are the lab's own."""
+    """A libvirt network for a bridge of the lab's, named as the bridge; DNS and DHCP are the lab's own."""
     root = Element("network")
     SubElement(root, "name").text = bridge
     SubElement(root, "forward", mode="bridge")

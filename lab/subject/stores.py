@@ -53,11 +53,11 @@ class OciLayout:
     root: Path
 
     def blob(self, digest: str) -> Path | None:
-        """Of blobs/sha256."""
+        """The file in blobs/sha256. Raises ValueError for what is no digest."""
         return _there(self.root / "blobs/sha256" / _hex(digest))
 
     def images(self) -> Iterator[tuple[str, str]]:
-        """Of index.json: names are the annotations `org.opencontainers.image.ref.name`. Raises ValueError."""
+        """Those of index.json: names are the annotations `org.opencontainers.image.ref.name`. Raises ValueError."""
         for entry in json.loads((self.root / "index.json").read_bytes()).get("manifests") or []:
             names = entry.get("annotations") or {}
             yield str(names.get("org.opencontainers.image.ref.name") or ""), str(entry["digest"])
@@ -70,7 +70,7 @@ class RegistryStorage:
     root: Path
 
     def blob(self, digest: str) -> Path | None:
-        """Whatever the repository: they share blobs."""
+        """The blob's file, whatever the repository: they share blobs. Raises ValueError for what is no digest."""
         name = _hex(digest)
         return _there(self.root / _STORAGE / "blobs/sha256" / name[:2] / name / "data")
 
@@ -94,7 +94,7 @@ class OcFiles:
     root: Path
 
     def blob(self, digest: str) -> Path | None:
-        """Of any repository's folder. Where a colon cannot be in a name, oc writes a dash."""
+        """The file in any repository's folder; where names cannot have colons, oc writes dashes. Raises ValueError."""
         name = _hex(digest)
         for folder in ("blobs", "manifests"):
             for separator in ":-":

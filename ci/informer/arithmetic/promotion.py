@@ -10,6 +10,7 @@ from enum import Enum
 
 from ci.informer.arithmetic.proportions import Counts
 
+# Shares of runs, from 0 to 1; seconds are of the 95th percentile of durations.
 INFORMING_PASS_RATE = 0.70
 #: Runs that a share of passes rests on; with fewer a job is new (as new tests are, regression.Rules.new_runs).
 INFORMING_RUNS = 6
@@ -37,7 +38,7 @@ class Record:
 
 
 def promoted(record: Record) -> tuple[Kind, str]:
-    """What a job has earned, and what it wants for more (empty when nothing).
+    """The kind that a job has earned, and what it lacks for the next higher one (empty when it blocks).
 
     Flakes are runs that failed or needed a second attempt, on releases that were good.
     """

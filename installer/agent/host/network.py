@@ -25,7 +25,7 @@ VIRTUAL_PREFIXES = ("veth", "cni", "docker", "podman", "virbr", "vnet", "tap", "
 KINDS = {"bond", "vlan", "bridge", "team"}
 
 
-# Reported, and left out by the service, which has no use for them.
+# The type of interfaces that are neither hardware nor of a kind with a name: reported, and left out by the service.
 SOFTWARE = "device"
 
 
@@ -71,7 +71,7 @@ def parse_link(
     vendor: str = "",
     product: str = "",
 ) -> Interface:
-    """One element of ``ip -j -d address`` as an interface."""
+    """One element of ``ip -j -d address`` as an interface; the texts are of its files in /sys, `speed` in Mbit/s."""
 
     def addresses(family: str) -> list[str]:
         return [

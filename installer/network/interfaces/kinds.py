@@ -37,6 +37,7 @@ def _read_vlan(fields: Fields) -> Shape:
     number = section.integer("id", high=4094)
     protocol = section.choice("protocol", VLAN_PROTOCOLS)
     registration = section.choice("registration-protocol", ("gvrp", "mvrp", "none"))
+    # Bits of NetworkManager's vlan.flags: 1 reorders headers, 2 is GVRP, 4 loose binding, 8 MVRP.
     flags = (1 if section.boolean("reorder-headers", plain=True) is not False else 0) + (
         4 if section.boolean("loose-binding", plain=True) else 0
     )

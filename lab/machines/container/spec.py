@@ -169,9 +169,9 @@ class Fence:
 
 
 class Firmware(Protocol):
-    """See this module's text. `console` is the serial line."""
+    """What boots machines: this module's docstring has the contract. `console` is the serial line."""
 
     def __call__(
         self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence
     ) -> Boot:
-        """Boot the machine from the first of its devices that does; see the class."""
+        """Boot the machine from the first of its devices that can be booted. Raises NotBootable."""

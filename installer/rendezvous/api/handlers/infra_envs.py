@@ -19,7 +19,7 @@ from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
 
 Response = web.StreamResponse
-# Files that a presigned URL can be had for, and all.
+# Files of an infra-env: those that have presigned URLs, and all of them.
 PRESIGNED = ("discovery.ign", "ipxe-script")
 FILES = (*PRESIGNED, "static-network-config")
 IPXE_SCRIPTS = ("discovery-image-always", "boot-order-control")

@@ -90,7 +90,7 @@ class _Capabilities(Body, frozen=True, kw_only=True, rename="camel"):
 
 
 class InstallConfigOverrides(Body, frozen=True, kw_only=True, rename="camel"):
-    """The overrides' top."""
+    """The overrides as a whole; what is None is not overridden."""
 
     api_version: str | None = None
     base_domain: str | None = None

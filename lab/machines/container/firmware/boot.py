@@ -144,10 +144,8 @@ class _Asked:
 def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
     """Have read what a machine boots; see lab.machines.container.spec. ``root`` stays empty.
 
-    Raises:
-        NotBootable: no device boots.
-        BootStopped: one did, and its boot loader stopped, or it could not be read to its end. The console has what was
-            said.
+    Raises NotBootable: no device boots. Raises BootStopped: one did, and its boot loader stopped, or it could not be
+    read to its end. The console has what was said.
     """
     with contextlib.ExitStack() as held:
         medium = _opened_medium(spec, held)

@@ -35,7 +35,7 @@ Mounter = Callable[[str, Literal["ext4", "xfs"]], int]
 
 @dataclass(frozen=True)
 class Slice:
-    """A partition that is a device: its name, a descriptor of it, and the file system's kind when it is readable."""
+    """A partition that is a device: its name in the machine, and its file system if GRUB can read that here."""
 
     partition: Partition
     name: str
@@ -61,7 +61,10 @@ def table(device: int, firmware: FirmwareKind) -> Table:
 
 
 def slices(target: str, blocks: Mapping[str, int], table: Table) -> list[Slice]:
-    """The disk's partitions that are devices: those of the size that the table says."""
+    """The partitions of the disk `target` that are devices, of the size that the table says.
+
+    `blocks` are descriptors of the machine's devices, by their names.
+    """
     infix = "p" if target[-1].isdigit() else ""
     devices = []
     for partition in table.partitions:

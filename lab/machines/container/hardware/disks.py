@@ -84,7 +84,7 @@ def _database(spec: DiskSpec) -> dict[str, str]:
 
 
 def _by_id(spec: DiskSpec) -> list[str]:
-    """The disk's names in /dev/disk/by-id (as before)."""
+    """The disk's links below /dev/disk, those in by-id: as udev's rules make them from its properties."""
     links = [f"by-id/{BUSES[spec.bus].by_id}-{_database(spec)['ID_SERIAL']}"] if spec.serial else []
     return [*links, f"by-id/wwn-{spec.wwn}"] if spec.wwn else links
 
@@ -105,7 +105,7 @@ def _escaped(sign: str) -> str:
 
 
 def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
-    """A whole disk."""
+    """A whole disk as the machine sees it; `size` in bytes. Raises LabError for a bus that containers do not have."""
     links = [f"by-path/{spec.target}", *_by_id(spec)]
     queue = {
         "rotational": str(int(spec.rotational)),
@@ -144,7 +144,7 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
 
 
 def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int]) -> Device:
-    """One partition of it."""
+    """One partition of a disk as the machine sees it."""
     name = spec.partition(part.number)
     own = _attributes(spec, name, number, part.size)
     own |= {"partition": str(part.number), "start": str(part.start // SECTOR)}

@@ -59,8 +59,7 @@ def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = F
     """A loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device, past the page cache of that
     if ``direct``.
 
-    Raises:
-        OSError: there is no such file, or no loop device within half a minute.
+    Raises OSError: there is no such file, or no loop device within half a minute.
     """
     flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_READ_ONLY * read_only | LO_FLAGS_DIRECT_IO * direct
     mode = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC

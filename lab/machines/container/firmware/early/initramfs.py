@@ -70,7 +70,7 @@ _REAL_MOUNT = "usr/bin/mount.of-the-image"
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that ended: its code and everything it said."""
+    """A program that ended: its exit code and all that it printed, errors included."""
 
     code: int
     output: str
@@ -108,7 +108,7 @@ class Initramfs:
                 (place / name).mkdir()
 
     def equip(self) -> None:
-        """What takes the place of a kernel's and of modules."""
+        """Put programs in place of those that need a kernel of the machine's own: mount, mount.tmpfs, modprobe."""
         real = self.tree / _REAL_MOUNT
         with contextlib.suppress(FileNotFoundError):
             (self.tree / "usr/bin/mount").rename(real)
@@ -124,7 +124,7 @@ class Initramfs:
         place.chmod(0o755)
 
     def program(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
-        """Run a program of it; its output is no terminal's."""
+        """Run a program of it, without a terminal; code 124: it did not end in time, 127: it could not be started."""
         env = {
             "PATH": PATH,
             "HOME": "/",

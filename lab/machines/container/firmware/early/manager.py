@@ -25,7 +25,7 @@ _GUID = b"0" * 32
 
 @contextlib.contextmanager
 def listening(tree: Path, version: str) -> Iterator[None]:
-    """Answer for systemd's manager within an initramfs, for a while."""
+    """Answer for systemd's manager in the initramfs at `tree`, as long as the context lasts. Raises OSError."""
     place = tree / SOCKET
     place.parent.mkdir(parents=True, exist_ok=True)
     directory = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -95,8 +95,7 @@ class Early:
     def go(self) -> None:
         """Run everything up to the switch to the real root, which then lies at the tree's /sysroot.
 
-        Raises:
-            BootStopped: a unit failed that the boot cannot do without.
+        Raises BootStopped: a unit failed that the boot cannot do without.
         """
         tree = self._initramfs.tree
         self._generate()

@@ -133,8 +133,7 @@ def needed(root: Path, target: str, without: Iterable[str] = ()) -> dict[str, Un
 def ordered(units: Mapping[str, Unit]) -> list[Unit]:
     """Units in an order that keeps Before= and After=; a target comes after what it brings along.
 
-    Raises:
-        BadUnits: they wait for each other.
+    Raises BadUnits: they wait for each other.
     """
     after: dict[str, set[str]] = {name: set() for name in units}
     for name, unit in units.items():
@@ -155,8 +154,7 @@ def ordered(units: Mapping[str, Unit]) -> list[Unit]:
 def applies(unit: Unit, root: Path, arguments: Iterable[str]) -> bool:
     """Whether a unit's conditions hold, as far as units of an initramfs have any.
 
-    Raises:
-        BadUnits: a condition that nobody thought of.
+    Raises BadUnits: a condition that nobody thought of.
     """
     words = list(arguments)
     triggers, one = False, False
@@ -231,8 +229,7 @@ def commands(unit: Unit, key: str, environment: Mapping[str, str]) -> list[Comma
 def environment(unit: Unit, root: Path) -> dict[str, str]:
     """Environment= and EnvironmentFile= of a service.
 
-    Raises:
-        BadUnits: a file that must be there is not.
+    Raises BadUnits: a file that must be there is not.
     """
     variables: dict[str, str] = {}
     for line in unit.all("Service", "Environment"):

@@ -41,8 +41,7 @@ class Member:
 def archives(image: bytes | memoryview) -> Iterator[memoryview]:
     """The archives of an initrd, unpacked, in their order: what the kernel sees one after the other.
 
-    Raises:
-        BadArchive: something else than zeros or an archive follows, or a compressed one is broken.
+    Raises BadArchive: something else than zeros or an archive follows, or a compressed one is broken.
     """
     view = memoryview(image)
     position = 0
@@ -63,8 +62,7 @@ def archives(image: bytes | memoryview) -> Iterator[memoryview]:
 def members(archive: memoryview) -> Iterator[Member]:
     """The files of one archive, without its trailer.
 
-    Raises:
-        BadArchive: a header is none, or the archive ends within a file.
+    Raises BadArchive: a header is none, or the archive ends within a file.
     """
     position = 0
     while position < len(archive):
@@ -169,8 +167,7 @@ def unpack(archive: memoryview, root: Path) -> None:
     """Put an archive's files below ``root``, over what is there, as the kernel does: directories are kept, all else is
     replaced; owners are root. No link of an earlier archive leads out of ``root``.
 
-    Raises:
-        BadArchive: a name leads out of ``root``, or the archive is broken.
+    Raises BadArchive: a name leads out of ``root``, or the archive is broken.
     """
     first: dict[tuple[int, int, int], Path] = {}
     for member in members(archive):

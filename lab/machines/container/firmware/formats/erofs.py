@@ -52,8 +52,7 @@ class _Node:
 def index(files: Mapping[str, Extent], directories: list[str], image_size: int, volume: str = "") -> bytes:
     """The index's image: to be mounted with ``device=`` the ISO image's device, of ``image_size`` bytes.
 
-    Raises:
-        CannotIndex: a file does not begin at a block of the medium or ends beyond it; a name is too long.
+    Raises CannotIndex: a file does not begin at a block of the medium or ends beyond it; a name is too long.
     """
     nodes = _tree(files, directories, image_size)
     # The superblock's block and the device table's, then inodes, then directories.
