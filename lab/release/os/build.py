@@ -65,10 +65,15 @@ class MachineOS:
 
 
 def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None) -> MachineOS:
-    """Build the machine OS, or find it in node0's cache directory.
+    """Build the machine OS, or find it in the cache.
 
-    `extra_files` maps absolute paths in the system to files of this machine, executable where these are. Raises
-    NotRootError without root's rights, another ReleaseError when a step fails.
+    Args:
+        cache: node0's cache directory.
+        extra_files: absolute path in the system -> file on this machine; executable when that is.
+
+    Raises:
+        NotRootError: called without root's rights.
+        ReleaseError: a step failed; see its subclasses.
     """
     extra = dict(extra_files or {})
     store = Store(cache)

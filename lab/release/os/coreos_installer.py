@@ -152,7 +152,8 @@ def zero(target: int, start: int, length: int) -> None:
 def write_image(image: Path, device: str) -> None:
     """Write the disk image to ``device`` and make the kernel see its partitions.
 
-    Raises InstallError: the image does not fit, or was cut short.
+    Raises:
+        InstallError: the image does not fit, or was cut short.
     """
     total = image.stat().st_size
     disk = os.open(device, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
@@ -195,7 +196,8 @@ def reread(device: str) -> None:
 def run(*command: str) -> str:
     """Run a program; returns what it printed.
 
-    Raises InstallError: it failed, with its output; it is missing, or did not end in time.
+    Raises:
+        InstallError: it failed, with its output; it is missing, or did not end in time.
     """
     try:
         done = subprocess.run(
@@ -251,7 +253,8 @@ def mounted(source: str) -> Iterator[Path]:
 def installed_cfg(root_uuid: str, boot_uuid: str, *, append: Sequence[str], delete: Sequence[str], default: str) -> str:
     """What grub.cfg sources: this disk's own partitions, and the kernel arguments as asked for.
 
-    Raises InstallError: an argument cannot stand in GRUB's quotes.
+    Raises:
+        InstallError: an argument cannot stand in GRUB's quotes.
     """
     kargs = [word for word in default.split() if word not in delete]
     kargs += [word for argument in append for word in argument.split()]

@@ -95,8 +95,9 @@ TMPFILES_REMOVED = ("debian", "home", "journal-nocow", "passwd", "polkitd", "pro
 def customise(store: Store, root: Path, extra_files: Mapping[str, Path]) -> None:
     """Change the Debian root at ``root`` in place.
 
-    Raises ExtraFileError: an extra file does not exist or would lie outside of the root. Raises CommandFailed: a
-    program in the root failed.
+    Raises:
+        ExtraFileError: an extra file does not exist or would lie outside of the root.
+        CommandFailed: a program in the root failed.
     """
     _services(root)
     shutil.copytree(DATA / "root", root, symlinks=True, dirs_exist_ok=True)

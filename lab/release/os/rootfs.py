@@ -23,8 +23,10 @@ def build_rootfs(store: Store) -> Path:
 
     Its key is what is asked for, not what the archive has: newer versions come with a changed list or an empty cache.
 
-    Raises NoAptSource: this machine has no source for the suite. Raises CommandFailed: mmdebstrap failed. Raises
-    ToolMissing: there is no mmdebstrap.
+    Raises:
+        NoAptSource: this machine has no source for the suite.
+        CommandFailed: mmdebstrap failed.
+        ToolMissing: there is no mmdebstrap.
     """
     filters, tools = packages.dpkg_filters(), host_packages("mmdebstrap")
     inputs = Inputs(packages.SUITE, packages.package_names(), filters, packages.REMOVED, tools)

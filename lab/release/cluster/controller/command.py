@@ -134,7 +134,7 @@ def approval(csr: Object, now: dt.datetime) -> Object:
 
 
 class Approver:
-    """Approves pending CSRs; of one that is refused it logs each reason once."""
+    """The loop over pending CSRs."""
 
     def __init__(self, kube: Kube, expected_nodes: int) -> None:
         self._kube = kube

@@ -127,7 +127,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
             file(f"/usr/local/bin/{FIRSTBOOT_SCRIPT}", templates.text(FIRSTBOOT_SCRIPT), 0o755),
-            # What kubelet and pods need of the kernel: the network plugin's bridge has the host forward packets.
+            # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
             file("/etc/sysctl.d/99-kubernetes.conf", _sysctls(config)),
         ],
         units=[

@@ -33,7 +33,8 @@ def header(name: str, size: int, mode: int, inode: int, *, offset: int = 0, alig
 
     The padding is part of the name field (more than one NUL at its end), which the kernel and cpio(1) read over.
 
-    Raises ValueError: ``align`` is no multiple of 4, or the padded name would be longer than the kernel takes.
+    Raises:
+        ValueError: ``align`` is no multiple of 4, or the padded name would be longer than the kernel takes.
     """
     if align % 4:
         raise ValueError(f"cpio data can be aligned to multiples of 4, not to {align}")

@@ -77,7 +77,8 @@ def live_kargs(volume_id: str) -> str:
 def kargs_area(kargs: str, size: int = KARGS_AREA_BYTES) -> bytes:
     """The content of an area that holds ``kargs``.
 
-    Raises LayoutError: they do not fit; the text must be shorter than the area.
+    Raises:
+        LayoutError: they do not fit; the text must be shorter than the area.
     """
     text = kargs.strip().encode() + KARGS_END.encode()
     if len(text) > size:
