@@ -149,7 +149,6 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
         script = answer.read().decode()
     initrd = next(line.split()[-1] for line in script.splitlines() if line.startswith("initrd"))
     with service.fetch(initrd) as answer:
-        assert gzip.compress(b"") is not None
         assert len(answer.read()) > 0
     raw = user.v2_download_infra_env_files(infra_env.id, "discovery.ign", _preload_content=False)
     assert json.loads(raw.data)["ignition"]["version"] == "3.2.0"
