@@ -48,6 +48,13 @@ def test_looks(unit):
 """
 
 
+def run_pytest(folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The tests of a folder, in a pytest of their own with these environment variables."""
+    argv = [sys.executable, "-m", "pytest", "-q", *options, "-p", "no:cacheprovider", str(folder)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
 def run(folder, *arguments):
     """What ran where, as lines of (worker, unit, test), in a copy of the scenarios' wiring with two files."""
     (folder / "conftest.py").write_text(CONFTEST)
@@ -116,9 +123,7 @@ def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_pat
     (tmp_path / "lab/tests/host").mkdir(parents=True)
     for name in ("test_live_a", "host/test_live_b", "host/test_live_c", "test_os", "test_release"):
         (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
-    env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
-    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
     assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
     assert len(lines) == 30
@@ -136,9 +141,7 @@ def test_what_takes_longest_comes_first(tmp_path):
     )
     for name in ("test_a", "test_b", "test_long", "test_longer"):
         (tmp_path / f"{name}.py").write_text(GROUPED.replace("6", "3" if "long" in name else "12"))
-    env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
-    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
     assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
     assert len(lines) == 30
@@ -190,9 +193,7 @@ def test_after(deployment):
 def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(tmp_path):
     (tmp_path / "conftest.py").write_text("from scenarios.conftest import pytest_runtest_makereport\n")
     (tmp_path / "test_x.py").write_text(TROUBLE)
-    argv = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    completed = run_pytest(tmp_path, "-rf")
     assert "1 failed, 2 passed" in completed.stdout, completed.stdout
     assert "FAILED test_x.py::test_during" in completed.stdout
     assert "master-0: kernel BUG at mm/slub.c:1" in completed.stdout
@@ -269,9 +270,7 @@ def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not
     )
     (tmp_path / "test_x.py").write_text(LIFE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  weekly: x\n  disruptive: x\n")
-    argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
-    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
     assert "5 passed, 2 errors" in completed.stdout, completed.stdout
     assert completed.stdout.count("AssertionError: no cluster") >= 2
 
@@ -298,8 +297,6 @@ def test_a_daemon_that_dies_by_itself_is_the_labs_failure_whoever_is_to_die(tmp_
     )
     (tmp_path / "test_x.py").write_text(DYING)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  ends_daemon(name): x\n")
-    argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
-    completed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
     assert "PASSED test_x.py::test_x[registry-True]" in completed.stdout, completed.stdout
     assert "1 passed, 3 errors" in completed.stdout, completed.stdout

@@ -39,6 +39,7 @@ def prepare() -> None:
     # sendfile() takes a connection away from its protocol, which then does not see that nobody reads. With TLS it saves
     # nothing.
     setattr(web_fileresponse, "NOSENDFILE", True)  # noqa: B010 (a constant to the type checker)
+    # aiohttp has no setting for the parser of requests, either.
     setattr(web_protocol, "HttpRequestParser", Parser)  # noqa: B010
     # A part of a form that has no name is refused as such, whatever hides its name.
     for malformed in (BadContentDispositionHeader, BadContentDispositionParam):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from installer.agent import containers
 from installer.agent.checks import diskspeed, netchecks
-from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
 from installer.agent.host import blockdev, hardware, hostid, media, network
 from installer.agent.host import inventory as agent_inventory
@@ -24,6 +23,7 @@ from installer.assisted.steparguments import DiskSpeedRequest, Domain, DomainsRe
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
 from installer.redact.testing import corpus
+from installer.testing.agent_kit import AGENT
 
 HERE = HostSystem(Path("/"))
 
@@ -212,15 +212,6 @@ def test_media(tmp_path: Path) -> None:
     watch.check(host)
 
 
-AGENT = AgentContext(
-    url="https://192.0.2.1:8090/",
-    infra_env_id="i",
-    host_id="h",
-    token="TOKEN",
-    ca_file="/opt/agent/tls/ca.crt",
-    insecure=False,
-    agent_image="agent@sha256:1",
-)
 REQUEST = InstallRequest(
     cluster_id="c",
     infra_env_id="i",

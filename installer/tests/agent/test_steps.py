@@ -10,21 +10,11 @@ from pathlib import Path
 import pytest
 
 from installer.agent import steps
-from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.host import media
 from installer.hostsys.errors import CommandError
-from installer.testing.agent_kit import FakeClient, Host
+from installer.testing.agent_kit import AGENT, FakeClient, Host
 
-AGENT = AgentContext(
-    url="https://192.0.2.1:8090/",
-    infra_env_id="i",
-    host_id="h",
-    token="TOKEN",
-    ca_file="",
-    insecure=False,
-    agent_image="agent@sha256:1",
-)
 DEEP = "[" * 20_000
 DEEP_LIST = f'[{{"url": "u", "host_id": "h", "x": {DEEP}'
 MOUNT = "36 25 11:0 / /run/media/iso ro,nodev shared:9 - iso9660 /dev/sr0 ro\n"

@@ -34,10 +34,15 @@ def last(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
+def checks(word: ast.keyword) -> bool:
+    """Whether it is `check`, and not said to be false."""
+    return word.arg == "check" and not (isinstance(word.value, ast.Constant) and not word.value.value)
+
+
 def judges(node: ast.AST) -> bool:
     """Whether a statement or call fails where something is not as it should be."""
     if isinstance(node, ast.Call):
-        return last(node) in JUDGES or "assert" in last(node) or any(word.arg == "check" for word in node.keywords)
+        return last(node) in JUDGES or "assert" in last(node) or any(checks(word) for word in node.keywords)
     return isinstance(node, ast.Raise) or (isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant))
 
 
