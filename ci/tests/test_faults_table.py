@@ -124,3 +124,13 @@ def test_the_error_lines_of_a_waiting_command():
     ]
     output = "\n".join(lines)
     assert Outcome(5, output, 1.0).errors == ['host "a" is gone', "short of it"]
+
+
+@pytest.mark.parametrize(
+    ("lanes", "machine", "minutes"),
+    [("[container, vm]", "container", 4), ("[container, vm]", "vm", 12), ("[vm]\n  vm: because", "vm", 4)],
+)
+def test_an_emulated_host_has_longer_to_say_what_is_wrong_where_a_container_would_do(lanes, machine, minutes):
+    text = GOOD.replace("completes: {}", f"lanes: {lanes}\n  told: {{cause: gone, minutes: 4}}")
+    assert load({"t.yaml": text})[0].told_minutes(machine) == minutes
+    assert load({"t.yaml": GOOD})[0].told_minutes(machine) == 0

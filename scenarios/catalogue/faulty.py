@@ -20,7 +20,7 @@ from drivers.errors import DriverError
 from lab.faults import Crash, Fault
 from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
-from lab.topology import Bmc
+from lab.topology import Bmc, MachineKind
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
 from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, output_of
@@ -33,6 +33,8 @@ TABLES = Path(__file__).with_name("faults")
 Lane = Literal["swarm", "container", "vm"]
 #: A row runs in labs of both kinds unless it says otherwise.
 LABS: tuple[Lane, ...] = ("container", "vm")
+#: How much longer an emulated host takes than a container until it can say what is wrong: 3 minutes to its login alone.
+EMULATED = 3
 _NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
 _ERROR = re.compile(r"^.*?level=(?:error|fatal) msg=(?P<message>.*)$", re.MULTILINE)
 
@@ -46,7 +48,8 @@ class Completes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`wait-for bootstrap-complete`, given `minutes`, ends with `code`, and its first error line names the cause: a
     regular expression on words of it. `host` is named in that line, unless it is empty. Where the bootstrap completes,
-    it is `wait-for install-complete`, given as much."""
+    it is `wait-for install-complete`, given as much. In VMs a row that containers have too is given `EMULATED` times as
+    long."""
 
     cause: str
     host: str = ""
@@ -112,6 +115,11 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def id(self) -> str:
         """The scenario's id."""
         return f"{self.scenario}-{self.name}"
+
+    def told_minutes(self, machine: MachineKind) -> int:
+        """How many minutes `wait-for` is given on machines of that kind to say what is wrong; 0 for what completes."""
+        longer = EMULATED if machine == "vm" and "container" in self.lanes else 1
+        return self.told.minutes * longer if self.told else 0
 
 
 def load(files: Mapping[str, str | bytes]) -> tuple[Row, ...]:
@@ -210,7 +218,7 @@ def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
 def disturb(deployment: Deployment, row: Row) -> Outcome:
     """Install with the row's faults, up to where `wait-for` ends."""
     deployment.create_image()
-    limit = row.told.minutes * 60 if row.told else BOOTSTRAP_SECONDS
+    limit = 60 * row.told_minutes(deployment.topology.machine) if row.told else BOOTSTRAP_SECONDS
     options = [f"--timeout={limit}"] if row.told else []
     with disturbed(deployment, row, time.monotonic(), limit) as future:
         outcome = installed(deployment, limit, *options)

@@ -49,7 +49,7 @@ def candidates(machines: MachineKind) -> list[choosing.Candidate]:
         _candidate(row.id, row.id, bool(row.vm), machines=machines, days=_DAYS[row.runs]) for row in table().rows
     ]
     faults = [
-        _candidate(row.id, row.scenario, bool(row.vm), machines=machines, days=1 if row.gate else 7, told=row.told)
+        _candidate(row.id, row.scenario, bool(row.vm), machines=machines, days=1 if row.gate else 7, row=row)
         for row in faulty.ROWS
         if set(row.lanes) & set(faulty.LABS)
     ]
@@ -57,13 +57,13 @@ def candidates(machines: MachineKind) -> list[choosing.Candidate]:
 
 
 def _candidate(
-    job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, told: faulty.Told | None = None
+    job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, row: faulty.Row | None = None
 ) -> choosing.Candidate:
     """A row as a job. What is told of ends with the time that `wait-for` is given at the latest."""
-    kind = "vm" if vm else machines
+    kind: MachineKind = "vm" if vm else machines
     least, more = _MINUTES[kind]
     minutes = least + more * (len(topology_of(scenario).nodes) - 1)
-    return choosing.Candidate(f"{job}@{kind}", days, 60 * (max(minutes, told.minutes) if told else minutes))
+    return choosing.Candidate(f"{job}@{kind}", days, 60 * max(minutes, row.told_minutes(kind) if row else 0))
 
 
 def _nightly(arguments: argparse.Namespace) -> int:
