@@ -45,6 +45,8 @@ TOLD = pytest.StashKey[set[tuple[str, str]]]()
 LABS = pytest.StashKey[dict[str, Lab]]()
 BROKEN = pytest.StashKey[dict[str, str]]()
 VOID = "the lab itself failed: void"
+# What the kernel says of a panic that a fault asked for (lab.faults.Panic), and of no other.
+ASKED_PANIC = "sysrq triggered crash"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -157,13 +159,20 @@ def release(chosen: Chosen) -> Subject:
 
 
 def _new_trouble(item: pytest.Item) -> list[str]:
-    """New kernel error messages on the consoles of the test's lab: those that no earlier test has failed for."""
+    """New kernel error messages on the consoles of the test's lab: those that no earlier test has failed for, and that
+    are not of a panic that the test is about (`panics`)."""
     used = getattr(item, "funcargs", {})
     subject = used.get("deployment") or used.get("installation") or used.get("stopped") or used.get("discovered")
     if subject is None:
         return []
     reported = item.session.stash.setdefault(TOLD, set())
-    lines = [f"{name}: {line}" for name, messages in subject.lab.kernel_trouble().items() for line in messages]
+    panicking = {name for marker in item.iter_markers("panics") for name in marker.args}
+    lines = [
+        f"{name}: {line}"
+        for name, messages in subject.lab.kernel_trouble().items()
+        for line in messages
+        if not (name in panicking and ASKED_PANIC in line)
+    ]
     new = [line for line in lines if (subject.lab.id, line) not in reported]
     reported.update((subject.lab.id, line) for line in new)
     return new

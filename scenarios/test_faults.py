@@ -6,6 +6,7 @@ import pytest
 
 from lab.deploy import Deployment
 from lab.errors import DaemonEndedError
+from lab.faults import Panic
 from lab.host.paths import cache_dir
 from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, disturb
 from scenarios.catalogue.scheduling import Durations
@@ -23,6 +24,8 @@ def _marks(row: Row) -> list[pytest.MarkDecorator]:
         marks.append(pytest.mark.vm(row.vm))
     if row.void:
         marks.append(pytest.mark.ends_daemon(row.void))
+    if panics := [fault.node for fault in row.faults if isinstance(fault, Panic)]:
+        marks.append(pytest.mark.panics(*panics))
     return marks
 
 

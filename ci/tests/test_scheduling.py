@@ -300,3 +300,39 @@ def test_a_daemon_that_dies_by_itself_is_the_labs_failure_whoever_is_to_die(tmp_
     completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
     assert "PASSED test_x.py::test_x[registry-True]" in completed.stdout, completed.stdout
     assert "1 passed, 3 errors" in completed.stdout, completed.stdout
+
+
+# Kernels whose panic is the test's own fault are no trouble; what else they say is, and what others do.
+PANICKING = """
+from types import SimpleNamespace
+import pytest
+
+ASKED = "[ 9.1] Kernel panic - not syncing: sysrq triggered crash"
+
+@pytest.fixture
+def deployment(request):
+    name, line = request.param
+    return SimpleNamespace(lab=SimpleNamespace(id=line + name, kernel_trouble=lambda: {name: [line]}, ended=list))
+
+@pytest.mark.panics("master-2")
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        pytest.param(("master-2", ASKED), id="own"),
+        pytest.param(("master-1", ASKED), id="others"),
+        pytest.param(("master-2", "[ 9.1] Kernel panic - not syncing: Fatal exception"), id="another"),
+    ],
+    indirect=True,
+)
+def test_x(deployment):
+    pass
+"""
+
+
+def test_a_kernel_that_a_fault_has_panic_fails_no_test_and_any_other_does(tmp_path):
+    (tmp_path / "conftest.py").write_text("from scenarios.conftest import pytest_runtest_makereport\n")
+    (tmp_path / "test_x.py").write_text(PANICKING)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  panics(name): x\n")
+    completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
+    assert "PASSED test_x.py::test_x[own]" in completed.stdout, completed.stdout
+    assert "2 failed, 1 passed" in completed.stdout, completed.stdout

@@ -44,6 +44,8 @@ class Bootstrap:
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
         # What the rendezvous host complained of at the last look, before its service was up.
         self.complaint = ""
+        # The last one that there was, and when.
+        self.complained: tuple[str, float] | None = None
         # What answers where the service should, and why it will not do; empty while nobody answers, and while it does.
         self.answered = ""
         # What the service could not say of its clusters and hosts at the last look.
@@ -251,6 +253,8 @@ class Bootstrap:
             log.info("Waiting for cluster install to initialize")
             # A passing complaint, while the network comes up, is gone at the next look.
             before, self.complaint = self.complaint, self._complaint()
+            if before and self.complaint:
+                self.complained = self.complaint, now
             self.report.once("complaint", self.complaint if before else "", logging.WARNING)
             if now - self.started >= self.settings.unreachable_after:
                 why = self.answered or self._outside()
@@ -306,8 +310,17 @@ class Bootstrap:
         if not self.rest_seen and self.answered:
             return (self.answered,)
         if not self.rest_seen:
-            never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
-            return (*self.image_problems(whole=True), never)
+            why = self._outside()
+            if self.complained is not None:
+                # Between two attempts a host has nothing to complain of.
+                complaint, at = self.complained
+                words = complaint.partition(" says: ")[2]
+                ago = duration(round(time.monotonic() - at))
+                why += f". It said {ago} before: {words}" if words not in why else ""
+            return (
+                *self.image_problems(whole=True),
+                f"The rendezvous service was never reached: {self.rest_state}; {why}",
+            )
         if self.unsaid and self.cluster is None:
             # Nobody knows of any host.
             return (f"The rendezvous service on {self.inputs.rendezvous_ip} cannot say how far it is: {self.unsaid}",)
