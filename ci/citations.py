@@ -140,11 +140,11 @@ def _python_blocks(path: str, source: str) -> Iterator[Block]:
 
 def other_blocks(path: str, text: str) -> Iterator[Block]:
     """Comments of shell, units, TOML, C and the like, and lines with a § in them."""
-    kept = []
+    kept_lines = []
     for line in text.splitlines():
         comment = re.search(r"(?:^|\s)(?:#|//|/\*|;)(?!!)(.*)$", line)
-        kept.append(comment[1] if comment else line if "§" in line else "")
-    yield from _paragraphs(path, 1, "\n".join(kept))
+        kept_lines.append(comment[1] if comment else line if "§" in line else "")
+    yield from _paragraphs(path, 1, "\n".join(kept_lines))
 
 
 def blocks(path: str, text: str) -> Iterable[Block]:
@@ -206,8 +206,8 @@ class Checker:
             if "://" in target or target.startswith("mailto:"):
                 continue
             self.checked += 1
-            here = self.library.root / block.path
-            file = (here.parent / target).resolve() if target else here.resolve()
+            citing_file = self.library.root / block.path
+            file = (citing_file.parent / target).resolve() if target else citing_file.resolve()
             line = block.line_of(link.start())
             if not file.exists():
                 yield line, f"link to {link['target']}: no such file"

@@ -323,12 +323,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
     """An installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise with a
     scenario id."""
-    scenario_id, kept = str(request.param), request.config.getoption("--lab")
+    scenario_id, lab_id = str(request.param), request.config.getoption("--lab")
     row = row_of(scenario_id)
 
     def make(labs: ExitStack) -> Installation:
-        if kept:
-            return _installed_already(kept, chosen.subject)
+        if lab_id:
+            return _installed_already(lab_id, chosen.subject)
         if row is not None and row.boot == "discovery-iso":
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)

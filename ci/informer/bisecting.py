@@ -45,8 +45,8 @@ class Bisection:
             raise InformerError(f"releases: {len(self.releases)} is less than two: a good one and a bad one")
         if twice := sorted({one for one in self.releases if self.releases.count(one) > 1}):
             raise InformerError(f"releases: {twice[0]!r} occurs twice")
-        shown = self.failures
-        rates = [rate**_OFTEN * rate**shown.failures * (1 - rate) ** shown.passes for rate in _BAD_RATES]
+        prior = self.failures
+        rates = [rate**_OFTEN * rate**prior.failures * (1 - rate) ** prior.passes for rate in _BAD_RATES]
         self._joint = [list(rates) for _ in self.releases[1:]]
         self._scale()
 

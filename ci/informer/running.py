@@ -102,8 +102,8 @@ class _Session:
         return self._folder / job / f"{self._name}.{number}"
 
     def _submit(self, units: Sequence[Unit]) -> None:
-        here = [msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units]
-        self._engine.submit(units if self._engine.remote else here)
+        with_folders = [msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units]
+        self._engine.submit(units if self._engine.remote else with_folders)
 
     def rows(self) -> Iterator[Row]:
         """Run it; each run as it ends. Raises InformerError."""

@@ -208,9 +208,9 @@ def known(project: Project, file: str) -> tuple[Path, Measured | None]:
     place = cache_dir() / "lines" / f"{key}.json"
     if not place.is_file():
         return place, None
-    kept = Measured(**json.loads(place.read_text()))
-    current = all(digest(project.root / path) == digested for path, digested in kept.deps.items())
-    return place, kept if current else None
+    cached = Measured(**json.loads(place.read_text()))
+    current = all(digest(project.root / path) == digested for path, digested in cached.deps.items())
+    return place, cached if current else None
 
 
 def keep(place: Path, measured: Measured) -> None:

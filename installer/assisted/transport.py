@@ -183,10 +183,10 @@ class Transport:
             self._give_back(connection, response)
 
     def _ask(self, request: Request, deadline: float) -> tuple[_Connection, http.client.HTTPResponse]:
-        kept = self._take()
-        if kept is not None:
+        reused = self._take()
+        if reused is not None:
             try:
-                return kept, kept.ask(request, deadline)
+                return reused, reused.ask(request, deadline)
             except STALE:
                 if not request.may_repeat:
                     raise

@@ -90,7 +90,7 @@ class Outputs:
         with signals.deferred():
             path = self._directory
             try:
-                old = {gone.parent for name in self._gone if (gone := self._directory / name).exists()}
+                old = {removed.parent for name in self._gone if (removed := self._directory / name).exists()}
                 for partial in self._files:
                     path = partial.dest
                     partial.commit()
@@ -106,8 +106,8 @@ class Outputs:
 
     def _remove(self, old: set[Path]) -> None:
         written = {partial.dest for partial in self._files}
-        gone = [path for name in self._gone if (path := self._directory / name) not in written]
-        for path in gone:
+        removed = [path for name in self._gone if (path := self._directory / name) not in written]
+        for path in removed:
             path.unlink(missing_ok=True)
         for folder in {(self._directory / name).parent for name in self._gone} - {self._directory}:
             left = set(folder.iterdir()) if folder.is_dir() else None

@@ -223,8 +223,8 @@ def extract(args: argparse.Namespace) -> int:
         _check_outputs(args.iso, {"--output": args.output})
         if extent.directory:
             for name, entry in sorted(iso.entries(extent), key=lambda one: (one[0] or one[1].name).lower()):
-                shown = name or entry.name.partition(";")[0]
-                print(shown + ("/" if entry.directory else ""))
+                entry_name = name or entry.name.partition(";")[0]
+                print(entry_name + ("/" if entry.directory else ""))
             return 0
         part = Overlay(overlay.base)
         part.move(0, extent.offset, extent.length)

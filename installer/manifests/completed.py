@@ -41,17 +41,17 @@ def _indented(secret: str) -> str:
 
 def _set(document: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
     """Give the field at the path its value; whether it had another, or none."""
-    *way, last = path
-    here = document
-    for name in way:
-        key = _spelled(here, name)
-        inner = here.get(key) or {}
-        here[key] = inner
-        here = inner
-    last = _spelled(here, last)
-    if here.get(last, "") == value:
+    *parents, last = path
+    mapping = document
+    for name in parents:
+        key = _spelled(mapping, name)
+        inner = mapping.get(key) or {}
+        mapping[key] = inner
+        mapping = inner
+    last = _spelled(mapping, last)
+    if mapping.get(last, "") == value:
         return False
-    here[last] = value
+    mapping[last] = value
     return True
 
 

@@ -163,8 +163,8 @@ def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
 
 def _missing_links(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
     """The end of a line: the hosts that a host has no link with; empty where nobody has any link."""
-    gone = _unlinked(host, hosts)
-    names = [other.name for other in hosts if other.id in gone][:MOST_NAMED]
+    unlinked = _unlinked(host, hosts)
+    names = [other.name for other in hosts if other.id in unlinked][:MOST_NAMED]
     return f": no link with {', '.join(names)}" if names and any(other.reaches for other in hosts) else ""
 
 
@@ -301,7 +301,7 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     if len(hosts) < expected.count or not all(host.macs for host in hosts):
         # One whose inventory has not come may be any of them.
         return ()
-    here = {mac for host in hosts for mac in host.macs}
+    registered = {mac for host in hosts for mac in host.macs}
     described = {mac for _, macs in expected.macs for mac in macs}
     strangers = ", ".join(f"{h.name} ({', '.join(sorted(h.macs)) or h.id})" for h in hosts if not h.macs & described)
     if not strangers:
@@ -310,7 +310,7 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     return tuple(
         f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
         for name, macs in expected.macs
-        if macs and not here & macs
+        if macs and not registered & macs
     )
 
 

@@ -94,10 +94,10 @@ def _only(body: Any, mine: tuple[str, ...]) -> Any:
         return [_only(one, mine) for one in body if not _foreign(one, mine)]
     if not isinstance(body, dict):
         return body
-    kept = {key: _only(value, mine) for key, value in body.items()}
-    if isinstance(kept.get("Members"), list):
-        kept["Members@odata.count"] = len(kept["Members"])
-    return kept
+    own = {key: _only(value, mine) for key, value in body.items()}
+    if isinstance(own.get("Members"), list):
+        own["Members@odata.count"] = len(own["Members"])
+    return own
 
 
 def _foreign(one: Any, mine: tuple[str, ...]) -> bool:

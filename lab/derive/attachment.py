@@ -323,7 +323,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
                 parsed.document.get("interfaces").wrong(rule)
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
-    known = {name for name, card in parsed.cards.items() if card.mac}
+    with_mac = {name for name, card in parsed.cards.items() if card.mac}
     interfaces, unsaid = tuple(parsed.faces()), parsed.unsaid()
     faces = tuple(_merged(interfaces))
     return Attachment(
@@ -337,7 +337,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         mute=not faces and not unsaid,
         adrift=tuple(parsed.adrift),
         interfaces=interfaces,
-        hidden=tuple(parsed.hidden.values()) if known <= set(parsed.hidden) else (),
+        hidden=tuple(parsed.hidden.values()) if with_mac <= set(parsed.hidden) else (),
         places=tuple(parsed.places),
         document=parsed.document,
     )

@@ -54,8 +54,8 @@ def build(
     own = {id(segment): _own(segment, pool) for segment in plan.segments}
     single = _is_single(cluster, plan)
     macs = {card.mac for host, _ in cluster.hosts for card in host.attachment.cards}
-    made = (f"52:54:00:6e:{number >> 8:02x}:{number & 255:02x}" for number in range(0x3100, 0x10000))
-    fresh = (mac for mac in made if mac not in macs)
+    lab_macs = (f"52:54:00:6e:{number >> 8:02x}:{number & 255:02x}" for number in range(0x3100, 0x10000))
+    fresh = (mac for mac in lab_macs if mac not in macs)
     used = {host.name for host, _ in cluster.hosts}
     rendezvous, nodes = cluster.rendezvous, []
     names = {segment_id: f"net{index}" for index, segment_id in enumerate(own)}

@@ -132,8 +132,8 @@ def asks(host: Host, address: str) -> bool:
     faces = host.attachment.faces
     version = 6 if ":" in address else 4
     own = (one.network for face in faces if version not in face.dynamic for one in face.addresses)
-    wanted = words.address(address)
-    held = wanted is not None and any(wanted in network for network in own)
+    parsed = words.address(address)
+    held = parsed is not None and any(parsed in network for network in own)
     return not faces or (not held and any(version in face.dynamic for face in faces))
 
 

@@ -218,13 +218,13 @@ class Engine:
             if flight is not None and flight.missing is None:
                 if flight.address == address:
                     continue
-                here, there = self._places[address].name, flight.name
+                our_host, there = self._places[address].name, flight.name
                 if not has_ended:
-                    self._say(f"{unit.job}: runs at {there} by now; {here} ends it")
+                    self._say(f"{unit.job}: runs at {there} by now; {our_host} ends it")
                     self._call(address, host.drop, key)
                     continue
                 # Taken for lost, and here it is: nothing is run to its end twice.
-                self._say(f"{unit.job}: {here} has its result; {there} ends it")
+                self._say(f"{unit.job}: {our_host} has its result; {there} ends it")
                 self._call(flight.address, host.drop, key)
                 self._send(unit, address)
                 continue
@@ -283,20 +283,20 @@ class Engine:
 
     def _hand_out(self) -> None:
         """Send what fits, the first that wait first; the room that the first one waits for is not given away."""
-        kept = ""
+        reserved = ""
         for unit in list(self._waiting):
             if len(self._flights) >= self._most:
                 return
             able = [address for address, place in self._places.items() if not why_not(unit, place.has)]
             fits = [address for address in able if not self._takes(unit, address).short(self._free(address))]
-            room = [address for address in fits if address != kept]
+            room = [address for address in fits if address != reserved]
             if room:
                 self._waiting.remove(unit)
                 best = max(room, key=lambda address: self._free(address).mib)
                 self._say(f"{unit.job}: " + (f"to {self._places[best].name}" if self._address else "begins"))
                 self._send(unit, best)
-            elif able and not kept:
-                kept = max(able, key=lambda address: self._free(address).mib)
+            elif able and not reserved:
+                reserved = max(able, key=lambda address: self._free(address).mib)
 
     def _unfit(self) -> None:
         """Raises InformerError where hosts are there, and none can ever run what waits first."""

@@ -56,12 +56,12 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
             yield unsupported(f"capabilities.additionalEnabledCapabilities[{index}]", item, CAPABILITIES)
     on, name = capability_set(base or "vCurrent") | set(extra), config.platform.name
     path = "additionalEnabledCapabilities"
-    shown = None if chosen.additional_enabled_capabilities is None else list(extra)  # [] is shown as it was given
+    extras = None if chosen.additional_enabled_capabilities is None else list(extra)  # [] is shown as it was given
     if "marketplace" in on and "OperatorLifecycleManager" not in on:
-        yield invalid(path, shown, "the marketplace capability requires the OperatorLifecycleManager capability")
+        yield invalid(path, extras, "the marketplace capability requires the OperatorLifecycleManager capability")
     if name == "baremetal" and base == "None" and "baremetal" not in on:
-        yield invalid(path, shown, "platform baremetal requires the baremetal capability")
-    both = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": shown}
+        yield invalid(path, extras, "platform baremetal requires the baremetal capability")
+    both = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": extras}
     whole = {key: value for key, value in both.items() if value}
     if "CloudCredential" not in on and name not in _NO_CLOUD:
         text = "disabling CloudCredential capability available only for baremetal platforms"

@@ -297,8 +297,8 @@ def _completed_from_configs(files: InputFiles, target: str) -> InputFiles:
     from installer.manifests import cluster, mirror
 
     mirrors = files.on_disk.get(MIRROR, {})
-    kept = replace(files, on_disk={MIRROR: mirrors}, manifests={}, from_manifests=False)
-    configs = _from_configs(kept, target, for_image=False)
+    without_manifests = replace(files, on_disk={MIRROR: mirrors}, manifests={}, from_manifests=False)
+    configs = _from_configs(without_manifests, target, for_image=False)
     install = with_rendezvous_in_no_proxy(configs.install, configs.rendezvous_ip)
     source = cluster.Inputs(install, configs.ntp_sources, configs.hosts, expected_release(), version("node0"))
     generated = {f"{names.DIRECTORY}/{name}": data for name, data in cluster.cluster_manifests(source).items()}

@@ -118,8 +118,8 @@ def _effective_manifests(
     manifests = {**state.files(MANIFESTS), **on_disk[MANIFESTS]}
     if not agent_changed:
         return manifests, ()
-    kept = {name: data for name, data in manifests.items() if name not in names.OF_AGENT_CONFIG}
-    return kept, tuple(name for name in on_disk[MANIFESTS] if name not in kept)
+    remaining = {name: data for name, data in manifests.items() if name not in names.OF_AGENT_CONFIG}
+    return remaining, tuple(name for name in on_disk[MANIFESTS] if name not in remaining)
 
 
 def _same(one: dict[str, bytes], kept: dict[str, bytes]) -> bool:

@@ -174,12 +174,12 @@ def _os_image() -> Path | None:
 
 def _check_architecture(config: InstallConfig, release: Release) -> None:
     """Rule 36: the payload must be of the control plane's architecture, or of several."""
-    wanted = config.control_plane.architecture if config.control_plane else ""
+    of_nodes = config.control_plane.architecture if config.control_plane else ""
     actual = release.architecture
-    if actual not in ("multi", wanted):
+    if actual not in ("multi", of_nodes):
         problem = forbidden(
             "controlPlane.architecture",
-            f"unsupported release image architecture. ControlPlane Arch: {wanted} doesn't match Release Image Arch: "
+            f"unsupported release image architecture. ControlPlane Arch: {of_nodes} doesn't match Release Image Arch: "
             f"{actual}",
         )
         raise AssetError(

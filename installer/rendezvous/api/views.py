@@ -85,8 +85,8 @@ class Views:
 
 def knows(request: web.Request, etag: str) -> bool:
     """Has the caller this state already? If-None-Match may name several, or any at all (RFC 9110 §13.1.2)."""
-    known = request.headers.get("If-None-Match", "")
-    return known.strip() == "*" or etag.removeprefix("W/") in TAG.findall(known)
+    if_none_match = request.headers.get("If-None-Match", "")
+    return if_none_match.strip() == "*" or etag.removeprefix("W/") in TAG.findall(if_none_match)
 
 
 def unchanged(request: web.Request, etag: str) -> web.Response | None:

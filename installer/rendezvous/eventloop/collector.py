@@ -37,18 +37,18 @@ async def freeze_survivors() -> None:
     gc.freeze()
     gc.callbacks.append(set_aside)
     try:
-        kept, seen, due = gc.get_freeze_count(), _middle(), time.monotonic() + THOROUGH
+        frozen, collections_before, due = gc.get_freeze_count(), _middle(), time.monotonic() + THOROUGH
         while True:
             await asyncio.sleep(min(PERIOD, THOROUGH))
-            if _middle() - seen >= MIDDLE:
+            if _middle() - collections_before >= MIDDLE:
                 gc.collect()
-                seen = _middle()
+                collections_before = _middle()
             if time.monotonic() >= due:
                 due = time.monotonic() + THOROUGH
-                if gc.get_freeze_count() > GROWTH * kept:
+                if gc.get_freeze_count() > GROWTH * frozen:
                     gc.unfreeze()
                     gc.collect()
-                    kept = gc.get_freeze_count()
+                    frozen = gc.get_freeze_count()
     finally:
         gc.callbacks.remove(set_aside)
         gc.unfreeze()

@@ -129,14 +129,14 @@ class Timekeeper:
 
     def _move(self, seconds: float, follow: float) -> None:
         """Move all times by ``seconds``; the clock itself is about to be moved by ``follow``."""
-        way, amount = "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
+        direction, amount = "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
         with self._store.change():
             self._store.put_anchor(self._anchor(follow))
             if not seconds:
                 return
             for cluster in self._move_all(Move(seconds)):
-                self._store.add_event(events.make("service_clock_set", cluster=cluster, way=way, seconds=amount))
-        log.warning("the clock was set %s by %s s: time-outs count on as before", way, amount)
+                self._store.add_event(events.make("service_clock_set", cluster=cluster, way=direction, seconds=amount))
+        log.warning("the clock was set %s by %s s: time-outs count on as before", direction, amount)
 
     def _move_all(self, move: Move) -> list[Cluster]:
         """Move the times of all clusters and hosts. Returns the clusters, each of which gets an event."""

@@ -103,8 +103,8 @@ def _can_be(disk: Disk, wanted: DiskIdentity) -> bool:
 
 def _differs(disk: Disk, wanted: DiskIdentity, field: str) -> bool:
     """Are both known, and not the same?"""
-    here, there = getattr(disk, field), getattr(wanted, field)
-    return bool(here and there and here != there)
+    value, wanted_value = getattr(disk, field), getattr(wanted, field)
+    return bool(value and wanted_value and value != wanted_value)
 
 
 def _one(disks: Iterable[Disk], narrower: tuple[Callable[[Disk], bool], ...] = ()) -> Disk | None:

@@ -77,11 +77,11 @@ class LogStore:
 
     def claim(self, upload: Upload, more: int) -> None:
         """Let an upload grow. Raises TooLarge, NoSpace."""
-        kept = self.size
-        limit = quota(self.free_bytes(self._root), kept)
+        total_bytes = self.size
+        limit = quota(self.free_bytes(self._root), total_bytes)
         if upload.size + more > limit.each:
             raise TooLarge(f"logs are larger than {limit.each} bytes")
-        if kept + more - upload.replaces > limit.total:
+        if total_bytes + more - upload.replaces > limit.total:
             raise NoSpace(f"all logs together are larger than {limit.total} bytes, half of what there is room for")
         upload.size += more
 

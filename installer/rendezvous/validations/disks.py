@@ -210,18 +210,18 @@ def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
 def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
     """The host with these disks not to be formatted, by any of their names."""
     by_id = {item.id: item for item in host.skipped_disks}
-    kept = []
+    identities = []
     for name in filter(None, names):
         before = by_id.get(name)
         disk = None
         if inventory is not None:
             disk = diskidentity.find(inventory, before) if before else find(inventory, name)
-        kept.append(
+        identities.append(
             diskidentity.identify(disk, inventory, before)
             if disk is not None and inventory is not None
             else before or diskidentity.named(name)
         )
-    return msgspec.structs.replace(host, skipped_disks=list({item.id: item for item in kept}.values()))
+    return msgspec.structs.replace(host, skipped_disks=list({item.id: item for item in identities}.values()))
 
 
 def registered_again(host: Host) -> Host:

@@ -122,8 +122,8 @@ class _Group:
             for index, name in enumerate(self.group.ports)
             if name in self._up and (self.lacp is None or self.lacp.ports[index].carries)
         ]
-        wanted = (carrying, dict(self._there))
-        if wanted == self._done:
+        paths = (carrying, dict(self._there))
+        if paths == self._done:
             return
         ways = [(leg.vlan, self._legs[leg.name]) for leg in self.group.legs]
         with contextlib.suppress(subprocess.CalledProcessError):
@@ -133,7 +133,7 @@ class _Group:
                 bpf.attach(f"{leg.name}p", out, self._folder)
             for name in self._there:
                 bpf.attach(name, bpf.from_port(ways if name in carrying else ()), self._folder)
-            self._done = wanted
+            self._done = paths
         print(f"{'+'.join(self.group.ports)}: frames pass by {', '.join(carrying) or 'none'}", flush=True)
 
 

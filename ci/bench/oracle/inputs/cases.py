@@ -32,8 +32,8 @@ class Change:
     value: Any
 
     def __str__(self) -> str:
-        shown = "absent" if self.value is ABSENT else json.dumps(self.value, default=str, ensure_ascii=False)
-        return f"{self.file} {self.path}={shown if len(shown) < 60 else shown[:57] + '...'}"
+        text = "absent" if self.value is ABSENT else json.dumps(self.value, default=str, ensure_ascii=False)
+        return f"{self.file} {self.path}={text if len(text) < 60 else text[:57] + '...'}"
 
 
 def dump(document: Config) -> bytes:
@@ -43,25 +43,25 @@ def dump(document: Config) -> bytes:
 
 def apply(document: Config, path: str, value: Any) -> None:
     """Set or remove the field at a dotted path. Raises LookupError or TypeError where there is no such place."""
-    *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
-    here: Any = document
-    for part in way:
-        here = here.setdefault(part, {}) if isinstance(here, dict) else here[part]
+    *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    container: Any = document
+    for part in parents:
+        container = container.setdefault(part, {}) if isinstance(container, dict) else container[part]
     if value is ABSENT:
-        del here[last]
-    elif isinstance(here, list) and last == len(here):
-        here.append(copy.deepcopy(value))
+        del container[last]
+    elif isinstance(container, list) and last == len(container):
+        container.append(copy.deepcopy(value))
     else:
-        here[last] = copy.deepcopy(value)
+        container[last] = copy.deepcopy(value)
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every field below, with its dotted path."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        here = f"{path}.{key}" if path else str(key)
-        yield here, item
-        yield from walk(item, here)
+        field_path = f"{path}.{key}" if path else str(key)
+        yield field_path, item
+        yield from walk(item, field_path)
 
 
 def general(path: str) -> str:

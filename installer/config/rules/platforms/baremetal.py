@@ -102,15 +102,15 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
 
 def _driver(path: str, address: str) -> Iterator[FieldError]:
     """One that boots a host without a provisioning network."""
-    shown = check.without_password(address)
+    safe_address = check.without_password(address)
     try:
         driver = bmc.driver(address)
     except ValueError as error:
-        yield invalid(path, shown, str(error))
+        yield invalid(path, safe_address, str(error))
         return
     if driver.network:
         text = f"driver {driver.name} requires provisioning network, use one of {', '.join(_VIRTUAL_MEDIA)}"
-        yield invalid(path, shown, text)
+        yield invalid(path, safe_address, text)
 
 
 def _provisioning_network(platform: BareMetalPlatform, config: InstallConfig) -> Iterator[FieldError]:
@@ -128,8 +128,8 @@ def _provisioning_network(platform: BareMetalPlatform, config: InstallConfig) ->
             break
     cluster = check.address(platform.cluster_provisioning_ip)
     if cluster is None or cluster not in network:
-        shown = platform.cluster_provisioning_ip
-        yield invalid(f"{path}.clusterProvisioningIP", shown, f'"{shown}" is not in the provisioning network')
+        ip = platform.cluster_provisioning_ip
+        yield invalid(f"{path}.clusterProvisioningIP", ip, f'"{ip}" is not in the provisioning network')
     if ipaddress.ip_interface(value).ip != network.network_address:
         yield invalid(
             f"{path}.provisioningNetworkCIDR", value, f"provisioningNetworkCIDR has host bits set, expected {network}"

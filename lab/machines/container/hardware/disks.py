@@ -211,13 +211,13 @@ class Disk:
         os.fsync(self._whole.descriptor)
         with contextlib.ExitStack() as opened:
             table = self._reader.table(_opened(self._whole, opened))
-        wanted = list(table.partitions) if table else []
+        current = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
-        kept = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in wanted}
+        unmoved = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in current}
         self._spare += old.values()
-        self._parts = [(p, loop) for p in wanted if (loop := kept[p.number, p.start, p.size]) is not None]
+        self._parts = [(p, loop) for p in current if (loop := unmoved[p.number, p.start, p.size]) is not None]
         held = {part.number for part, _ in self._parts}
-        self._parts += [(part, self._device(part)) for part in wanted if part.number not in held]
+        self._parts += [(part, self._device(part)) for part in current if part.number not in held]
         self._parts.sort(key=lambda pair: pair[0].number)
 
     def _device(self, part: Partition) -> Loop:

@@ -227,15 +227,15 @@ class Group:
         """Whether it has more groups than it may in v1's hierarchy of `memory`."""
         if self._hierarchies.unified or memory_groups_of_all() <= MOST_GROUPS:
             return False
-        found = 0
+        groups = 0
 
         def count(_: int, __: list[str]) -> None:
-            nonlocal found
-            found += 1
+            nonlocal groups
+            groups += 1
 
         with contextlib.suppress(OSError):
             treewalk.visit(self._find("memory") / OWN, before=count)
-        return found > MOST_GROUPS
+        return groups > MOST_GROUPS
 
     def unhold(self) -> None:
         """Let what is killed and does not end go on. With cgroup v1 that is what a machine has frozen; and what waits
