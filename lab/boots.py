@@ -57,7 +57,7 @@ class ImageMaker(Protocol):
 
 
 def make(maker: ImageMaker) -> Path:
-    """Run the installer, and put what machines fetch where they do; returns the image, or PXE's script.
+    """Run the installer, and put what machines fetch where they fetch it; returns the image, or PXE's script.
 
     Raises InstallFailedError.
     """

@@ -1,4 +1,4 @@
-"""What agent-cluster-install.yaml's networks must be for its plugin and its hosts.
+"""Rules for the networks in agent-cluster-install.yaml: what its plugin takes, and room for its hosts.
 
 The rules are those of openshift/installer's pkg/asset/agent/manifests/agentclusterinstall.go.
 """

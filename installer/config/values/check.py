@@ -275,7 +275,7 @@ def certificates_only(value: str) -> str:
 
 
 def weak_certificates(value: str) -> list[str]:
-    """What each certificate that cannot sign others is, as `Certificate <serial> ... is x509 v<version>`."""
+    """A line for each certificate that cannot sign others: `Certificate <serial> ... is x509 v<version> ...`."""
     from cryptography import x509
 
     notes = []
