@@ -99,7 +99,8 @@ def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) ->
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends one host's logs. ``attempt``: that to install which they belong to; empty for the client's, if it has one."""
+    """Sends one host's logs. ``attempt``: which attempt to install they are of; empty for the client's, if it has
+    one."""
 
     client: AssistedClient
     cluster_id: str

@@ -88,7 +88,7 @@ def is_key(raw: bytes) -> bool:
 
 
 def encodings(secret: str) -> set[str]:
-    """A known secret in every form: plain, escaped once and twice, for URLs, in the base64 of a text that contains it."""
+    """A known secret in every form: plain, escaped once and twice, for URLs, in base64 of a text with it."""
     if len(secret) > LONGEST:
         return {secret, json.dumps(secret)[1:-1]}  # looking for all forms of a file takes longer than it is worth
     spellings = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("'", "''")}

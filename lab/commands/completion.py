@@ -17,7 +17,7 @@ _SERVICES = ("dnsmasq", "registry", "chronyd", "bmc", "http")
 
 
 def offer(parser: argparse.ArgumentParser, chosen: Chosen) -> None:
-    """Where the shell asks for completions, print them and exit; else do nothing. `chosen` finds the lab of a command."""
+    """Where the shell asks for completions, print them and exit; else do nothing. `chosen` finds a command's lab."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     import argcomplete
