@@ -49,7 +49,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-#: What every token has in it, and most files have not: these need not be taken apart.
+#: Characters that every citation has one of; most files have none, and need not be parsed.
 _HINT = re.compile(r"§|\.md\b|\b[Rr]ules?\b|\brow\b|\bdecision\b")
 #: Strings are found only so that a "#" in one is no comment. tokenize takes 16 times as long for all of the repository.
 _STRING_OR_COMMENT = re.compile(

@@ -22,7 +22,8 @@ def _used() -> float:
 
 
 class Processor:
-    """Notes what each phase of a test used in its report, by which a worker's figures come here, and adds them up."""
+    """Notes in each report what the phase of the test used, since reports are how a worker's figures come here, and
+    adds them up."""
 
     def __init__(self) -> None:
         self._last = _used()
@@ -43,7 +44,7 @@ class Processor:
         self._modules[report.nodeid.partition("::")[0]] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The dearest modules."""
+        """Print the modules that cost most."""
         terminalreporter.section(f"processor time of tests: {sum(self._modules.values()):.1f} s")
         for name, seconds in sorted(self._modules.items(), key=lambda row: -row[1])[:SHOWN]:
             terminalreporter.write_line(f"{seconds:7.1f} s  {name}")

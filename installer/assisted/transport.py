@@ -266,7 +266,7 @@ class _Connection(http.client.HTTPConnection):
     def _early_answer(self) -> http.client.HTTPResponse | None:
         """An answer that came before all of the request was sent; None when the connection just broke."""
         if self.sock is None:
-            return None  # it broke before there was one
+            return None  # the connection broke before there was an answer
         try:
             response = self.getresponse()
         except FAILED:

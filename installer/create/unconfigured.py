@@ -36,7 +36,7 @@ FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
 # Which units a loaded config image starts.
 UNIT_LIST = "/etc/assisted/config-image-units"
-_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # as it is called where it stands alone
+_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # upstream's label for it in this command
 _NEEDED = (
     (paths.INFRA_ENV, _ASSETS[paths.INFRA_ENV], f"configuration file not found: {paths.INFRA_ENV}"),
     (paths.PULL_SECRET, _ASSETS[paths.PULL_SECRET], f"missing configuration or manifest file: {paths.PULL_SECRET}"),
@@ -148,7 +148,7 @@ def _own_files() -> list[File]:
 
 
 def _units(static: bool) -> list[Unit]:
-    """Those of the cluster wait for the config image; static networks do not."""
+    """The units that start at boot: the cluster's wait for the config image, static networks do not."""
     data = resources.files("installer.ignition") / "data"
     units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
     units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)

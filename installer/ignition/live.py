@@ -170,7 +170,7 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
             files.append(File.text(f"{base}/role", host.role))
         if host.hostname and macs:
             files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname, 0o600))
-    # Counted are those that have a network of their own.
+    # Directories are numbered among the hosts that have a network of their own.
     for index, host in enumerate(host for host in inputs.hosts if host.network):
         for name, text in host.network.items():
             files.append(File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600))

@@ -75,7 +75,7 @@ def take_hostname(host: HostSystem, own_config: Mapping[str, Any]) -> None:
 
 def _exists(host: HostSystem, unit: str) -> bool:
     state = host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False, timeout=SYSTEMD_TIMEOUT)
-    # When systemd does not say, starting it tells.
+    # Where systemd does not say, the unit counts as loaded: starting it tells.
     return state.strip() in ("loaded", "")
 
 

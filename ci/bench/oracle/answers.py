@@ -59,7 +59,7 @@ class Error:
 
     @property
     def hidden(self) -> bool:
-        """Whether a secret is not shown in it."""
+        """Whether it hides a secret."""
         return bool(_HIDDEN.search(self.value))
 
 

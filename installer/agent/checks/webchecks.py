@@ -45,7 +45,7 @@ def get(url: str, headers: Mapping[str, str] | None = None, ca_pem: str = "") ->
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Of one key, as a JWS has it (RFC 7515 §7.2)."""
+    """The signature by one key, as a JWS has it (RFC 7515 §7.2)."""
 
     protected: str
     signature: str

@@ -149,7 +149,7 @@ def _with_kept_manifests(install: InstallConfig, kept: dict[str, bytes], target:
 
 
 def _note_mirrors(install: InstallConfig) -> None:
-    """Mirrors that the release is not in, and certificates that sign no others."""
+    """Log warnings: mirrors that the release is not in, certificates that cannot sign others."""
     if install.sources and not _has_release(install.sources):
         log.warning(
             "The imageDigestSources configuration in install-config.yaml should have at least one source field "
@@ -212,7 +212,7 @@ def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool
     if files.install_changed:
         consumed[MIRROR] = {}
     if not for_image:
-        consumed.pop(EXTRA_MANIFESTS, None)  # manifests say nothing of it, so it waits for the image
+        consumed.pop(EXTRA_MANIFESTS, None)  # no manifest has these
     return consumed
 
 

@@ -85,7 +85,7 @@ def saved_secrets(state: State) -> Secrets | None:
         if not access.is_kubeconfig(secrets.kubeconfig):
             raise ValueError(f"{CREDENTIALS}.kubeconfig is none")
     except ValueError as error:
-        # A text that cannot be encoded would be shown with what it holds.
+        # The error of a text that cannot be encoded would show the text.
         reason = "a text is not Unicode" if isinstance(error, UnicodeError) else str(error)
         raise damaged(state.path, reason) from None
     return secrets

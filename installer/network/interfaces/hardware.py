@@ -206,7 +206,7 @@ def read_8021x(fields: Fields) -> Keys:
     if set(methods) & {"peap", "ttls"} and not keys["phase2-auth"]:
         section.problem("phase2-auth", None, "methods peap and ttls need it")
     if set(methods) - {"sim", "tls"} and not keys["password"]:
-        # Nobody is there to be asked for it.
+        # The password has to be in the document: nobody can be asked for it.
         section.problem("password", None, "is required by every method but tls and sim")
     return {"802-1x": keys}
 

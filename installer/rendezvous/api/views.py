@@ -19,7 +19,7 @@ from installer.rendezvous.store.model import Cluster, Host
 # Part of every ETag: versions start anew with the process.
 BOOT = secrets.token_hex(4)
 REMEMBERED = 4096
-# Of a list of them; whether one is weak does not count here.
+# One entity tag of a list; whether it is weak does not count here.
 TAG = re.compile(r'"[^"\x00-\x20\x7f]*"')
 
 

@@ -70,7 +70,7 @@ def general(path: str) -> str:
 
 
 def of_other_types(value: Any) -> list[Any]:
-    """What a field of this one's type is not to hold, and edges of what it is."""
+    """Values that a field of this type must not hold, and the limits of those that it may."""
     if isinstance(value, bool):
         return ["x", 1, None, []]
     if isinstance(value, int):
@@ -172,7 +172,7 @@ class Cases:
                 continue
             try:
                 pair = self._input(name, [one, other])
-            except (LookupError, TypeError, AttributeError):  # the first took away where the second belongs
+            except (LookupError, TypeError, AttributeError):  # the first change removed the place of the second
                 continue
             count += 1
             yield pair

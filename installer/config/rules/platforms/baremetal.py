@@ -19,7 +19,7 @@ _VIRTUAL_MEDIA = ("redfish-virtualmedia", "idrac-virtualmedia", "ilo5-virtualmed
 
 @rule("24", "platform.baremetal.provisioningNetwork")
 def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
-    """One of three."""
+    """Managed, Unmanaged or Disabled."""
     platform = config.platform.baremetal
     if platform is not None and platform.provisioning_network not in PROVISIONING_NETWORKS:
         yield unsupported(
@@ -29,7 +29,7 @@ def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("25", "platform.baremetal.{bootstrap,cluster}ProvisioningIP")
 def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
-    """IP addresses."""
+    """They have to be IP addresses."""
     platform = config.platform.baremetal
     if platform is None:
         return
@@ -71,7 +71,7 @@ def provisioning(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _without_provisioning(platform: BareMetalPlatform, config: InstallConfig) -> Iterator[FieldError]:
-    """What provides the hosts is on a machine network then."""
+    """Without a provisioning network, the provisioning addresses have to be in a machine network."""
     value = platform.cluster_provisioning_ip
     address = check.address(value)
     cidrs = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
@@ -101,7 +101,7 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
 
 
 def _driver(path: str, address: str) -> Iterator[FieldError]:
-    """One that boots a host without a provisioning network."""
+    """The BMC has to have a driver that boots a host without a provisioning network."""
     safe_address = check.without_password(address)
     try:
         driver = bmc.driver(address)
