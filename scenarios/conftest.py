@@ -41,7 +41,7 @@ DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
 SHARED = pytest.StashKey["Shared[Installation] | Shared[Stopped] | Shared[Discovered]"]()
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
-# The labs that are up, and the labs' failures, by unit of work.
+# By unit of work: the labs that are up, and the failures of labs.
 LABS = pytest.StashKey[dict[str, Lab]]()
 BROKEN = pytest.StashKey[dict[str, str]]()
 VOID = "the lab itself failed: void"
@@ -262,7 +262,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             return not done or scenario_id in stash.get(FAILED, set())
 
         def note_failure() -> None:
-            """What is reported after its end has to know as well."""
+            """Note a failure where reports of later phases can see it."""
             del stash[LABS][scenario_id]
             if ended := _ended(request.node, lab):
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))

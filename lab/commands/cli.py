@@ -202,7 +202,7 @@ def _attached(arguments: argparse.Namespace) -> Lab:
 
 
 def _entered(arguments: argparse.Namespace) -> records.Record:
-    """The lab that is to be entered: of one that has ended, another process may have the first one's pid by now."""
+    """The lab to enter. Raises where it has ended: its first process' pid may be another's by now."""
     return watch.running(_chosen(arguments.lab).id)
 
 
@@ -228,7 +228,7 @@ def _up(arguments: argparse.Namespace) -> int:
         release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
-    # Kept from the end of the block on, before anything is printed: whoever reads that may go away.
+    # The lab is kept once the block ends, before anything is printed: the reader of the output may go away.
     with lab:
         try:
             for node in lab.nodes.values():

@@ -13,7 +13,7 @@ from lab.errors import TopologyError
 from lab.release.cluster import yamltext
 from lab.topology import Topology, written
 
-#: What says with a list what other fields say for one.
+#: Lists, and the fields for a single value that they replace.
 _INSTEAD = {
     "nics": ("mac",),
     "disks": ("disk_gib",),

@@ -21,7 +21,7 @@ LAB_FAILED = "lab-failed.txt"
 _OUTCOMES = ("void", "failed", "running")
 _BAR_EM = 24.0
 _MANY = 12
-# Title, and the patterns of its files below the run's directory, less those that an earlier title has taken.
+# Title, and the patterns of its files below the run's directory; a file that an earlier title has listed is left out.
 _EVIDENCE = (
     ("the installer's commands", ("commands/*wait-for*.log", "commands/*create-image*.log")),
     ("other commands", ("commands/*.log",)),

@@ -27,7 +27,7 @@ _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
 SSH_PORT, _GREETING, GREETING_SECONDS = 22, b"SSH-", 4.0
 _TAKEN = "/run/fault-memory"
-# The file first: whatever was started meanwhile with mounts of its own keeps the file system.
+# The file is removed first: a process started meanwhile with mounts of its own keeps the file system mounted.
 _GIVE_BACK = f"rm -f {_TAKEN}/file && umount -l {_TAKEN}"
 _RUNS_SECONDS = 60.0
 
@@ -229,7 +229,7 @@ def _send(process: str, signal: str) -> str:
 def _gone(process: str) -> str:
     """A shell expression: whether the process does not run, and nothing else is wrong."""
     if process in _CONTAINERS:
-        # 125 is podman's own failure.
+        # 125 is podman's exit code for a failure of its own.
         exists = f"podman container exists {_CONTAINERS[process]}"
         return f'{{ {exists}; [ $? = 1 ] || [ "$({_pids(process)})" = 0 ]; }}'
     if process in _UNITS:

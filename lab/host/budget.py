@@ -47,7 +47,7 @@ CONTAINER_OVERHEAD_MIB = 96
 VCPUS_PER_CPU = 2
 # Disks are sparse: installing the lab release writes 1.2 GiB to a master's and 0.9 to a worker's; with room to spare.
 GUEST_DISK_GIB = 2
-# Likewise one that holds somebody's data (lab.machines.disks).
+# GiB that a disk with somebody's data takes (lab.machines.disks).
 FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
 # A lab that waits looks each second; on an overloaded machine, some seconds late.

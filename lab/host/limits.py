@@ -21,7 +21,7 @@ class Limit:
 
     @property
     def name(self) -> str:
-        """As sysctl(8) has it."""
+        """Its name as sysctl(8) writes it."""
         return self.file.replace("/", ".")
 
 
@@ -53,7 +53,7 @@ def raise_limits(sysctl: Path = _SYSCTL) -> None:
     for limit in LIMITS:
         file = sysctl / limit.file
         if not file.exists():
-            # A kernel without IPv6; in network namespaces but the first one there is nothing to raise.
+            # The kernel has no IPv6, or this is not the first network namespace, which alone has these limits.
             continue
         current = int(file.read_text())
         if current >= limit.least:

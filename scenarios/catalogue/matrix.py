@@ -156,7 +156,7 @@ def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
 
 @cache
 def table() -> Matrix:
-    """The table of the repository, read once, when it is first asked for: who asks tells what is wrong with it."""
+    """The table of the repository, read once, when it is first asked for; the caller reports what is wrong with it."""
     return load(TABLE.read_bytes())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from lab.waiting import wait_until
 from scenarios.testing.cluster import Installation
 
-#: Within which all is to be as before once everybody has power again.
+#: Seconds in which all must be as before once every node has power again.
 BACK_SECONDS = 900
 
 

@@ -49,7 +49,7 @@ def _external_before(cluster: Cluster | None) -> External | None:
 
 
 def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
-    """The platform as the store has it: what is not said of an external one stays."""
+    """The platform as the store keeps it; settings of an external one that are not given stay as they were."""
     fields = platform.given()
     before = _external_before(cluster)
     if platform.type == "external" and before:
@@ -83,7 +83,7 @@ def _check_combination(platform: PlatformParams | None, umn: bool | None, cluste
         if (kind in UMN_ALWAYS and not umn) or (kind in UMN_NEVER and umn):
             wrong = umn
     elif (
-        # From baremetal to none and back, the networking changes along.
+        # A change from baremetal to none, or back, changes the networking with it.
         platform is not None
         and cluster is not None
         and not cluster.is_sno

@@ -31,7 +31,7 @@ class Store(Records):
         # What the change under way has to write, in this order.
         self._open_clusters: dict[str, None] = {}
         self._open_hosts: dict[Key, None] = {}
-        # Whose number it has changed or removed.
+        # Clusters whose version number this change has changed or removed.
         self._touched: set[str] = set()
         self._numbered: set[Key] = set()
         try:
@@ -66,7 +66,7 @@ class Store(Records):
         previous = self._hosts.get(key)
         if previous is not None and previous.cluster_id != host.cluster_id:
             self._of_cluster[previous.cluster_id].pop(key, None)
-            # Not at the end: among the others of its new cluster it is where it registered.
+            # Rebuilt, so that the host stands among the others of its new cluster in the order of registration.
             self._hosts[key] = host
             mine = {key: other for key, other in self._hosts.items() if other.cluster_id == host.cluster_id}
             self._of_cluster[host.cluster_id] = mine

@@ -63,11 +63,11 @@ class LogStore:
             if file.name.endswith(SUFFIX):
                 self._sizes[file] = file.stat().st_size
             else:
-                # Half-written, by a service that was killed.
+                # Files that a killed service had half-written.
                 file.unlink(missing_ok=True)
 
     def path(self, cluster_id: str, host_id: str | None) -> Path:
-        """Of a host's logs; without one, of the controller's."""
+        """The file of a host's logs; without a host, of the controller's."""
         return self._root / cluster_id / ((f"host_{host_id}" if host_id else "controller") + SUFFIX)
 
     @property
@@ -87,7 +87,7 @@ class LogStore:
 
     @asynccontextmanager
     async def upload(self, target: Path) -> AsyncIterator[Upload]:
-        """Written within, in place at its end or not at all. Raises Conflict, NoSpace."""
+        """A file to be written within the block; put in place at its end, or not at all. Raises Conflict, NoSpace."""
         if target in self._under_way:
             raise Conflict(f"{target.name} is being uploaded already")
         with as_no_space():

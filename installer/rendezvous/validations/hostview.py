@@ -144,7 +144,7 @@ class HostView:
     requirements: Mapping[str, Requirements]
     settings: Settings
     at: datetime
-    # When this service started: before that nobody could have called in.
+    # When this service started: before that no host could have called in.
     service_since: datetime
 
     @property

@@ -37,13 +37,13 @@ class Media:
 
     @property
     def base(self) -> str:
-        """Their collection's path; empty when they hang nowhere, or elsewhere."""
+        """The path of the drives' collection; empty when this BMC has none there."""
         at = self.state.profile.media.at
         owner = {"system": self.state.system, "manager": self.state.manager}.get(at)
         return f"{owner}/VirtualMedia" if owner else ""
 
     def link(self, body: dict[str, Any], owner: str) -> None:
-        """Put them into the document of their owner, and take them out of the other's."""
+        """Link the drives from the document of their owner, and remove the link from the other's."""
         body.pop("VirtualMedia", None)
         if self.base and self.base.startswith(f"{owner}/"):
             body["VirtualMedia"] = {"@odata.id": self.base}
@@ -75,7 +75,7 @@ class Media:
         raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
 
     def _remember(self) -> None:
-        """What the emulator's drive holds from before this BMC was started."""
+        """Take over what the emulator's drive held before this BMC was started."""
         if self._known:
             return
         self._known = True
@@ -87,7 +87,7 @@ class Media:
             self._held[drive.id] = self._names[drive.id] = str(inner["Image"])
 
     def _elsewhere(self, path: str) -> None:
-        """Where the emulator has them, this BMC has none."""
+        """Raises Refusal for the paths where the emulator has drives and this BMC has none."""
         if "/VirtualMedia" in path and path.startswith((self.state.system, self.state.manager)):
             raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
 
@@ -163,7 +163,7 @@ class Media:
         return self._taken(drive, body)
 
     def may(self, url: str) -> None:
-        """Whether an image's URL is one that this BMC takes. Raises Refusal."""
+        """Raises Refusal unless this BMC takes an image from that URL."""
         media, scheme = self.state.profile.media, urlparse(url).scheme
         if scheme not in media.schemes:
             raise refusal(

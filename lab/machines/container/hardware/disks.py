@@ -21,7 +21,7 @@ from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512
-# The ASCII characters that stay as they are in names in /dev.
+# The ASCII characters that udev leaves as they are in names in /dev.
 _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
 _MOST = 256
@@ -54,7 +54,8 @@ def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -
 
 
 def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
-    """What disks of its bus are here. Raises LabError; of other disks lab.host.unsupported tells before."""
+    """How disks of its bus appear in container machines. Raises LabError for other buses, which lab.host.unsupported
+    reports earlier."""
     disk = BUSES[spec.bus].containers
     if isinstance(disk, str):
         raise LabError(f"{spec.bus}: {disk}")
@@ -269,7 +270,7 @@ class Disk:
 
 
 def _opened(loop: Loop, held: contextlib.ExitStack) -> int:
-    """For reading alone."""
+    """A descriptor of a disk, read-only."""
     descriptor = os.open(loop.path, os.O_RDONLY | os.O_CLOEXEC)
     held.callback(os.close, descriptor)
     return descriptor
