@@ -84,8 +84,8 @@ class Service:
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         # Authenticated callers, and those of what is open to all: by credential and address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
-        # Callers without valid credentials, by address: this bounds the cost of checking them. docs/rendezvous.md, "Who
-        # may come in, and how much"
+        # Callers without valid credentials, by address: this bounds the cost of checking them.
+        # docs/rendezvous.md, "Who may come in, and how much"
         self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
         # By (cluster, attempt): the task that makes its ignition, and the event that ends it.
         self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}
