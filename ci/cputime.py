@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 import pytest
 
-SHOWN = 40
+SHOWN = 40  # modules in the summary
 _NAME = "processor"
 
 
@@ -31,7 +31,7 @@ class Processor:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """The phase has ended."""
+        """Note the time of the phase that has ended."""
         report = yield
         now = _used()
         report.user_properties.append((_NAME, now - self._last))
@@ -39,7 +39,7 @@ class Processor:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Of this process's tests, or of a worker's."""
+        """Add up a report's time, of this process's tests or a worker's."""
         seconds = sum(value for name, value in report.user_properties if name == _NAME and isinstance(value, float))
         self._modules[report.nodeid.partition("::")[0]] += seconds
 

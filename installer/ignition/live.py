@@ -54,7 +54,7 @@ class HostFiles:
     """One host of the inputs: what is written for it under /etc/assisted.
 
     `network` is the content of its network directory (reference §4.2), empty for DHCP; `root_device_hints` is YAML.
-    `awaited`: whether the cluster is not installed without it; one that only an NMStateConfig names may stay away.
+    `awaited`: whether the installation waits for it; a host that only an NMStateConfig names may stay away.
     """
 
     hostname: str = ""

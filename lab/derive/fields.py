@@ -43,7 +43,8 @@ class Problems:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A value and its place: the file and the path in it. What it should be is asked for; what it is not is noted.
+    """A value and its place: the file and the path in it. Methods ask for it as a type; where it is of another, a
+    problem is noted.
 
     With `nmstate`, numbers and truths may stand in quotes, as in a network document.
     """

@@ -31,8 +31,8 @@ from ci.informer.engine.unit import Result, Unit, void
 from ci.informer.errors import InformerError
 from lab.host.budget import Amount
 
-#: Seconds between looks at who is there; that a host which is gone may take to come back with its units; that a
-#: scheduler, and a host that fits, are waited for.
+#: Seconds between looks at which hosts are there; until the units of a host that is gone are run elsewhere; that the
+#: engine waits for a scheduler, and for a host that fits.
 LOOK, GRACE, PATIENCE = 1.0, 30.0, 600.0
 #: Hosts that a unit may lose before it is void.
 MOST_LOST = 3
@@ -150,7 +150,7 @@ class Engine:
         if self._client.status != "running":
             return None
         try:
-            # Asked each time: what the client knows of by itself may be of before the scheduler went.
+            # Asked each time: what the client remembers may date from before the scheduler went.
             workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]  # type: ignore[union-attr]
         except (OSError, TimeoutError, AttributeError):
             return None
@@ -158,7 +158,7 @@ class Engine:
         return {address: Place(str({**one, **name}["name"]), one["resources"]) for address, one in workers.items()}
 
     def _look(self) -> None:
-        """See who is there, who is gone, and what those hold who are new."""
+        """Note hosts that have come or gone, and go on with the units that new ones hold."""
         present = self._present()
         if present is None:
             self._say(f"the scheduler at {self._address} is gone; what runs goes on where it is")
@@ -372,7 +372,7 @@ class Engine:
             return flight.unit, result
 
     def _lost(self) -> tuple[Unit, Result] | None:
-        """A unit that has lost more hosts than one may."""
+        """A unit that has lost more than MOST_LOST hosts: it is void."""
         for unit in self._waiting:
             if self._losses.get(unit.key, 0) > MOST_LOST:
                 self._waiting.remove(unit)

@@ -99,7 +99,7 @@ def timestamp(value: str) -> str:
             pass
         else:
             return value
-    raise ValueError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": it is none')
+    raise ValueError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": not a time in this form')
 
 
 def cidr(value: str) -> str | None:

@@ -57,7 +57,7 @@ def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
     return fields
 
 
-def _is_external(platform: PlatformParams | None, cluster: Cluster | None) -> None:
+def _check_external_settings(platform: PlatformParams | None, cluster: Cluster | None) -> None:
     """Raise BadRequest unless settings of an external platform are there where they must be, and nowhere else."""
     if platform is None:
         return
@@ -94,7 +94,7 @@ def _check_combination(platform: PlatformParams | None, umn: bool | None, cluste
             wrong = before
     if wrong is not None:
         raise BadRequest(f"Can't set {kind} platform with user-managed-networking {_NAMES[wrong]}")
-    _is_external(platform, cluster)
+    _check_external_settings(platform, cluster)
 
 
 def check_compatible(platform: PlatformParams, umn: bool, *, count: int, balancer: LoadBalancerParams | None) -> None:

@@ -117,7 +117,8 @@ class Members:
         return sha256("\0".join(self._reachable.values()).encode()).hexdigest()[:12]
 
     def peers_of(self, host: Host) -> str | None:
-        """JSON list of the other hosts with their addresses, as connectivity-check takes it; None of nobody."""
+        """JSON list of the other hosts with their addresses, as connectivity-check takes it; None where there are
+        none."""
         others = [text for host_id, text in self._reachable.items() if host_id != host.id]
         return f"[{','.join(others)}]" if others else None
 

@@ -28,7 +28,7 @@ class Media:
     _: KW_ONLY
     _names: dict[str, str] = field(default_factory=dict)  # drive: the URL that it once had
     _ejected: dict[str, tuple[float, str]] = field(default_factory=dict)  # drive: when, and what it was
-    _known: bool = False
+    _remembered: bool = False
     _boot_next: dict[str, int] = field(default_factory=dict)  # drive: power-ons since BootOnNextServerReset was set
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Media:
             body["VirtualMedia"] = {"@odata.id": self.base}
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """Answer for their resources and actions; None for other paths. Raises Refusal."""
+        """Answer for the drives' resources and actions; None for other paths. Raises Refusal."""
         self._remember()
         self.tasks.finish_due()
         if (answer := self.tasks.handle(request, path)) is not None:
@@ -76,9 +76,9 @@ class Media:
 
     def _remember(self) -> None:
         """Take over what the emulator's drive held before this BMC was started."""
-        if self._known:
+        if self._remembered:
             return
-        self._known = True
+        self._remembered = True
         inner = self.state.ask("GET", _DRIVE).body or {}
         drives = [drive for drive in self.state.profile.media.drives if drive.boots and "CD" in drive.types]
         drives = [drive for drive in drives if drive.how != "local"]
@@ -221,7 +221,8 @@ class Media:
                 self.state.ask("POST", _DRIVE + _EJECT, {})
 
     def connect(self, drive: Drive, url: str) -> None:
-        """Put an image into a drive, past the form of the request. Raises Refusal."""
+        """Put an image into a drive for a vendor's own action, without the checks of InsertMedia's form. Raises
+        Refusal."""
         self._take(drive, {"Image": url})
 
     def _reset(self) -> None:

@@ -43,7 +43,7 @@ def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("26", "platform.baremetal.loadBalancer.type")
 def load_balancer(config: InstallConfig) -> Iterator[FieldError]:
-    """Known types; DNS records elsewhere need a load balancer elsewhere."""
+    """A known type; external DNS records need a load balancer of the user's own."""
     platform = config.platform.baremetal
     if platform is not None:
         yield from balancer_and_dns("platform.baremetal", platform.load_balancer, platform.dns_records_type)
