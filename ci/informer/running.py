@@ -56,7 +56,7 @@ def checked(plan: Plan) -> Plan:
 
 
 def _parts(job: str) -> tuple[str, MachineKind]:
-    """A job's scenario and kind of machines. Raises InformerError where it is none."""
+    """A job's scenario and kind of machines. Raises InformerError for a text that names no job."""
     scenario, _, machines = job.partition("@")
     if not SCENARIO.fullmatch(scenario):
         raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")

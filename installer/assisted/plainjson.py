@@ -10,8 +10,8 @@ import msgspec
 
 from installer.redact import shortened
 
-# The cost is by values: so many are read in about 20 ms. The largest legitimate document is the inventory of a host
-# with a thousand disks, about 40,000.
+# The most values of a document: the cost is by values, and so many are read in about 20 ms. The largest legitimate
+# document is the inventory of a host with a thousand disks, about 40,000.
 MOST = 65_536
 # Ignition, install-config and manifests need less than twenty. What was read is also written, compared and redacted.
 DEEPEST = 64

@@ -55,7 +55,7 @@ def domain(value: str) -> str | None:
 
 
 def address(value: str) -> Address | None:
-    """The IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone is none."""
+    """The IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone as no address."""
     try:
         ip = ipaddress.ip_address(value)
     except ValueError:

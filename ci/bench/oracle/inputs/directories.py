@@ -78,7 +78,7 @@ def manifests() -> dict[str, list[Config]]:
 
 
 def _object(version: str, kind: str, metadata: Config, **rest: Any) -> Config:
-    # A copy, so that a change of one place is none of another.
+    # A copy, so that a change in one place does not change another.
     return copy.deepcopy({"apiVersion": version, "kind": kind, "metadata": metadata}) | copy.deepcopy(rest)
 
 
