@@ -49,7 +49,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-#: What every token has in it, and most files have not: these need not be taken apart.
+#: Characters that every citation has one of; most files have none, and need not be parsed.
 _HINT = re.compile(r"§|\.md\b|\b[Rr]ules?\b|\brow\b|\bdecision\b")
 #: Strings are found only so that a "#" in one is no comment. tokenize takes 16 times as long for all of the repository.
 _STRING_OR_COMMENT = re.compile(
@@ -140,11 +140,11 @@ def _python_blocks(path: str, source: str) -> Iterator[Block]:
 
 def other_blocks(path: str, text: str) -> Iterator[Block]:
     """Comments of shell, units, TOML, C and the like, and lines with a § in them."""
-    kept = []
+    kept_lines = []
     for line in text.splitlines():
         comment = re.search(r"(?:^|\s)(?:#|//|/\*|;)(?!!)(.*)$", line)
-        kept.append(comment[1] if comment else line if "§" in line else "")
-    yield from _paragraphs(path, 1, "\n".join(kept))
+        kept_lines.append(comment[1] if comment else line if "§" in line else "")
+    yield from _paragraphs(path, 1, "\n".join(kept_lines))
 
 
 def blocks(path: str, text: str) -> Iterable[Block]:
@@ -206,8 +206,8 @@ class Checker:
             if "://" in target or target.startswith("mailto:"):
                 continue
             self.checked += 1
-            here = self.library.root / block.path
-            file = (here.parent / target).resolve() if target else here.resolve()
+            citing_file = self.library.root / block.path
+            file = (citing_file.parent / target).resolve() if target else citing_file.resolve()
             line = block.line_of(link.start())
             if not file.exists():
                 yield line, f"link to {link['target']}: no such file"

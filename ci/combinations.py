@@ -49,7 +49,7 @@ def possible(values: dict[str, str]) -> bool:
 
 @functools.cache
 def is_topology(scenario_id: str) -> bool:
-    """Whether an id means a topology: of each it is made, which takes milliseconds."""
+    """Whether an id means a topology; it is built to find out, which takes milliseconds."""
     try:
         topology_of(scenario_id)
     except (FieldsError, TopologyError, ValueError):
@@ -74,7 +74,7 @@ def dimensions(matrix: Matrix, *, everything: bool = False) -> dict[str, tuple[s
 
 
 def candidates(values: dict[str, tuple[str, ...]]) -> dict[str, set[Pair]]:
-    """All ids whose words go together, with their pairs; not each of them means a topology."""
+    """All ids whose words may be combined, with their pairs; not each of them means a topology."""
     every = (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
     found: dict[str, set[Pair]] = {}
     for name in map(id_of_values, every):
@@ -86,8 +86,8 @@ def candidates(values: dict[str, tuple[str, ...]]) -> dict[str, set[Pair]]:
 def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[str, set[Pair]]]:
     """Ids that cover all pairs that any topology of these has and `covered` has not, each with the pairs that it adds.
 
-    Greedy: the next one is that with the most missing pairs; of equals the smallest shape, then the first by name. Only
-    of an id whose turn it is the topology is made: of a fifth of them, where making all takes half a minute.
+    Greedy: the next one is that with the most missing pairs; of equals the smallest shape, then the first by name. The
+    topology is built only for an id whose turn it is, a fifth of them: building all takes half a minute.
     """
     missing = set().union(*ids.values()) - set(covered)
     proposals = []

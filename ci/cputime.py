@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 import pytest
 
-SHOWN = 40
+SHOWN = 40  # modules in the summary
 _NAME = "processor"
 
 
@@ -22,7 +22,8 @@ def _used() -> float:
 
 
 class Processor:
-    """Notes what each phase of a test used in its report, by which a worker's figures come here, and adds them up."""
+    """Notes in each report what the phase of the test used, since reports are how a worker's figures come here, and
+    adds them up."""
 
     def __init__(self) -> None:
         self._last = _used()
@@ -30,7 +31,7 @@ class Processor:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """The phase has ended."""
+        """Note the time of the phase that has ended."""
         report = yield
         now = _used()
         report.user_properties.append((_NAME, now - self._last))
@@ -38,12 +39,12 @@ class Processor:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Of this process's tests, or of a worker's."""
+        """Add up a report's time, of this process's tests or a worker's."""
         seconds = sum(value for name, value in report.user_properties if name == _NAME and isinstance(value, float))
         self._modules[report.nodeid.partition("::")[0]] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The dearest modules."""
+        """Print the modules that cost most."""
         terminalreporter.section(f"processor time of tests: {sum(self._modules.values()):.1f} s")
         for name, seconds in sorted(self._modules.items(), key=lambda row: -row[1])[:SHOWN]:
             terminalreporter.write_line(f"{seconds:7.1f} s  {name}")

@@ -1,7 +1,8 @@
 """`.ci/run`: what every change must pass, stage by stage, with the time that each took.
 
-The fast suite comes first; what does not pass it is not installed. All other stages run whatever became of one another,
-so that one run tells all. Where the kernel cannot run container machines, compact is installed in VMs instead.
+The fast suite comes first; what does not pass it is not installed. All other stages run whether or not the ones before
+passed, so that one run shows every failure. Where the kernel cannot run container machines, compact is installed in VMs
+instead.
 
 Tests that fail are run a second time, once their stage is over and the machine is quieter: what passes then is a flake,
 is named in the summary, and does not fail the gate (as openshift-tests has it, pkg/test/ginkgo/cmd_runsuite.go).

@@ -156,22 +156,23 @@ def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log:
     ``prefix``: words before the command, such as those that enter a namespace. ``log``: where it writes (default:
     chromium.log beside the profile).
     """
-    there, to = _pipe()
-    back, here = _pipe()
+    child_in, to = _pipe()
+    back, child_out = _pipe()
     flags = [*FLAGS, f"--user-data-dir={profile}", f"--ignore-certificate-errors-spki-list={spki(certificate)}"]
     # The protocol is spoken on descriptors 3 and 4.
-    shell = ["bash", "-c", f'exec "$0" "$@" 3<&{there} 4>&{here} {there}<&- {here}>&-', PROGRAM, *flags]
+    script = f'exec "$0" "$@" 3<&{child_in} 4>&{child_out} {child_in}<&- {child_out}>&-'
+    shell = ["bash", "-c", script, PROGRAM, *flags]
     with (log or profile.parent / "chromium.log").open("wb") as output:
         process = subprocess.Popen(
             [*prefix, *shell],
-            pass_fds=(there, here),
+            pass_fds=(child_in, child_out),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
-    os.close(there)
-    os.close(here)
+    os.close(child_in)
+    os.close(child_out)
     try:
         yield Page(process, to, back)
     finally:

@@ -74,7 +74,7 @@ class FileConsole:
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
         """See the protocol. The search goes on where the last match ended, so that waits can be written in order."""
-        wanted = re.compile(pattern, re.MULTILINE)
+        expression = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + timeout
         seen = -1
         next_check = time.monotonic() + CHECK_SECONDS
@@ -82,7 +82,7 @@ class FileConsole:
             size = self._size()
             if size != seen:
                 seen = size
-                match = self._search(wanted) if size else None
+                match = self._search(expression) if size else None
                 if match is not None:
                     return match
             now = time.monotonic()

@@ -19,7 +19,8 @@ from installer.iso_tool import arguments
 # A longer time is meant as "for ever": an error is better than a wait of a month.
 LONGEST_WAIT = 30 * numbers.DAY
 
-log = logging.getLogger("installer.cli")  # as __main__ it would not be among the loggers that are set up
+# Not by __name__, which is __main__ where this is started as a program: only loggers below `installer` are set up.
+log = logging.getLogger("installer.cli")
 
 DESCRIPTION = "Agent-based cluster installer: one ISO, booted on every host, makes them a cluster."
 CREATE = {
@@ -34,7 +35,7 @@ WAIT_FOR = {
     "bootstrap-complete": "Wait until the cluster's temporary control plane has done its part",
     "install-complete": "Wait until the cluster is complete, then print its console URL and password",
 }
-#: How long is waited without --timeout (waitfor/settings.py), in words.
+#: The time-outs without --timeout (waitfor/settings.py), in words.
 TIMEOUTS = {
     "bootstrap-complete": "60 minutes",
     "install-complete": (
@@ -92,7 +93,7 @@ def _command(parent: Any, name: str, text: str, **kwargs: Any) -> argparse.Argum
         help=text,
         description=text + ".",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # nor does OpenShift's take a part of an option's name for it
+        allow_abbrev=False,  # OpenShift's takes no abbreviated options either
         **kwargs,
     )
     _common(parser)
@@ -294,7 +295,7 @@ def _version() -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.command == "version":
         return _version()
-    if args.command == "swarm":  # else main has passed it on
+    if args.command == "swarm":  # without one, main has passed the error on
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen)
@@ -331,7 +332,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _unusable(directory: Path) -> str:
-    """Why the asset directory cannot be one; empty if it can."""
+    """Why this directory cannot be the asset directory; empty if it can."""
     try:
         return "" if stat.S_ISDIR(directory.stat().st_mode) else "is not a directory"
     except FileNotFoundError:
@@ -349,7 +350,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return swarm.main(words[1:])
     args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
-    if getattr(args, "target", None) == "agent-config-template":  # needs nothing that would be there
+    if getattr(args, "target", None) == "agent-config-template":  # needs no asset directory
         with contextlib.suppress(OSError):
             args.dir.mkdir(parents=True, exist_ok=True)
     if directory is not None and (problem := _unusable(directory)):

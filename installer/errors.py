@@ -26,7 +26,8 @@ class InstallerError(Exception):
 
 
 class ConfigError(InstallerError):
-    """An input file is wrong; `file` names it, None where it is none, and the text says which fields and why."""
+    """An input file is wrong; `file` names it, None where no file is at fault, and the text says which fields and
+    why."""
 
     def __init__(self, text: str, *, file: Path | str | None = None) -> None:
         super().__init__(text)

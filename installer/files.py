@@ -96,7 +96,7 @@ def hidden(dest: Path) -> Path:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What commands that were killed have left in a folder; only for who has the folder for itself."""
+    """What commands that were killed have left in a folder. The caller must have the folder to itself."""
     try:
         return [path for path in folder.iterdir() if _HIDDEN.fullmatch(path.name)]
     except OSError:

@@ -46,7 +46,7 @@ def open_input(path: Path | str, *, allowed: tuple[int, ...] = ()) -> BinaryIO:
     # Before it is opened, which has effects on some devices; and after that, as it may be another one by then.
     status = os.stat(path)
     check_kind(path, status, allowed=allowed)
-    # A drive that is opened without waiting does not look for its medium.
+    # O_NONBLOCK: opening a drive does not wait for its medium.
     waits = 0 if stat.S_ISBLK(status.st_mode) else os.O_NONBLOCK
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | waits)
     try:

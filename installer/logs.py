@@ -44,7 +44,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9\-._/@^+]+")
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The message without secrets; unless the record is marked as one, for the screen."""
+    """The message without secrets; whole where the record is marked as one for the screen (the kubeadmin password)."""
     text = record.getMessage()
     return text if getattr(record, "secret", False) else redact(text)
 
@@ -103,7 +103,7 @@ def to_journal(form: str, level: int = logging.INFO) -> None:
     logging.basicConfig(level=level, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(Plain(form))
-    # What nobody caught goes the same way: an exception's text may hold what it failed with.
+    # Uncaught exceptions are logged too, without secrets: an exception's text may quote what it failed with.
     sys.excepthook = _uncaught
     threading.excepthook = lambda what: _uncaught(what.exc_type, what.exc_value, what.exc_traceback)
 

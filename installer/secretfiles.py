@@ -92,6 +92,6 @@ def _sweep(base: Path, prefix: str) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:
-            pass  # somebody's, who lives
+            pass  # its process still runs
         finally:
             os.close(lock)

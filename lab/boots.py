@@ -57,23 +57,23 @@ class ImageMaker(Protocol):
 
 
 def make(maker: ImageMaker) -> Path:
-    """Run the installer, and put what machines fetch where they do; returns the image, or PXE's script.
+    """Run the installer, and put what machines fetch where they fetch it; returns the image, or PXE's script.
 
     Raises InstallFailedError.
     """
-    way = maker.topology.boot
-    if way == "config-image":
+    boot_way = maker.topology.boot
+    if boot_way == "config-image":
         image = _unconfigured(maker)
         maker.create("config-image")
         return image
-    maker.create("pxe-files" if way == "pxe" else "image")
+    maker.create("pxe-files" if boot_way == "pxe" else "image")
     offer = maker.lab.layout.offer
     for file in sorted((maker.directory / ARTIFACTS).glob("*")):
         offer(file)
-    if way == "pxe":
+    if boot_way == "pxe":
         return maker.directory / ARTIFACTS / IPXE_SCRIPT
     image = live_image(maker.directory)
-    if way == "http-boot":
+    if boot_way == "http-boot":
         offer(image)
     return image
 
@@ -86,13 +86,13 @@ def live_image(directory: Path) -> Path:
 
 def provide(maker: ImageMaker, node: Node) -> None:
     """Give a machine that is off what it boots from, by the topology's way."""
-    way = maker.topology.boot
-    if way == "config-image":
+    boot_way = maker.topology.boot
+    if boot_way == "config-image":
         node.media.insert(maker.directory / CONFIG_IMAGE)
-    if way in FROM_STICK:
-        image = _folder(maker) / _LIVE if way == "config-image" else live_image(maker.directory)
+    if boot_way in FROM_STICK:
+        image = _folder(maker) / _LIVE if boot_way == "config-image" else live_image(maker.directory)
         disks.write_stick(maker.lab.layout, node.spec, image)
-    elif way not in FROM_NETWORK:
+    elif boot_way not in FROM_NETWORK:
         node.media.insert(live_image(maker.directory))
 
 

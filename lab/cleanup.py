@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
-#: What the step does, worded to follow "could not", and the function that does it.
+#: (what the step does, in words that follow "could not", the function that does it).
 Step = tuple[str, Callable[[], object]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.topology import Network, NodeSpec, Topology
 
-# The bridge of the first network, and what all of them begin with.
+# The name of the first network's bridge, with which the others' names begin.
 BRIDGE = "lab0"
 _BRIDGES = "lab"
 POOL = "lab"
@@ -128,11 +128,11 @@ class Layout:
         return f"nfs://{bracketed(self.topology.gateway)}{_EXPORT}"
 
     def bmc_port(self, node: NodeSpec) -> int:
-        """Where the machine's BMC answers."""
+        """The port of a machine's own BMC."""
         return BMC_PORT if self.topology.bmc_of(node) == "lab" else _BMC_PORTS + self.topology.nodes.index(node)
 
     def ipmi_port(self, node: NodeSpec) -> int:
-        """Where its BMC answers IPMI, by UDP."""
+        """The UDP port at which a machine's BMC answers IPMI."""
         return _IPMI_PORTS + self.topology.nodes.index(node)
 
     def bmc_url_of(self, node: NodeSpec) -> str:
@@ -141,12 +141,12 @@ class Layout:
 
     @property
     def log(self) -> Path:
-        """Logs of the services."""
+        """The folder with the services' logs."""
         return self.root / "log"
 
     @property
     def console(self) -> Path:
-        """Serial logs and sockets."""
+        """The folder with serial logs and sockets."""
         return self.root / "console"
 
     @property
@@ -256,7 +256,7 @@ class Layout:
         return f"{self.boot_url}/{source.name}"
 
     def make(self) -> None:
-        """Make all directories."""
+        """Make all directories of the lab."""
         for name in (
             "log",
             "console",

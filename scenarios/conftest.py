@@ -41,7 +41,7 @@ DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
 SHARED = pytest.StashKey["Shared[Installation] | Shared[Stopped] | Shared[Discovered]"]()
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
-# The labs that are up, and the labs' failures, by unit of work.
+# By unit of work: the labs that are up, and the failures of labs.
 LABS = pytest.StashKey[dict[str, Lab]]()
 BROKEN = pytest.StashKey[dict[str, str]]()
 VOID = "the lab itself failed: void"
@@ -271,7 +271,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             return not done or scenario_id in stash.get(FAILED, set())
 
         def note_failure() -> None:
-            """What is reported after its end has to know as well."""
+            """Note a failure where reports of later phases can see it."""
             del stash[LABS][scenario_id]
             if ended := _ended(request.node, lab):
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
@@ -332,12 +332,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
     """An installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise with a
     scenario id."""
-    scenario_id, kept = str(request.param), request.config.getoption("--lab")
+    scenario_id, lab_id = str(request.param), request.config.getoption("--lab")
     row = row_of(scenario_id)
 
     def make(labs: ExitStack) -> Installation:
-        if kept:
-            return _installed_already(kept, chosen.subject)
+        if lab_id:
+            return _installed_already(lab_id, chosen.subject)
         if row is not None and row.boot == "discovery-iso":
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)

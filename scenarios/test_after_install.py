@@ -193,7 +193,7 @@ def test_certificates_that_ran_out_while_all_was_off_are_asked_for_and_given(ins
 @pytest.mark.parametrize("installation", ANY, indirect=True)
 def test_all_nodes_are_off_for_a_night(installation: Installation) -> None:
     boots, lab = installation.ready_boots(), installation.lab
-    # No time source is there to say that it is still the evening.
+    # There is no time source that would set the clocks back.
     with lab.fault(Outage("chronyd")):
         with ExitStack() as off:
             for name in lab.nodes:

@@ -23,26 +23,26 @@ def _served(installation: Installation) -> list[str]:
 @pytest.mark.parametrize("installation", params(lambda row: row.boot != "iso"), indirect=True)
 def test_machines_came_by_the_way_that_was_asked_for(installation: Installation) -> None:
     """By what the lab's servers gave out and what lies in the drives: a machine has no other way to a live system."""
-    way, nodes = installation.topology.boot, installation.lab.nodes
+    boot_way, nodes = installation.topology.boot, installation.lab.nodes
     fetched = _served(installation)
     count = {name: sum(path.endswith(name) for path in fetched) for name in ("-vmlinuz", "-initrd.img", "-rootfs.img")}
     inserted = [node.media.inserted() or "" for node in nodes.values()]
-    if way == "pxe":
+    if boot_way == "pxe":
         assert count == dict.fromkeys(count, len(nodes))
         assert sum(path.endswith(".ipxe") for path in fetched) == len(nodes)
         assert inserted == [""] * len(nodes)
-    elif way in ("minimal-iso", "http-boot"):
+    elif boot_way in ("minimal-iso", "http-boot"):
         assert count == {"-vmlinuz": 0, "-initrd.img": 0, "-rootfs.img": len(nodes)}
-        assert all(inserted) is (way == "minimal-iso")
-        assert any(path == "/boot/agent.x86_64.iso" for path in fetched) is (way == "http-boot")
-    elif way == "discovery-iso":
+        assert all(inserted) is (boot_way == "minimal-iso")
+        assert any(path == "/boot/agent.x86_64.iso" for path in fetched) is (boot_way == "http-boot")
+    elif boot_way == "discovery-iso":
         assert all("discovery.iso" in url for url in inserted)
         assert set(count.values()) == {0}
-    elif way == "config-image":
+    elif boot_way == "config-image":
         assert all("agentconfig.noarch.iso" in url for url in inserted)
         assert set(count.values()) == {0}
     else:
-        assert way == "usb"
+        assert boot_way == "usb"
         assert inserted == [""] * len(nodes)
         assert set(count.values()) == {0}
 

@@ -9,7 +9,7 @@ from scenarios.testing.service import Discovered
 
 pytestmark = [
     pytest.mark.nightly,
-    # The generated client is what it is.
+    # The generated client's own deprecations.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 every = pytest.mark.parametrize(

@@ -44,9 +44,9 @@ def test_the_page_shows_the_host_and_says_what_wait_for_said(stopped: Stopped):
     with watching(stopped.lab, host.ip, state_of(stopped.deployment)["serviceCACert"]) as page:
         page.until(f"{card(host.name)}.includes({json.dumps(NO_DISK)})")
         page.picture(screens / "page.png")
-        shown = str(page.js(card(host.name)))
-        assert f"failure {NO_DISK}: {stopped.validation_message(host.name, NO_DISK)}" in shown.splitlines(), shown
-        assert "insufficient" in shown
+        text = str(page.js(card(host.name)))
+        assert f"failure {NO_DISK}: {stopped.validation_message(host.name, NO_DISK)}" in text.splitlines(), text
+        assert "insufficient" in text
         assert f"Cluster {stopped.deployment.topology.cluster_domain}" in page.text()
         assert page.complaints == []
 

@@ -54,9 +54,9 @@ def runs(status: ElementTree.Element, agent: str) -> dict[str, set[str]]:
 def resets(installation: Installation, node: str, since: int) -> Iterator[Any]:
     """The power commands that a node's BMC has been given, from that line of its log on."""
     lines = (installation.lab.layout.log / "bmc-requests.jsonl").read_text().splitlines()[since:]
-    wanted = f"/Systems/{installation.lab.nodes[node].uuid}/Actions/ComputerSystem.Reset"
+    reset_path = f"/Systems/{installation.lab.nodes[node].uuid}/Actions/ComputerSystem.Reset"
     for entry in map(json.loads, lines):
-        if entry["method"] == "POST" and entry["path"].endswith(wanted):
+        if entry["method"] == "POST" and entry["path"].endswith(reset_path):
             yield entry
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and not row.topology.startswith("sno-")), indirect=True
 )
 
-API_SECONDS = 30  # from the cut of the power to the first write that succeeds
+API_SECONDS = 30  # seconds from the power cut to the first write that succeeds
 CONSOLE_SECONDS = 60
 API_PORT = 6443
 HTTPS_PORT = 443
@@ -75,5 +75,5 @@ def test_the_cluster_comes_back_when_all_nodes_lose_power_at_once(installation: 
         node.power.on()
     all_is_well(installation, boots, set(boots))
     assert installation.write()
-    # Its operator's status may be the one from before: nobody was there to say that it is away.
+    # The operator's status may date from before the loss: nobody was there to update it.
     wait_until(lambda: console_answers(installation), CONSOLE_SECONDS, "the console of the cluster that came back")

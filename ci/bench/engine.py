@@ -1,4 +1,4 @@
-"""What `node0-ci run` costs besides the runs themselves: the same program by it and in a plain loop, side by side."""
+"""What `node0-ci run` adds to the runs themselves: one program run by it and in a plain loop, side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ci.bench.measure import pairs, table
 ROOT = Path(__file__).parents[2]
 #: Runs, and the seconds that each takes by itself; seconds of an installation of one node in a container.
 RUNS, SECONDS, INSTALL = 10, 2.0, 108.0
-#: Takes its time and leaves artefacts, as scenarios do.
+#: A stand-in for a scenario: it sleeps, and leaves artefacts.
 _PROGRAM = f"""
 import json, pathlib, sys, time
 root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])

@@ -1,8 +1,8 @@
-"""What the house weighs: HEAD, and beside it an earlier commit, by the same rules.
+"""The size of this repository and the speed of its commands: at HEAD, and beside it at an earlier commit.
 
 Both are unpacked from git into folders of their own. Lines, folders, cycles and citations are counted by the checks of
-this checkout (ci.imports, ci.citations), whatever the commits' own were; the commands are timed in turn, by the Python
-and the packages of this checkout.
+this checkout (ci.imports, ci.citations), whatever checks the commits have; the commands are timed in turn, with the
+Python and the packages of this checkout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DOZEN = 12
 START_ROUNDS = 15
 IMAGE_ROUNDS = 5
 NODE0 = [sys.executable, "-c", "import sys; from installer.cli import main; sys.exit(main())"]
-#: Has citations that are wrong on purpose, wherever it lies.
+#: The test module whose citations are wrong on purpose, by its name: earlier commits have it in another folder.
 MADE_UP = Path(citations.MADE_UP).name
 
 

@@ -1,9 +1,9 @@
 """`create image` against `cp` of the same base ISO: time, memory, steps; judging many hosts; start of the command.
 
 Both write into the same folder, after a sync and with no old output there, and which is first changes with each round.
-`cp` waits for no disk and neither does `create image`: what is durable when, the kernel decides; with `os.sync` after
-them, both wait until all is on the disk. What `create image` does besides copying (keys, documents, start of Python)
-is shown alone, with a base of next to nothing.
+Neither `cp` nor `create image` waits for the disk: the kernel decides when data are durable. With `os.sync` after them,
+both wait until all is on the disk. What `create image` does besides copying (keys, documents, start of Python) is
+measured alone, with a base ISO of next to nothing.
 
 The release comes from a registry on loopback with the unit tests' small images; the base ISOs are given by
 OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE: one of 1 GB that is made here, and the lab's own where one was built.

@@ -1,4 +1,4 @@
-"""Labs without a boot: up, InsertMedia of one image into every machine through Redfish, down."""
+"""A lab whose machines stay off: up, InsertMedia of one image into every machine through Redfish, down."""
 
 from __future__ import annotations
 

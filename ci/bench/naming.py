@@ -39,7 +39,7 @@ class Naming:
 
 
 def naming(row: Row, began: datetime, log: str) -> Naming:
-    """Of a run whose fault began then, by the text of `.openshift_install.log`."""
+    """How a run named its fault, which began at `begin`, by the text of `.openshift_install.log`."""
     assert row.told is not None
     cause, first, seconds = re.compile(row.told.cause), None, None
     for match in _LINE.finditer(log):
@@ -53,7 +53,8 @@ def naming(row: Row, began: datetime, log: str) -> Naming:
         if first is None and match["level"] in ("error", "fatal") and message != "Bootstrap failed to complete":
             first = message
     hosts = [node.name for node in topology_of(row.scenario).nodes]
-    # Those whom the row names, and those to whom its faults are done. A host that has seen it is a witness.
+    # Hosts that the row names, and hosts that its faults are done to. Others that a line names are wrongly accused, but
+    # for a host that has seen the fault, as a witness.
     concerned = {row.told.host} | {name for fault in row.faults for name in _nodes(fault)}
     blame = _WITNESS.sub("", first or "")
     accused = [host for host in hosts if host not in concerned and re.search(rf"\b{re.escape(host)}\b", blame)]

@@ -16,8 +16,8 @@ from ci.informer.errors import InformerError
 
 #: What good releases are taken to have shown besides their history: one failure in fifty.
 _GOOD = Counts(50, 1)
-#: How often a bad release may fail: which it is, is found out with the place. Where it was taken to be nine times in
-#: ten and was six, a wrong release was blamed in a third of the searches.
+#: Failure rates that a bad release may have; the search finds the rate together with the place. When a fixed nine in
+#: ten was assumed and the true rate was six, a third of the searches blamed a wrong release.
 _BAD_RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)
 #: What is broken fails most times rather than few: before any run a failure rate is as likely as it is to this power.
 _OFTEN = 2
@@ -45,8 +45,8 @@ class Bisection:
             raise InformerError(f"releases: {len(self.releases)} is less than two: a good one and a bad one")
         if twice := sorted({one for one in self.releases if self.releases.count(one) > 1}):
             raise InformerError(f"releases: {twice[0]!r} occurs twice")
-        shown = self.failures
-        rates = [rate**_OFTEN * rate**shown.failures * (1 - rate) ** shown.passes for rate in _BAD_RATES]
+        prior = self.failures
+        rates = [rate**_OFTEN * rate**prior.failures * (1 - rate) ** prior.passes for rate in _BAD_RATES]
         self._joint = [list(rates) for _ in self.releases[1:]]
         self._scale()
 

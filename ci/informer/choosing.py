@@ -91,7 +91,7 @@ def worth(
 
 
 def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:
-    """Those to run within so many seconds, in order: what is worth most, then the shorter, then as given.
+    """The jobs to run within so many seconds, in order: those worth most, then the shorter ones, then as given.
 
     So many run side by side, each where the first is done. What is worth nothing is left out, and what is too long is
     passed over for what comes next.

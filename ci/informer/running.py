@@ -56,7 +56,7 @@ def checked(plan: Plan) -> Plan:
 
 
 def _parts(job: str) -> tuple[str, MachineKind]:
-    """A job's scenario and kind of machines. Raises InformerError where it is none."""
+    """A job's scenario and kind of machines. Raises InformerError for a text that names no job."""
     scenario, _, machines = job.partition("@")
     if not SCENARIO.fullmatch(scenario):
         raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")
@@ -102,8 +102,8 @@ class _Session:
         return self._folder / job / f"{self._name}.{number}"
 
     def _submit(self, units: Sequence[Unit]) -> None:
-        here = [msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units]
-        self._engine.submit(units if self._engine.remote else here)
+        with_folders = [msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units]
+        self._engine.submit(units if self._engine.remote else with_folders)
 
     def rows(self) -> Iterator[Row]:
         """Run it; each run as it ends. Raises InformerError."""

@@ -16,7 +16,7 @@ from ci.mutation.plan import Project
 
 VERSION = 4
 SECONDS = 900.0
-#: Context of lines that cannot be laid to one test: fixtures of a module, processes that tests started.
+#: Coverage context of lines that belong to no single test: fixtures of a module, processes that tests started.
 SHARED = "shared"
 HOOK = f"""
 import atexit, os, sys
@@ -37,7 +37,8 @@ if os.path.isdir("/tmp/.processes") and not hasattr(sys, "node0_measured"):
 
 @dataclass
 class Measured:
-    """Of one test file: seconds by test, and by source file the lines that each test (or SHARED) ran."""
+    """The measurement of one test file: seconds by test, and by source file the lines that each test (or SHARED)
+    ran."""
 
     file: str
     _: KW_ONLY
@@ -45,14 +46,14 @@ class Measured:
     lines: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     #: Tests that did not pass here without any mutation: they prove nothing here.
     unfit: list[str] = field(default_factory=list)
-    #: Modules of others that it imported.
+    #: Third-party modules that it imported.
     imported: list[str] = field(default_factory=list)
     #: What it ran, with digests.
     deps: dict[str, str] = field(default_factory=dict)
 
 
 def cache_dir() -> Path:
-    """Outside of the checkout."""
+    """Where measurements are kept: outside of the checkout."""
     base = Path(os.environ.get("NODE0_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "node0")
     path = base.expanduser() / "mutants"
     (path / "pycache").mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ def cache_dir() -> Path:
 
 
 def digest(path: Path) -> str:
-    """Of a file's content, empty when there is none."""
+    """A hash of a file's content; empty when there is no file."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -208,9 +209,9 @@ def known(project: Project, file: str) -> tuple[Path, Measured | None]:
     place = cache_dir() / "lines" / f"{key}.json"
     if not place.is_file():
         return place, None
-    kept = Measured(**json.loads(place.read_text()))
-    current = all(digest(project.root / path) == digested for path, digested in kept.deps.items())
-    return place, kept if current else None
+    cached = Measured(**json.loads(place.read_text()))
+    current = all(digest(project.root / path) == digested for path, digested in cached.deps.items())
+    return place, cached if current else None
 
 
 def keep(place: Path, measured: Measured) -> None:

@@ -1,4 +1,4 @@
-"""What is mutated, and which test files may have something to say about it."""
+"""What is mutated, and which test files may notice it."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ def measured(
     measurements: list[measure.Measured] = []
     todo: list[tuple[str, Path]] = []
     for file in files:
-        place, kept = measure.known(project, file)
-        if kept is not None:
-            measurements.append(kept)
+        place, cached = measure.known(project, file)
+        if cached is not None:
+            measurements.append(cached)
         else:
             todo.append((file, place))
     if todo:

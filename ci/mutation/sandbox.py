@@ -30,7 +30,7 @@ SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000
 PR_SET_PDEATHSIG = 1
 OWN = ("/tmp", "/run", "/var/tmp")
 NODES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
-#: Exit codes of a run that is no test's: an exception out of the action; no sandbox.
+#: Exit codes that no run of tests has: the action raised an exception; there was no sandbox.
 BROKEN, NO_SANDBOX = 70, 71
 MEMORY = 6 * 1024**3
 _libc = ctypes.CDLL(None, use_errno=True)

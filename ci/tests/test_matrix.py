@@ -121,7 +121,7 @@ def test_all_that_is_wrong_with_the_table_is_told_at_once() -> None:
     """
     with pytest.raises(MatrixError) as caught:
         load(f"rows: {rows}\nwaiting: {{boots: {{pxe: x}}, stack: {{ipv4: x, ipv5: x}}}}", "m")
-    told = str(caught.value).splitlines()
+    message = str(caught.value).splitlines()
     wanted = [
         "m: a-b: minutes 0: less than 1", "m: a-b: variants: 'x' is not one of", "m: a-b: variants: 'y' is not one of",
         "m: a-b: variants: jumbo is there twice", "m: a-b: topology 'sno-ipv4-static-tape': ",
@@ -129,7 +129,7 @@ def test_all_that_is_wrong_with_the_table_is_told_at_once() -> None:
         "m: id sno-ipv4-static-uefi: is there twice", "m: waiting.boots is not one of shape, stack",
         "m: waiting.stack: 'ipv5' is not one of", "m: waiting.stack.ipv4: c has it", "m: waiting.stack.ipv4: d has it",
     ]  # fmt: skip
-    assert [line[: len(start)] for line, start in zip(told, wanted, strict=True)] == wanted
+    assert [line[: len(start)] for line, start in zip(message, wanted, strict=True)] == wanted
 
 
 @pytest.mark.parametrize(

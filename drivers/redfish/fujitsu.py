@@ -22,7 +22,7 @@ class RemoteImage:
 
     @classmethod
     def of(cls, system: Any) -> RemoteImage | None:
-        """That of a system; None on other BMCs."""
+        """A system's drive; None on other BMCs."""
         own = ((system.json.get("Oem") or {}).get("ts_fujitsu") or {}).get("VirtualMedia") or {}
         path = own.get("@odata.id")
         return cls(system, str(path)) if path else None
@@ -34,7 +34,8 @@ class RemoteImage:
         return dict(action)
 
     def holds(self) -> str | None:
-        """The URL of the image in it, read anew: connected is what can only be disconnected."""
+        """The URL of the image in it, read anew: a share is connected when disconnecting is the only action it
+        offers."""
         self._system.refresh(force=True)
         if "DisconnectCD" not in self._action().get("FTSVirtualMediaAction@Redfish.AllowableValues", []):
             return None

@@ -1,4 +1,4 @@
-"""Virtual CD drives: where they hang, which of them take a URL, and whether an image really got in.
+"""Virtual CD drives: where their resources are, which of them take a URL, and whether an image was really inserted.
 
 Its functions run within Service.call and raise sushy's errors, which that turns into ours.
 """
@@ -90,7 +90,7 @@ def inserted_url(cd_drives: list[Drive]) -> str | None:
 
 
 def insert(cd_drives: list[Drive], url: str) -> None:
-    """Empty them, and put an image into the first that takes it. Raises SushyError, with all refusals."""
+    """Empty the drives, and insert an image into the first that takes it. Raises SushyError, with all refusals."""
     refusals = []
     eject(cd_drives)
     for drive in cd_drives:
@@ -112,7 +112,7 @@ def insert(cd_drives: list[Drive], url: str) -> None:
 
 
 def _insert(drive: Drive, url: str) -> None:
-    """Put it in, again while an eject may be under way."""
+    """Insert the image; try again while an eject may be under way."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -124,7 +124,7 @@ def _insert(drive: Drive, url: str) -> None:
 
 
 def _until(drive: Drive, url: str | None) -> str | None:
-    """What it holds once that is `url`, or in the end."""
+    """The URL in the drive, once it is `url` or the time is up."""
     deadline = time.monotonic() + BUSY_SECONDS
     while (seen := drive.holds()) != url and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
@@ -132,7 +132,7 @@ def _until(drive: Drive, url: str | None) -> str | None:
 
 
 def eject(cd_drives: list[Drive]) -> None:
-    """Empty them all, and see that they are. Raises SushyError."""
+    """Empty all drives, and check that they are empty. Raises SushyError."""
     for drive in cd_drives:
         if drive.holds() is None:
             continue

@@ -110,7 +110,7 @@ class Authenticator:
         return proof[0]
 
     def _recall(self, digest: bytes) -> tuple[str, float] | None:
-        """What is remembered of a token, which is then the last to be forgotten."""
+        """What is remembered of a token, which becomes the last to be forgotten."""
         proof = self._proofs.pop(digest, None)
         if proof is not None:
             self._proofs[digest] = proof

@@ -10,8 +10,8 @@ import msgspec
 
 from installer.redact import shortened
 
-# The cost is by values: so many are read in about 20 ms. The largest legitimate document is the inventory of a host
-# with a thousand disks, about 40,000.
+# The most values of a document: the cost is by values, and so many are read in about 20 ms. The largest legitimate
+# document is the inventory of a host with a thousand disks, about 40,000.
 MOST = 65_536
 # Ignition, install-config and manifests need less than twenty. What was read is also written, compared and redacted.
 DEEPEST = 64
@@ -99,8 +99,8 @@ def in_words(error: msgspec.ValidationError, whole: str) -> str:
     if unknown := _UNKNOWN.fullmatch(rule):
         return f'{path or whole}: unknown field "{shortened(unknown[1], 80)}"'
     if wrong := _EXPECTED.fullmatch(rule):
-        wanted = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
-        rule = f"must be {' or '.join(wanted)}, not {_WORDS.get(wrong[2], wrong[2])}"
+        expected = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
+        rule = f"must be {' or '.join(expected)}, not {_WORDS.get(wrong[2], wrong[2])}"
     if pattern := _PATTERN.fullmatch(rule):
         rule = f"must match {pattern[1]}"
     # An enumeration's, or a range's.

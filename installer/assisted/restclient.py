@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 
 class RestClient:
-    """Calls of one service with one token, from any thread. ``attempt``: to install, which all calls belong to.
+    """Calls of one service with one token, from any thread. ``attempt``: the attempt to install that all calls belong
+    to.
 
     Raises ClientError for a token that no header can carry.
     """
@@ -124,7 +125,8 @@ class RestClient:
         size = file.seek(0, 2)
 
         def parts() -> Iterator[bytes]:
-            """As many bytes as are announced, whatever happens to the file meanwhile; from its beginning each time."""
+            """The multipart body, from the file's beginning each time: as many bytes as were announced, whatever
+            happens to the file meanwhile."""
             file.seek(0)
             yield head
             left = size

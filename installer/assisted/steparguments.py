@@ -76,7 +76,7 @@ class DiskSpeedRequest(Argument, frozen=True, kw_only=True):
 
 
 class ImagesRequest(Argument, frozen=True, kw_only=True):
-    """Of container-image-availability: what is to be pulled, in so many seconds altogether."""
+    """Of container-image-availability: the images to pull, and the seconds that all of them may take."""
 
     timeout: float | None = None
     images: list[str] | None = None

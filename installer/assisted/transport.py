@@ -183,10 +183,10 @@ class Transport:
             self._give_back(connection, response)
 
     def _ask(self, request: Request, deadline: float) -> tuple[_Connection, http.client.HTTPResponse]:
-        kept = self._take()
-        if kept is not None:
+        reused = self._take()
+        if reused is not None:
             try:
-                return kept, kept.ask(request, deadline)
+                return reused, reused.ask(request, deadline)
             except STALE:
                 if not request.may_repeat:
                     raise
@@ -266,7 +266,7 @@ class _Connection(http.client.HTTPConnection):
     def _early_answer(self) -> http.client.HTTPResponse | None:
         """An answer that came before all of the request was sent; None when the connection just broke."""
         if self.sock is None:
-            return None  # it broke before there was one
+            return None  # the connection broke before there was an answer
         try:
             response = self.getresponse()
         except FAILED:

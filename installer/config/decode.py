@@ -268,9 +268,9 @@ class _Decoder:
             if name is None:
                 self.unknown(name_node, path, fields)
                 continue
-            attribute, wanted = fields[name]
+            attribute, kind = fields[name]
             before = len(self.errors)
-            value = self.value(value_node, wanted, f"{path}.{name}" if path else name)
+            value = self.value(value_node, kind, f"{path}.{name}" if path else name)
             if len(self.errors) == before and not (value is None and is_null(value_node)):
                 values[attribute] = value
         return cls(**values)
@@ -280,8 +280,8 @@ class _Decoder:
         near = difflib.get_close_matches(name, fields, n=1, cutoff=0.75)
         hint = f', did you mean "{near[0]}"?' if near else ""
         inside = f" in {path}" if path else ""
-        here = f"{path}.{name}" if path else name
-        self.fail(node, here, f"unknown field {json.dumps(name, ensure_ascii=False)}{inside}{hint}", unknown=True)
+        field_path = f"{path}.{name}" if path else name
+        self.fail(node, field_path, f"unknown field {json.dumps(name, ensure_ascii=False)}{inside}{hint}", unknown=True)
 
 
 _PLAIN: dict[str, Any] = {

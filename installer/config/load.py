@@ -69,7 +69,7 @@ def _decode(
     except YamlError as error:
         raise ConfigError(f"{wrap}failed to unmarshal {file}: {error}", file=file) from error
     if node is None:
-        return cls()  # an empty file says nothing, not even its version
+        return cls()  # an empty file has no version either
     value, problems = decode(node, cls)
     if problems:
         message = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"

@@ -129,7 +129,7 @@ def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
 
 
 def silently_ignored(config: InstallConfig) -> Iterator[str]:
-    """What is ignored and nobody misses: logged at debug level only."""
+    """Fields that are ignored and that nobody misses: logged at debug level only."""
     platform = config.platform.baremetal
     if platform is None:
         return
@@ -145,7 +145,7 @@ def missing_credentials(config: InstallConfig) -> list[str]:
     try:
         hosts_with_credentials = check.pull_secret_hosts(config.pull_secret)
     except ValueError:
-        return []  # rule 45 has more to say
+        return []  # rule 45 reports it
     if not hosts_with_credentials:
         return []
     sources = (*config.image_digest_sources, *config.image_content_sources)

@@ -11,7 +11,7 @@ from installer.formats.yamltext import is_null
 
 log = logging.getLogger(__name__)
 
-# What the first release called the fields that it had moved out of `spec`.
+#: apiVersion of the first release, which had moved the fields out of `spec`.
 _API_VERSION = "v1alpha1"
 _STR = "tag:yaml.org,2002:str"
 
@@ -23,7 +23,7 @@ def current_form(root: yaml.Node) -> yaml.Node:
     fields = {key.value: (key, value) for key, value in root.value}
     if "apiVersion" in fields or "spec" not in fields:
         return root
-    at, spec = fields.pop("spec")
+    spec_key, spec = fields.pop("spec")
     if not isinstance(spec, yaml.MappingNode) and not is_null(spec):
         return root  # no form of this file has such a spec: it is reported as an unknown field
     log.warning(
@@ -35,7 +35,7 @@ def current_form(root: yaml.Node) -> yaml.Node:
         if key.value in fields:
             raise YamlError(key.start_mark.line + 1, f'key "{key.value}" is both in spec and outside')
     version = (
-        yaml.ScalarNode(_STR, "apiVersion", at.start_mark, at.end_mark),
-        yaml.ScalarNode(_STR, _API_VERSION, at.start_mark, at.end_mark),
+        yaml.ScalarNode(_STR, "apiVersion", spec_key.start_mark, spec_key.end_mark),
+        yaml.ScalarNode(_STR, _API_VERSION, spec_key.start_mark, spec_key.end_mark),
     )
     return yaml.MappingNode(root.tag, [version, *fields.values(), *moved], root.start_mark, root.end_mark)

@@ -38,8 +38,8 @@ FILES = {
     MANIFESTS: ("cluster-manifests/",),
     MIRROR: ("mirror/",),
 }
-# What openshift-install keeps of the two configs (case counts for nothing in Go): node0 leaves it alone, but what it
-# cannot read is damaged here too.
+# What openshift-install keeps of the two configs (case counts for nothing in Go). node0 does not use it, but reports it
+# as damaged where openshift-install could not read it.
 _GO_OBJECTS = frozenset({"config", "file"})
 WHAT_TO_DO = "restore it from a copy, or begin anew in an empty directory, with your configs"
 

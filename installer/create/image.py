@@ -98,7 +98,7 @@ def minimal_iso(inputs: Inputs) -> MinimalIso | None:
 
 
 def render_iso(inputs: Inputs, payload: Payload, secrets: Secrets, minimal: MinimalIso | None) -> LiveChanges:
-    """What the base ISO's live system gets. Before a minimal one has its root, its initrd needs static networks."""
+    """What the base ISO's live system gets. A minimal ISO's initrd has static networks: it fetches its root by them."""
     live = live_inputs(inputs, payload.release, secrets, console=bool(payload.agent_files))
     networks = network_archive(host_config_files(live)) if minimal is not None else b""
     return LiveChanges(

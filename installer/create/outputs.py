@@ -51,7 +51,7 @@ class Outputs:
         path = self._directory / name
         try:
             if not path.parent.is_dir():
-                # Before it is there: a signal may come in between.
+                # Noted before it is made: a signal may come in between.
                 self._made.append(path.parent)
                 path.parent.mkdir(mode=_FOLDER_MODE)
             partial = Partial(path, mode)
@@ -90,7 +90,7 @@ class Outputs:
         with signals.deferred():
             path = self._directory
             try:
-                old = {gone.parent for name in self._gone if (gone := self._directory / name).exists()}
+                old = {removed.parent for name in self._gone if (removed := self._directory / name).exists()}
                 for partial in self._files:
                     path = partial.dest
                     partial.commit()
@@ -98,7 +98,7 @@ class Outputs:
                     _exchange(new, path)
                 self._done = True
                 path = self._directory
-                # Inputs go when what was made of them is sure to stay.
+                # Inputs are removed once what was made of them is on the disk.
                 _sync(path)
                 self._remove(old)
             except OSError as error:
@@ -106,8 +106,8 @@ class Outputs:
 
     def _remove(self, old: set[Path]) -> None:
         written = {partial.dest for partial in self._files}
-        gone = [path for name in self._gone if (path := self._directory / name) not in written]
-        for path in gone:
+        removed = [path for name in self._gone if (path := self._directory / name) not in written]
+        for path in removed:
             path.unlink(missing_ok=True)
         for folder in {(self._directory / name).parent for name in self._gone} - {self._directory}:
             left = set(folder.iterdir()) if folder.is_dir() else None
@@ -128,7 +128,7 @@ def _exchange(new: Path, path: Path) -> None:
 def _sync(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # not every file system does that for directories
+        with contextlib.suppress(OSError):  # not every file system can sync directories
             os.fsync(fd)
     finally:
         os.close(fd)

@@ -1,6 +1,6 @@
 """What `create image` can begin before it has read its inputs: copying the base ISO, and making keys.
 
-Both leave the interpreter to others: the copy is the kernel's work, keys are OpenSSL's. On failure nothing of it stays.
+Neither holds the interpreter's lock: the kernel copies, OpenSSL makes keys. On failure nothing of it stays.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def prefetch(directory: Path) -> Iterator[Prefetched]:
         with contextlib.suppress(StateError):  # reported later
             state = State.load(directory)
             if not state.has_secrets:
-                # Only now, since this imports much.
+                # Imported only here, since this imports much.
                 from installer.credentials.background import BackgroundCredentials
 
                 credentials = stack.enter_context(BackgroundCredentials())

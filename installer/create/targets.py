@@ -76,8 +76,8 @@ def cluster_manifests(directory: Path) -> None:
         del mirrors[names.CA_BUNDLE]  # no input has anything about certificates
     # The state keeps what is written, so that a file that the user removes comes from there the next time. Removed are
     # inputs that are not written anew; mirror/ always is, and its folder keeps its mode.
-    gone = (*{*inputs.discarded, *files.on_disk.get(MANIFESTS, {})}.difference(mirrors),)
-    inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}}, discarded=gone)
+    discarded = (*{*inputs.discarded, *files.on_disk.get(MANIFESTS, {})}.difference(mirrors),)
+    inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}}, discarded=discarded)
     with Outputs(directory) as outputs:
         for name, data in (manifests | mirrors).items():
             outputs.put(name, data)

@@ -36,7 +36,7 @@ FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
 # Which units a loaded config image starts.
 UNIT_LIST = "/etc/assisted/config-image-units"
-_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # as it is called where it stands alone
+_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # upstream's label for it in this command
 _NEEDED = (
     (paths.INFRA_ENV, _ASSETS[paths.INFRA_ENV], f"configuration file not found: {paths.INFRA_ENV}"),
     (paths.PULL_SECRET, _ASSETS[paths.PULL_SECRET], f"missing configuration or manifest file: {paths.PULL_SECRET}"),
@@ -52,8 +52,8 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
     consumed: dict[str, dict[str, bytes]] = {}
     for asset, names in ((MANIFESTS, _USED), (MIRROR, paths.MIRROR)):
         on_disk = read_manifests(directory, TARGET, names, _ASSETS)
-        kept = {name: data for name, data in state.files(asset).items() if name in names}
-        used |= kept | on_disk
+        in_state = {name: data for name, data in state.files(asset).items() if name in names}
+        used |= in_state | on_disk
         if on_disk and asset == MANIFESTS:  # mirror/ stays: it is no asset of this command
             consumed[asset] = on_disk
     missing = [f'failed to generate asset "{label}": {text}' for n, label, text in _NEEDED if n not in used]
@@ -113,19 +113,19 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
         ntp_sources=manifests.infra_env.spec.additional_ntp_sources,
         proxy=proxy_environment(install),
     )
-    keep = (
+    kept_folders = (
         *("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network"),
         "/etc/issue",
     )
-    kept = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(keep)]
+    files_in_image = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(kept_folders)]
     names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
     files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV], manifests.infra_env.spec.cpu_architecture)
-    kept += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
-    kept.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
+    files_in_image += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
+    files_in_image.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
     static = bool(manifests.nmstate)
     keys = tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip())
     users = [User("core", keys)] if keys else []
-    return render([*kept, *_own_files()], _units(static), users), consumed
+    return render([*files_in_image, *_own_files()], _units(static), users), consumed
 
 
 def _completed(infra_env: bytes, architecture: str) -> bytes:
@@ -148,7 +148,7 @@ def _own_files() -> list[File]:
 
 
 def _units(static: bool) -> list[Unit]:
-    """Those of the cluster wait for the config image; static networks do not."""
+    """The units that start at boot: the cluster's wait for the config image, static networks do not."""
     data = resources.files("installer.ignition") / "data"
     units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
     units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)

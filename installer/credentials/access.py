@@ -73,7 +73,7 @@ def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair])
 
 
 def host_tls_files(signers: Mapping[str, Pair], service_ca: Pair, service: Pair, admin_hash: str) -> dict[str, bytes]:
-    """The content of /opt/agent/tls by file name. The service CA's key is not among it: nobody needs it again."""
+    """The content of /opt/agent/tls by file name. The service CA's key is not among them: nobody needs it again."""
     files: dict[str, bytes] = {}
     for name, pair in signers.items():
         files |= {f"{name}.crt": pair.certificate, f"{name}.key": pair.key}

@@ -1,8 +1,8 @@
 """Certificates that are made with the image: the cluster's four signers, and the rendezvous service's own CA.
 
-Names, lifetimes and use: reference/cluster.md §7.2. Valid from a day before now, for hosts whose clock is behind.
-The signers are RSA, since openshift-install reads nothing else; the rest is ECDSA P-256: made in no time, and a
-handshake costs the emulated or small hosts that serve it a tenth.
+Names, lifetimes and use: reference/cluster.md §7.2. Valid from a day before now, for hosts whose clock is behind. The
+signers are RSA, since openshift-install reads nothing else; the rest is ECDSA P-256, which is made in no time, and
+whose handshakes cost a small or emulated host a tenth of RSA's.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def leaf(
     Raises ValueError when the signer's certificate or key cannot be read.
     """
     issuer = x509.load_pem_x509_certificate(signer.certificate)
-    # Keys of our own making: checking that they are primes takes longer than all the rest.
+    # These keys are our own: checking that their factors are primes would take longer than all the rest.
     issuer_key = serialization.load_pem_private_key(signer.key, None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(issuer_key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         raise ValueError("the signer's key is neither RSA nor ECDSA")

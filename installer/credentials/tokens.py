@@ -33,7 +33,8 @@ def _bytes(part: str) -> bytes:
 
 
 def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
-    """RFC 7515 §3.1 with RFC 7518 §3.4: three lines, where PyJWT takes longer to import than all keys to make."""
+    """RFC 7515 §3.1 with RFC 7518 §3.4: three lines of code, where importing PyJWT takes longer than making all
+    keys."""
     head, body = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "ES256", "typ": "JWT"}, claims))
     signed = f"{_part(head)}.{_part(body)}"
     numbers = decode_dss_signature(key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))

@@ -17,10 +17,11 @@ from installer.errors import YamlError
 
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128
-# How much of a document may come of aliases, by nodes: 99 % of small ones, sinking to 10 % of large ones (go-yaml).
+# The share of a document's nodes that may come from aliases: 99 % in small documents, down to 10 % in large ones
+# (go-yaml).
 _FREE_ALIASED, _FREE_NODES = 100, 1000
 _SMALL, _LARGE = 400_000, 4_000_000
-# Go shares texts where we write them again: aliases may bring so many characters, or ten times what was written.
+# Go shares an alias' text where we write it again: aliases may add so many characters, or ten times those of the file.
 _FREE_TEXT = 4 << 20
 
 
@@ -65,7 +66,7 @@ class Composer:
             self._loader = loader(self._text)
         except yaml.YAMLError as error:
             raise self._error_of(error) from error
-        except UnicodeEncodeError as error:  # half a character, which no file can hold
+        except UnicodeEncodeError as error:  # a lone surrogate, which no file can hold
             raise YamlError(self._text[: error.start].count("\n") + 1, "not text") from error
 
     def documents(self) -> Iterator[yaml.Node]:
@@ -84,7 +85,7 @@ class Composer:
 
     def _error_of(self, error: yaml.YAMLError) -> YamlError:
         if isinstance(error, yaml.MarkedYAMLError):
-            # The parser reports what ends too early as missing behind the last line.
+            # The parser reports a text that ends too early at the line after the last one.
             last = self._text.rstrip().count("\n") + 1
             line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
             return YamlError(line, str(error.problem or error.context or "cannot be parsed"))
@@ -121,7 +122,7 @@ class Composer:
                 _check_key(stack, node, _line(event))
                 stack.append(_Open(node, anchor))
                 continue
-            else:  # the end of a collection, as the end of the document comes behind its root
+            else:  # the end of a collection: that of the document comes after its root
                 nodes -= 1
                 done = stack.pop()
                 node, anchor, extent = done.node, done.anchor, done.extent

@@ -17,9 +17,9 @@ MOST_PARTS = 16
 MOST_DIGITS = 64
 _SHOWN = 200
 
-# What is outside of texts and comments, as far as it counts.
+# The parts of TOML outside of strings and comments that are measured.
 _TOKEN = re.compile(r"""\"{3}|'{3}|["'\[\]{}.=,\n]|#[^\n]*|[0-9][0-9A-Za-z_]+""")
-# What ends a text, or takes its end's meaning away.
+# What ends a string, or escapes its end.
 _ENDS = {
     '"""': re.compile(r'\\.|"""(?P<end>"{0,2})', re.DOTALL),
     "'''": re.compile(r"'''(?P<end>'{0,2})"),

@@ -28,7 +28,7 @@ CHUNK = 256 * 1024
 # As root, also where the user has to become root first; the script comes on standard input. A host that cannot take
 # secrets out sends them: this end does so in any case.
 COMMAND = 'if [ "$(id -u)" = 0 ]; then exec bash -s -- -Or; else exec sudo -n bash -s -- -Or; fi'
-# What ssh says of itself before what matters.
+# Warnings that ssh prints before what matters.
 NOISE = re.compile(r"^(Warning: Permanently added|\*\* )")
 
 
@@ -119,7 +119,7 @@ def _exchange(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) 
     assert process.stdin is not None
     assert process.stdout is not None
     end = time.monotonic() + timeout
-    # This ends the ssh to a host that is silent for ever.
+    # Ends the ssh to a host that never sends anything.
     limit = threading.Timer(timeout, process.kill)
     limit.start()
     size = 0

@@ -98,7 +98,7 @@ class _Reader:
                     selector.register(pipe, selectors.EVENT_READ, number)
                 while (left := deadline - time.monotonic()) > 0:
                     ready = [key for key, _ in selector.select(left)]
-                    # All that it has written before its end is in the pipes by now.
+                    # It has ended, so that all it wrote is in the pipes.
                     over = any(key.fd == ended for key in ready)
                     numbers = range(len(self._pipes)) if over else [key.data for key in ready]
                     for number in numbers:

@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "installer-container.logs": ("podman", "logs", "assisted-installer"),
 }
 FILES = ("/etc/resolv.conf", "/etc/assisted/rendezvous-host.env", "/var/run/agent-installer/host-config-failures")
-# What this host knows for secrets; they are found by their value wherever they stand.
+#: Files with this host's secrets, which are then found by their value wherever they stand.
 KNOWN = (
     "/root/.docker/config.json",
     "/etc/assisted/rendezvous-host.env",
@@ -46,7 +46,7 @@ KNOWN = (
 
 
 def redactor(host: HostSystem) -> Redactor:
-    """Takes out of logs what looks like a secret, and this host's own."""
+    """Takes out of logs what looks like a secret, and the secrets that this host has (KNOWN)."""
     clean = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
     for path in KNOWN:
         clean.learn(host.read(path))
@@ -99,7 +99,8 @@ def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) ->
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends one host's logs; ``attempt``: to install, which they belong to, empty for none or the client's own."""
+    """Sends one host's logs. ``attempt``: which attempt to install they are of; empty for the client's, if it has
+    one."""
 
     client: AssistedClient
     cluster_id: str

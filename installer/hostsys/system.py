@@ -93,7 +93,7 @@ FIRST_PROCESS = Path("/proc/1")
 
 
 def _sees_host() -> bool:
-    """Is this a container among the host's processes? Another program's agent mounts no host for what it starts."""
+    """Is this a container that sees the host's processes? OpenShift's agent starts its containers so, without /host."""
     try:
         own, first = os.readlink("/proc/self/ns/mnt"), os.readlink(FIRST_PROCESS / "ns/mnt")
     except OSError:

@@ -54,7 +54,7 @@ class HostFiles:
     """One host of the inputs: what is written for it under /etc/assisted.
 
     `network` is the content of its network directory (reference §4.2), empty for DHCP; `root_device_hints` is YAML.
-    `awaited`: whether the cluster is not installed without it; one that only an NMStateConfig names may stay away.
+    `awaited`: whether the installation waits for it; a host that only an NMStateConfig names may stay away.
     """
 
     hostname: str = ""
@@ -170,7 +170,7 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
             files.append(File.text(f"{base}/role", host.role))
         if host.hostname and macs:
             files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname, 0o600))
-    # Counted are those that have a network of their own.
+    # Directories are numbered among the hosts that have a network of their own.
     for index, host in enumerate(host for host in inputs.hosts if host.network):
         for name, text in host.network.items():
             files.append(File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600))

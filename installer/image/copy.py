@@ -13,7 +13,7 @@ from installer.files import Partial
 
 # linux/fs.h: _IOW(0x94, 9, int)
 FICLONE = 0x40049409
-# After each chunk a copy that is not wanted any more is given up.
+# Bytes; between chunks a copy that is no longer wanted is given up.
 CHUNK = 1 << 26
 NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
@@ -30,7 +30,7 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
         if error.errno not in NOT_HERE:
             raise
     size = os.fstat(source).st_size
-    # Known before a gigabyte has been written, and kept in one piece; with its place known, writing is faster too.
+    # A full disk shows before a gigabyte has been written, the file lies in one piece, and writing is faster.
     with contextlib.suppress(OSError):
         os.posix_fallocate(target, 0, size)
     how = "copy_file_range"

@@ -157,7 +157,7 @@ def _config(name: str) -> bytes:
 
 
 def embed(args: argparse.Namespace) -> int:
-    """Put a config in."""
+    """Embed an Ignition config."""
     config = _config(args.ignition)
     with open_image(args.iso) as overlay:
         if not args.force and embedded_ignition(overlay.iso(args.iso)) is not None:
@@ -169,7 +169,7 @@ def embed(args: argparse.Namespace) -> int:
 
 
 def reset(args: argparse.Namespace) -> int:
-    """Take everything back."""
+    """Restore the image to what it was before anything was embedded."""
     with open_image(args.iso) as overlay:
         reset_image(overlay, args.iso)
         finish(overlay, args.iso, args.output)
@@ -223,8 +223,8 @@ def extract(args: argparse.Namespace) -> int:
         _check_outputs(args.iso, {"--output": args.output})
         if extent.directory:
             for name, entry in sorted(iso.entries(extent), key=lambda one: (one[0] or one[1].name).lower()):
-                shown = name or entry.name.partition(";")[0]
-                print(shown + ("/" if entry.directory else ""))
+                entry_name = name or entry.name.partition(";")[0]
+                print(entry_name + ("/" if entry.directory else ""))
             return 0
         part = Overlay(overlay.base)
         part.move(0, extent.offset, extent.length)

@@ -40,18 +40,18 @@ def _indented(secret: str) -> str:
 
 
 def _set(document: dict[str, Any], path: tuple[str, ...], value: object) -> bool:
-    """Give the field at the path its value; whether it had another, or none."""
-    *way, last = path
-    here = document
-    for name in way:
-        key = _spelled(here, name)
-        inner = here.get(key) or {}
-        here[key] = inner
-        here = inner
-    last = _spelled(here, last)
-    if here.get(last, "") == value:
+    """Set the field at the path; returns whether that has changed the document."""
+    *parents, name_of_field = path
+    mapping = document
+    for name in parents:
+        key = _spelled(mapping, name)
+        inner = mapping.get(key) or {}
+        mapping[key] = inner
+        mapping = inner
+    key = _spelled(mapping, name_of_field)
+    if mapping.get(key, "") == value:
         return False
-    here[last] = value
+    mapping[key] = value
     return True
 
 

@@ -24,7 +24,8 @@ _HTML: dict[str, str | int | None] = {
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Plain where Go's reader takes the text for one, in double quotes where it does not, in blocks if it has lines."""
+    """Writes a string plain where Go would read it back as a string, else in double quotes; one of several lines as a
+    block."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = GO.yaml_implicit_resolvers
 

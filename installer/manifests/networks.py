@@ -1,4 +1,4 @@
-"""What agent-cluster-install.yaml's networks must be for its plugin and its hosts.
+"""Rules for the networks in agent-cluster-install.yaml: what its plugin takes, and room for its hosts.
 
 The rules are those of openshift/installer's pkg/asset/agent/manifests/agentclusterinstall.go.
 """
@@ -41,7 +41,7 @@ class Networks(Protocol):
 
 
 def errors(networking: Networks, hosts: int) -> Iterator[FieldError]:
-    """What is wrong with the networks for so many hosts, by the fields of agent-cluster-install.yaml."""
+    """What is wrong with the networks for this number of hosts, by the fields of agent-cluster-install.yaml."""
     if networking.network_type == "OpenShiftSDN":
         for name, cidrs in (
             ("clusterNetwork", [entry.cidr for entry in networking.cluster_network]),

@@ -73,7 +73,7 @@ def install_config(
 ) -> InstallConfig:
     """What the manifests and mirror/ say, in install-config's words. Raises ConfigError.
 
-    `fencing`: of the install-config that they were made from, if they were.
+    `fencing`: that of the install-config, if the manifests were made from one.
     """
     install, infra_env = manifests.install.spec, manifests.infra_env.spec
     needs = install.provision_requirements

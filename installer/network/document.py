@@ -15,7 +15,7 @@ from installer.network.reading.routes import read_routes, read_rules
 
 
 def load(text: str | bytes) -> Any:
-    """Parses one YAML (or JSON) document; raises UnreadableDocument when it is none. Empty text is None."""
+    """Parses one YAML (or JSON) document; raises UnreadableDocument when it is neither. Empty text is None."""
     try:
         return yamltext.load(text, yamltext.CORE)
     except YamlError as err:

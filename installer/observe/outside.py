@@ -22,7 +22,7 @@ from installer.release.proxy import ImageProxy, OpenImage
 PING_SECONDS = 2
 # The mark in sshd's banner of what install-status.sh on the live host complains of, and how much of it is shown.
 BANNER = "install-status: "
-# The beginning of the line that each boot shows for a while.
+# How the line begins that every boot shows for a while (services are not running yet).
 STARTING = "Not running:"
 LONGEST_BANNER = 1000
 # A registry that has not answered after this long does not answer hosts either.
@@ -150,10 +150,10 @@ def _read_whole(image: OpenImage) -> None:
 
 
 def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: bool = False) -> tuple[str, ...]:
-    """Why hosts cannot pull what they need from the start, as seen from here; empty when all of it can be had.
+    """Why hosts cannot pull the images that they need from the start, as seen from here; empty when all can be pulled.
 
-    One line for a registry that nothing can be had from, else one for each image. With `whole`, what they consist of is
-    read as well, at most 1 GiB of each.
+    One line for a registry that serves nothing, else one for each image. With `whole`, what they consist of is read as
+    well, at most 1 GiB of each.
     """
     problems = []
     try:

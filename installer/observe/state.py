@@ -1,4 +1,4 @@
-"""What `create image` left in the asset directory for waiting."""
+"""What `create image` left in the asset directory for `wait-for` to read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_HOSTS = 100_000
 
 @dataclass(frozen=True)
 class Expected:
-    """Hosts that the configuration promises. ``names``: hostnames that the user gave, empty texts left out.
+    """Hosts that the configuration describes. ``names``: hostnames that the user gave, empty texts left out.
 
     ``macs``: the MAC addresses (lower case) of each host that the configuration describes, with its name or an empty
     text; ``count`` may be larger.
@@ -84,7 +84,7 @@ def _count(value: Any) -> int:
     if value is None:
         return 0
     if not isinstance(value, int) or not 0 <= value <= MOST_HOSTS:
-        raise ValueError("a number of hosts is none")
+        raise ValueError(f"a number of hosts is not a whole number from 0 to {MOST_HOSTS}")
     return value
 
 

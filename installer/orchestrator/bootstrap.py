@@ -75,7 +75,7 @@ def take_hostname(host: HostSystem, own_config: Mapping[str, Any]) -> None:
 
 def _exists(host: HostSystem, unit: str) -> bool:
     state = host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False, timeout=SYSTEMD_TIMEOUT)
-    # When systemd does not say, starting it tells.
+    # Where systemd does not say, the unit counts as loaded: starting it tells.
     return state.strip() in ("loaded", "")
 
 
@@ -129,8 +129,8 @@ class _Bootkube:
 
     def look(self, now: float) -> None:
         properties = ("-p", "ActiveState", "-p", "InvocationID")
-        shown = self.host.run("systemctl", "show", *properties, SERVICES[0], check=False)
-        values = dict(line.partition("=")[::2] for line in shown.splitlines())
+        properties_text = self.host.run("systemctl", "show", *properties, SERVICES[0], check=False)
+        values = dict(line.partition("=")[::2] for line in properties_text.splitlines())
         self.state, run = values.get("ActiveState", ""), values.get("InvocationID", "")
         if self.run and run and run != self.run:
             # The script's own words: etcd and kube-apiserver log into the same unit.

@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def kind(self) -> str:
-        """Row of FLOWS."""
+        """The host's row of FLOWS."""
         if self.role == Role.BOOTSTRAP:
             return SNO if self.sno else Role.BOOTSTRAP
         return self.role if self.role in FLOWS else Role.WORKER
@@ -61,7 +61,7 @@ class Run:
     controller: Controller | None = None
     ignition: Path | None = None
     own_config: dict[str, Any] = field(default_factory=dict, repr=False)
-    #: The disk that is cleaned and written: the plan's, links followed.
+    #: The disk that is cleaned and written: the plan's, with links resolved.
     device: str = ""
 
 

@@ -36,7 +36,7 @@ class KubeApi:
             with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
                 server.context.load_cert_chain(cert.path, key.path)
         except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError, ClientError) as error:
-            # bootkube writes it, and may not be done: whatever it lacks, it is read again.
+            # bootkube may still be writing the kubeconfig: it is read again until it is complete.
             raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
         self._transport = Transport(server, TIMEOUTS)
 

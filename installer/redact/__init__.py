@@ -1,11 +1,12 @@
 """Takes secrets out of whatever is logged, gathered, uploaded or shown. The only place where that is done.
 
-A secret is found by what stands before it (a key, an option, a header's name), by its own look (tokens, private keys,
+A secret is found by the name before it (a key, an option, a header's name), by its own form (tokens, private keys,
 hashes, logins in URLs, base64 and data URLs with any of these inside), or because it is known by its value. It may
 stand in JSON (escaped any number of times), YAML, INI, environments, command lines, URLs, XML, and what Python and Go
-print. Whether words behind a name are a secret or tell of one is said by the place: a document's key hides whatever it
-has, a log's line keeps what errors are told with, and names of passwords hide in doubt (the rule is in ``prose``).
-What is around a secret, and lines of other things, stay as they are. Redacting twice changes nothing more.
+print. Whether words after a name are a secret, or a message about one, depends on the place: after a document's key all
+is hidden, in a log's line the words of errors stay, and after the name of a password all is hidden in doubt (the rule
+is in ``prose``). What is around a secret, and lines of other things, stay as they are. Redacting twice changes nothing
+more.
 
 Streams are read in pieces, so memory is bounded; every expression is linear in its input. The package needs Python 3.11
 and nothing else: it is a module here, a program on the live host (``agent-redact``), and the lab's own by a link.
@@ -25,7 +26,7 @@ __all__ = ["MARK", "Redactor", "redact", "shortened"]
 
 T = TypeVar("T")
 
-# Characters behind what is shown that are looked at with it.
+# Characters after the part that is shown that are searched for secrets with it.
 _BEYOND = 16 * 1024
 
 
@@ -40,17 +41,18 @@ def redact(value: T, known: Iterable[str] = ()) -> T:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most ``most`` characters of a text, without secrets: taken out first, as half of one has lost its look."""
+    """At most ``most`` characters of a text, without secrets. They are taken out before it is cut: half of one would
+    not be found."""
     clean = redact(text[: most + _BEYOND])
     cut = len(text) > most + _BEYOND
     if cut:
-        # What this has broken is not shown either.
+        # A secret that the cut has broken is not shown either.
         clean = clean[: max(0, len(clean) - _BEYOND // 2)]
     return f"{clean[: most - 3]}..." if cut or len(clean) > most else clean
 
 
 def __getattr__(name: str) -> Any:
-    # A tenth of a second is what it takes to load: commands that have nothing to hide do without.
+    # It takes a tenth of a second to load: commands that have nothing to hide do without it.
     if name == "Redactor":
         from .redactor import Redactor
 

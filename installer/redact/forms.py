@@ -10,19 +10,20 @@ import urllib.parse
 import zlib
 
 UNPACKED = 16 << 20  # bytes that base64 and gzip may unpack to
-LONGEST = 1024  # characters of one that is looked for in every form
+LONGEST = 1024  # characters of the longest secret that is looked for in every form
 SHORTEST = 6  # characters of a secret that is looked for by its value
 
 BS = r"\\{0,16}"  # the backslashes of any depth of escaping
 QUOTE = rf"(?:{BS}[\"'`]|\\{{1,16}}u002[27]|&(?:quot|apos|#3[49]);)"  # Go's JSON and HTML have others
-BLANK = r"(?:[ \t\0]|\\{1,16}(?:u0000|x00))"  # between arguments; a process's own are ended by NUL
+BLANK = r"(?:[ \t\0]|\\{1,16}(?:u0000|x00))"  # between arguments; in /proc/PID/cmdline each is ended by NUL
 NEWLINE = r"(?:\\{1,16}r)?\\{1,16}n"  # inside of a quoted text
 
 HEX = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 
 
 def closing(text: str, start: int, quote: str, depth: int) -> int:
-    """Where a text that ``quote`` behind ``depth`` backslashes has opened ends: at its quote's backslashes; or -1."""
+    """The end of a text from ``start``, opened by ``quote`` after ``depth`` backslashes: the place of those before its
+    closing quote; -1 if there is none."""
     at = start
     while (at := text.find(quote, at)) >= 0:
         first = at
@@ -38,7 +39,7 @@ def closing(text: str, start: int, quote: str, depth: int) -> int:
 
 
 def instead(text: str, spans: list[tuple[int, int, str]]) -> str:
-    """The text with what to write instead of parts of it; of those that overlap, the first."""
+    """The text with each span (begin, end, replacement) replaced; of overlapping ones the first only."""
     out: list[str] = []
     done = 0
     for first, last, other in sorted(spans):
@@ -60,7 +61,7 @@ def decoded(run: str) -> bytes:
 
 
 def readable(raw: bytes) -> str | None:
-    """The text that bytes are, forgiven if cut within a character; None when they are none."""
+    """Bytes as text, less a character that is cut at their end; None when they are not text."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -87,9 +88,9 @@ def is_key(raw: bytes) -> bool:
 
 
 def encodings(secret: str) -> set[str]:
-    """A known secret as it is written: plain, escaped once and twice, for URLs, in base64 wherever it begins there."""
+    """A known secret in every form: plain, escaped once and twice, for URLs, in base64 of a text with it."""
     if len(secret) > LONGEST:
-        return {secret, json.dumps(secret)[1:-1]}  # to look for all forms of a file takes longer than it is worth
+        return {secret, json.dumps(secret)[1:-1]}  # looking for all forms of a file takes longer than it is worth
     spellings = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("'", "''")}
     spellings |= {json.dumps(text)[1:-1] for text in list(spellings)}
     spellings |= {urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret), urllib.parse.quote_plus(secret)}

@@ -1,4 +1,4 @@
-"""What a text must have for a secret to be in it: a quick look, before all the rest is loaded."""
+"""A quick test whether a text may contain a secret, before the rest of the package is loaded."""
 
 from __future__ import annotations
 

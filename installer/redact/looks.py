@@ -1,4 +1,5 @@
-"""Secrets that show by their own look, wherever they stand: keys, tokens, hashes, logins, and encodings of these."""
+"""Secrets that are known by their own form, wherever they stand: keys, tokens, hashes, logins, and encodings of
+these."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _LOGIN = re.compile(
 )
 # dracut.cmdline(7): netroot=iscsi:[<user>:<password>[:<reverse user>:<reverse password>]]@<server>:...
 _ISCSI = re.compile(r"(\biscsi:[^\s:@]{1,128}):([^\s@]{1,300})(?=@)")
-# auditd's, in hex, as the arguments are ended by NUL.
+# Arguments in auditd's records: hex, with NUL between them.
 _PROCTITLE = re.compile(r"(\bproctitle=)((?:[0-9A-Fa-f]{2}){8,})\b", re.IGNORECASE)
 _TAG_VALUE = re.compile(r"(<secret\b[^<>]*>\s*<value>)([^<>]+)(?=</value>)")
 _NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sips?|xmpp|acct)")
@@ -49,7 +50,7 @@ _OPTION = re.compile(
     rf"(?>(?:{QUOTE})?)(?:(?>(?:{BLANK})+)|=|,[ \t]*+)"
     rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):([^\s\"'\\]++)"
 )
-# Behind a cluster of options, and without a blank.
+# After a cluster of options, without a blank.
 _CURL = re.compile(
     rf"(\b(?:curl|wget)\b(?>[^|;\n]{{0,300}}?[\s,\"'\0]-[a-zA-Z#]{{0,8}}u(?=[^\s=]{{1,64}}:|[\s\"']))"
     rf"(?>(?:{QUOTE})?)(?>[ \t,\0]*)"
@@ -175,7 +176,7 @@ def _opaque(raw: bytes) -> bool:
 
 
 def _run(match: re.Match[str], inner: Inner) -> str:
-    """A run of base64, or what looks like one: gone if there is a secret in it."""
+    """A run of base64, or what looks like one: replaced if there is a secret in it."""
     run = match[0]
     if HEX.fullmatch(run):
         return run

@@ -1,4 +1,4 @@
-"""Which names promise a secret, and which values are none whatever their name."""
+"""Which names promise a secret, and which values are harmless whatever their name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECRET = re.compile(
 _SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|[a-z](?:Pass|Pw|Pwd)$")
 _BARE = frozenset(("pass", "pw", "pwd"))  # everyday words too
 _NO_SECRETS = frozenset(
-    # systemd's, sudo's, and a reference
+    # settings of systemd and sudo, and a reference
     ("loadcredential", "conditioncredential", "importcredential", "nopasswd", "imagepullsecret")
 )
 _AUTH = frozenset(("auth", "basicauth", "registryauth", "httpauth", "proxyauth", "dockerauth"))
@@ -73,7 +73,7 @@ def sensitive(name: str) -> Promise:
 
 
 def harmless(value: str, kind: Promise = "secret") -> bool:
-    """Whether a value is none: nothing, a mark, a placeholder, a variable, a path, an object's name, a number of
+    """Whether a value is no secret: empty, our mark, a placeholder, a variable, a path, an object's name, a number of
     tokens."""
     if not value or _HARMLESS.fullmatch(value):
         return True
@@ -83,7 +83,7 @@ def harmless(value: str, kind: Promise = "secret") -> bool:
 
 
 def distinctive(value: str) -> bool:
-    """Whether a value is distinctive enough to be looked for everywhere: no everyday word is."""
+    """Whether a value is distinctive enough to be looked for everywhere: everyday words are not."""
     if len(value) < 6 or harmless(value) or everyday(value):
         return False
     return len(value) >= 16 or sum(bool(kind.search(value)) for kind in _CLASSES) >= 2

@@ -35,8 +35,8 @@ _PLAIN = re.compile(r"[^,{}\n]*+")
 
 
 def line(text: str, of_secret: bool) -> tuple[str, bool]:
-    """The line without data in braces behind their name, and whether they may go on in the next: an object has begun
-    and not ended."""
+    """The line without the data in braces after `data:`, and whether these may go on in the next line: the braces are
+    not closed."""
     match = _FLOW_LINE.match(text)
     if match is None or not (of_secret or match[1] == "stringData"):
         return text, False
@@ -59,7 +59,7 @@ def inline(text: str) -> str:
 
 
 def named_behind(value: re.Match[str], lines: Iterable[str | None]) -> bool:
-    """Whether one of the lines, which follow, gives the object that a value is of a secret's name."""
+    """Whether the object that `value` is a field of has the name of a secret, in one of the lines that follow."""
     key = value[0].lstrip(" \t-")
     column = value[0].index(key)
     for body in lines:

@@ -1,4 +1,16 @@
-"""Secrets behind a name: in whatever syntax names and values are written."""
+"""Secrets that follow a name (`password: ...`, `--token ...`, `{"name": ..., "value": ...}`), in any syntax.
+
+`Pairs.clean` is the way in. For each word of a line that may name a secret (_KEY):
+
+1. `_name` finds all of the name, `sensitive` (names.py) what kind of secret it promises.
+2. `_after` finds where its value begins: after a separator, a tag of XML, or a blank where the name is an option.
+3. `value` finds where the value ends, by how it is written: quoted (`_quoted`), a list (`_list`), a block of YAML, or
+   plain (`_plain`, which also tells a value from prose: prose.py).
+4. `_hide` returns the span and its replacement, unless the value is harmless (`null`, `true`, a path).
+
+A span is (begin, end, replacement). A value that goes on in the next lines is passed on to the redactor by `begin`,
+which has the lines that follow.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +71,7 @@ _LINE_BEGINS = re.compile(r"(?:\\n|%0[Aa]|[\r\0])?")
 _GOES_ON = re.compile(r"[A-Za-z]{1,20}[,:;]?[ \t]")
 _AFTER_NUL = re.compile(r"\\(?:u0000|x00)$")
 _INDENT = 200
-_FAR = 4096  # characters of a value that are looked at for its end, or for a name behind it
+_FAR = 4096  # characters of a value that are looked at for its end, or for a name after it
 _ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
 _NAMED = re.compile(
     rf"(?i:\bname){QUOTE}?[ \t]*+[:=][ \t]*+(?>(?:{QUOTE})?)([\w.\-]++)(?>(?:{QUOTE})?)[ ,\t]*+"
@@ -74,15 +86,17 @@ _NAME_NEXT = re.compile(
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _LONGEST_NAME = 64
 
-# The kind of secret behind an everyday word (pass, pwd) or a signature (sig), once it is seen to be a name.
+#: The kind of secret that an everyday word (pass, pwd) or a signature (sig) names, once it is seen to be a name.
 _MEANT: dict[Promise, Promise] = {"word?": "password", "signed?": "secret"}
-# Told when a value goes on in the following lines: how (block, quote, next, list, named), the name's column, the quote.
+#: Called when a value goes on in the next lines, with the way it ends (streams.Mode), the name's column, and its quote.
 Begin = Callable[[Mode, int, str], None]
+#: Called with each secret.
 Found = Callable[[str], None]
 
 
 class Pairs:
-    """Finds values behind names in one line; ``begin`` is told of what goes on behind it, ``found`` of each secret."""
+    """Finds the values of sensitive names in a line. ``begin`` is called where one goes on in the next line, ``found``
+    with each secret."""
 
     def __init__(self, begin: Begin, found: Found) -> None:
         self._begin = begin
@@ -115,7 +129,7 @@ class Pairs:
         return text
 
     def _phrases(self, text: str) -> str:
-        """Passwords without a separator before them."""
+        """Hide passwords that no separator leads to."""
         spans = []
         for at in phrases.arguments(text):
             span = self.value(text, at, "password", at, option=True)
@@ -128,7 +142,7 @@ class Pairs:
         return instead(text, spans)
 
     def _valued(self, text: str) -> str:
-        """Value and name as an object's fields, in that order."""
+        """Hide values that come before their names: {"value": ..., "name": "PASSWORD"}."""
         spans = []
         for match in _VALUE_FIRST.finditer(text):
             near = text[match.end() : match.end() + _FAR]
@@ -147,7 +161,7 @@ class Pairs:
         return instead(text, spans)
 
     def _named(self, text: str) -> str:
-        """Name and value as an object's fields: {"name": "PASSWORD", "value": ...}."""
+        """Hide values of fields called value, after their names: {"name": "PASSWORD", "value": ...}."""
         spans = []
         for match in _NAMED.finditer(text):
             if not sensitive(match[1]):
@@ -160,7 +174,7 @@ class Pairs:
         return instead(text, spans)
 
     def _after(self, text: str, start: int, end: int, kind: Promise) -> tuple[int, int, str] | None:
-        """The value of the name at start:end, and what to write instead of it."""
+        """The span of the value that follows the name at start:end; None where there is no secret."""
         option = text[start] == "-" and (
             start == 0
             or text[start - 1] in " \t\"'`,[(=\0"
@@ -190,7 +204,7 @@ class Pairs:
         return self.value(text, match.end(), kind, start, option=option)
 
     def _cited(self, text: str, at: int) -> tuple[int, int, str] | None:
-        """A password that is cited in a sentence."""
+        """The span of a password that is quoted in a sentence."""
         opened = _OPEN.match(text, at)
         if opened is None or opened[2] is None:
             return None
@@ -253,8 +267,8 @@ class Pairs:
         if end > at and start is not None and _QUOTED.search(start[0]) and (number := _NUMBER.match(text, at)):
             end = number.end()
         if scalar and (end > at or kind == "password"):
-            shown = _WHOLE.match(text, at) if end == at else None
-            if _BLANK.match(text, shown.end() if shown else end):
+            clause = _WHOLE.match(text, at) if end == at else None
+            if _BLANK.match(text, clause.end() if clause else end):
                 self._begin("more", column, "")
         return self._hide(text, at, end, kind) if end > at else None
 
@@ -288,6 +302,7 @@ class Pairs:
         return match.end()
 
     def _hide(self, text: str, first: int, last: int, kind: Promise) -> tuple[int, int, str] | None:
+        """The span first:last with its replacement; None where what stands there is harmless."""
         value = text[first:last]
         if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
             return None
@@ -379,7 +394,7 @@ def _meant(text: str, start: int, end: int, kind: Promise) -> bool:
 
 
 def _name(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
-    """A name's bounds, from a part of it that was found; escapes before it are no part."""
+    """A name's bounds, given a part of it; escapes before it are no part of it."""
     floor = max(floor, start - _LONGEST_NAME)
     while start > floor and text[start - 1] in _NAME:
         start -= 1

@@ -30,7 +30,7 @@ _NETRC = re.compile(
 )
 _VALUE = re.compile(rf"(?>(?:(?!{NEWLINE}|{QUOTE}(?=$|[\s,;}}\])]))\S)+)")
 _ODD = re.compile(r"(?=[^\W_]*[^A-Za-z]*\d|\D*\d)(?=.*[A-Za-z])")
-# A line of a netrc, and of what has blanks or a tabulator between names and values.
+# A line of a netrc, or of a table with blanks or a tabulator between names and values.
 _LINE = re.compile(
     rf"(?:^|{NEWLINE})[ \t]*+(?:password|passphrase|bindpw)[ \t]++([^\s\"'`\\=:]++)(?=[ \t\r]*+(?:$|{NEWLINE}))"
 )
@@ -50,7 +50,7 @@ _SAID = re.compile(
 
 
 def arguments(text: str) -> Iterator[int]:
-    """Where passwords begin that commands are given."""
+    """Where passwords begin in the arguments of commands."""
     for pattern in _OPTIONS:
         for match in pattern.finditer(text):
             yield match.end()
@@ -63,7 +63,7 @@ def argument(line: str) -> str | None:
 
 
 def words(text: str) -> Iterator[tuple[int, int]]:
-    """Bounds of passwords that stand in a line of their own, or are said."""
+    """Bounds of passwords in lines of netrc or kickstart, and in sentences."""
     for match in _LINE.finditer(text):
         if not everyday(match[1]):
             yield match.span(1)

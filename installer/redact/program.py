@@ -18,9 +18,9 @@ _MAIN = "import sys\n\nfrom agent_redact.__main__ import main\n\nsys.exit(main()
 @cache
 def program() -> bytes:
     """A zip file that Python runs; the same bytes every time."""
-    here = resources.files(__package__)
+    package = resources.files(__package__)
     files = {"__main__.py": _MAIN}
-    files |= {f"agent_redact/{name}.py": (here / f"{name}.py").read_text() for name in MODULES}
+    files |= {f"agent_redact/{name}.py": (package / f"{name}.py").read_text() for name in MODULES}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, text in files.items():

@@ -1,4 +1,4 @@
-"""Whether what stands behind a name is a value, or a message about one.
+"""Whether what follows a name is a value, or a message about one.
 
 ``password: correct horse battery staple`` is a secret, ``token: unexpected end of JSON input`` is none. Where the name
 stands decides, and what it is called:
@@ -66,13 +66,14 @@ def everyday(text: str) -> bool:
 
 
 def plain(word: str) -> bool:
-    """Whether a word is one of a sentence, a number, a path, a place: nothing that somebody keeps secret."""
+    """Whether a word is plain: a word of a sentence, a number, a path, a place in a file; nothing that somebody keeps
+    secret."""
     word = word.strip(_AROUND)
     return not word or _PLAIN.fullmatch(word) is not None
 
 
 def is_prose(text: str, kind: str, place: Place) -> bool:
-    """Whether the text behind a name of that kind is a message about a secret, and is none."""
+    """Whether the text after a name of that kind is a message about a secret, not a secret."""
     text = text[:MOST]
     words = _words(text)
     if not words or _OF_FIELD.match(text):

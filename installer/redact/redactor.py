@@ -1,4 +1,4 @@
-"""The redactor: texts, JSON values and streams, line by line, with what goes on over several lines."""
+"""The redactor takes secrets out of texts, JSON values and streams: line by line, knowing what the last one began."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 16 << 20  # characters of a line that is looked at as a whole
 NEAR = 32 << 10  # characters around the place where a longer line is cut
 DEEPEST = 4  # encodings inside of each other
-ROUNDS = 4  # what a mark leaves behind may be found in its turn
+ROUNDS = 4  # looks at a line: a secret that is replaced may make another one stand out
 
-# The head of a line of a journal or of a container's log, which may be in one: a text of several lines has it on each.
+#: A line's head in a journal or a container's log, or one in the other: each line of a longer text has one.
 _HEAD = re.compile(
     r"(?>(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?>(?:Z|[+-]\d\d:?\d\d)?)) "
     r"(?>(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?>(?:\[\d++\])?): )?)){0,3})"
@@ -53,7 +53,7 @@ class Redactor:
     def _known(self, values: Iterable[str]) -> None:
         forms = set(self.known)
         for value in values:
-            # Of what has several lines, each is looked for: they are read one by one.
+            # Each line of a longer secret is looked for: texts are read line by line.
             for part in (value.strip(), *(line.strip() for line in value.splitlines() if len(line.strip()) >= 16)):
                 if len(part) >= SHORTEST and part not in MARK:
                     forms |= encodings(part)
@@ -198,12 +198,12 @@ class Redactor:
         return "\n".join(out) + ("\n" if ended and out else "")
 
     def _body(self, line: str, source: str) -> str | None:
-        """A line without its head; None if it is of somebody else."""
+        """A line without its head; None if another program wrote it."""
         head = _HEAD.match(line)[0]  # type: ignore[index]
         return line[len(head) :] if _DIGITS.sub("0", head) == source else None
 
     def _line(self, line: str, of_secret: bool, lines: list[str], number: int) -> str | None:
-        """A line without its end; None: nothing is left of it."""
+        """One line of `lines`, without secrets; None if nothing is left of it."""
         rest = self._rest
         head = _HEAD.match(line)[0]  # type: ignore[index]
         at = len(head)
@@ -249,7 +249,7 @@ class Redactor:
         return line[:at] + self._owned(clean, source, len(head))
 
     def _owned(self, clean: str, source: str, width: int) -> str:
-        """The line, of whose writer the next ones have to be if something has begun in it."""
+        """The line, noting its head: what has begun in it goes on in lines with the same one only."""
         if self._rest.begun:
             self._rest.source, self._rest.width = source, width
         return clean
@@ -365,6 +365,7 @@ class Redactor:
         return True, body[:start] + MARK
 
     def _valued(self, body: str, at: int) -> str:
+        """A line `value: ...` without its value, which begins at ``at``."""
         self._rest.mode = ""
         self._begun.clear()
         span = self._pairs.value(body, at, "password", len(body) - len(body.lstrip(" \t-")))

@@ -8,11 +8,11 @@ from typing import IO, Literal
 
 from .objects import DATA, KIND, VALUE
 
-_NEAR = 8 << 10  # characters of a value whose name comes behind it
+_NEAR = 8 << 10  # characters from a value to a name that follows it
 
 
 def texts(source: IO[bytes], size: int) -> Iterator[str]:
-    """What is read, as texts; whatever is no UTF-8 comes out again as it went in."""
+    """What is read, as texts; bytes that are not UTF-8 come out again as they went in."""
     held = b""
     while chunk := source.read(size):
         held += chunk
@@ -32,8 +32,8 @@ def texts(source: IO[bytes], size: int) -> Iterator[str]:
 
 
 def whole_lines(held: str, most: int) -> int:
-    """Where the lines end that can be looked at without the next piece; 0 for none. Up to ``most`` characters are
-    held back: whether data are a Secret's, and what a value's name is, may be said behind them."""
+    """Where the lines end that can be looked at without the next piece; 0 for none. Up to ``most`` characters are held
+    back: that data are a Secret's, or what a value's name is, may only follow."""
     cut = held.rfind("\n") + 1
     if len(held) >= most:
         return cut
@@ -44,7 +44,7 @@ def whole_lines(held: str, most: int) -> int:
     return values[-1] if values and values[-1] else cut
 
 
-#: How the end of a value is found that goes on in the next lines.
+#: How the end of a value is found that goes on in the next lines; see Redactor._continued.
 Mode = Literal["", "key", "lines", "argument", "block", "quote", "list", "next", "more", "data", "named", "file"]
 
 

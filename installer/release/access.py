@@ -39,7 +39,7 @@ def _toml_string(text: str) -> str:
 
 
 def _merged(sources: Iterable[DigestSource]) -> list[DigestSource]:
-    """Those of one source together, each mirror once; without those that have no mirror."""
+    """The sources, those of one name merged with each mirror once; without those that have no mirror."""
     mirrors: dict[tuple[str, bool], dict[str, None]] = {}
     for source in sources:
         mirrors.setdefault((source.source, source.never_contact_source), {}).update(dict.fromkeys(source.mirrors))
@@ -108,7 +108,7 @@ class RegistryAccess:
             # An explicit file, empty if need be: otherwise the credentials of whoever runs this would leak in.
             content = (self.pull_secret or '{"auths": {}}').encode()
             self._auth = self._stack.enter_context(MemoryFile("auth.json", content))
-        # Any image may be read; it is the digests that vouch for the content.
+        # A signature policy that accepts any image: digests vouch for the content.
         (self._dir / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
 
     def __exit__(

@@ -36,7 +36,7 @@ for agent_file in {FOLDER}/*; do
     chcon system_u:object_r:bin_t:s0 "$NEWROOT/usr/local/bin/${{agent_file##*/}}" 2>/dev/null || :
 done
 """
-# The folder is the image's; what is made of its files counts too.
+# The cache's folder is named for the image; the name of the archive has to change with how it is made.
 _MADE_OF = json.dumps([PATTERNS, FOLDER, HOOK, _SCRIPT])
 ARCHIVE = f"agent-files-{hashlib.sha256(_MADE_OF.encode()).hexdigest()[:8]}.cpio.gz"
 

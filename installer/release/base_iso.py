@@ -62,7 +62,7 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
                 raise ReleaseError(image, f"/coreos/{name} of {image} has sha256 {digest}, the payload says {promised}")
             partial.replace(iso)
         except FileNotInImage as missing:
-            # An image of other architectures, or one that only names what is published.
+            # The image has ISOs of other architectures only, or none: it says where they are published.
             log.warning("Failed to extract base ISO from release payload: %s", missing)
             published = _published(release, image, architecture)
             iso.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
 
 
 def _is_cached(release: Release, architecture: str, iso: Path) -> bool:
-    """Whether the cache has it, which is then noted and logged. Raises OSError."""
+    """Whether the cache has the ISO; if so, notes it for `likely` and logs it. Raises OSError."""
     if not image_cache.is_whole(iso):
         return False
     image_cache.remember(release.pullspec, architecture, iso)

@@ -27,8 +27,8 @@ class ContentCache:
     """
 
     def __init__(self, access: RegistryAccess) -> None:
-        way = [access.pull_secret, registries_conf(access.sources), access.trust_bundle, access.architecture]
-        self._way = json.dumps(way).encode()
+        access_values = [access.pull_secret, registries_conf(access.sources), access.trust_bundle, access.architecture]
+        self._way = json.dumps(access_values).encode()
 
     def recall(self, pullspec: str) -> Content | None:
         """What was kept; None if that was with another access, or nothing was, or it cannot be read."""
@@ -36,10 +36,10 @@ class ContentCache:
         if path is None:
             return None
         try:
-            kept = jsontext.loads(path.read_bytes())
-            if kept["access"] != self._hash(kept["salt"]):
+            saved = jsontext.loads(path.read_bytes())
+            if saved["access"] != self._hash(saved["salt"]):
                 return None
-            return Content({name: text.encode() for name, text in kept["files"].items()}, kept["architecture"])
+            return Content({name: text.encode() for name, text in saved["files"].items()}, saved["architecture"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -51,9 +51,9 @@ class ContentCache:
         salt = secrets.token_hex(16)
         try:
             files = {name: data.decode() for name, data in content.files.items()}
-            kept = {"salt": salt, "access": self._hash(salt), "architecture": content.architecture, "files": files}
+            saved = {"salt": salt, "access": self._hash(salt), "architecture": content.architecture, "files": files}
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(path, json.dumps(kept).encode())
+            write_private(path, json.dumps(saved).encode())
         except (OSError, StateError, ValueError) as error:
             log.debug("release payload is not kept: %s", error)
 

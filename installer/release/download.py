@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 TRIES = 3
 PAUSE_S = 2.0
-TIMEOUT_S = 30.0  # without a single byte
+TIMEOUT_S = 30.0  # seconds without a single byte
 _CHUNK = 1 << 20
 _PARTIAL_CONTENT = 206
 _RANGE_NOT_SATISFIABLE = 416
@@ -58,7 +58,7 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
         partial.unlink()
         if not offset:
             raise DownloadError(f"it has sha256 {digest}, the stream metadata says {artifact.sha256}")
-        # The earlier part was of another file: once more from the start, where `had` is 0.
+        # The part that was there is of another file: once more from the start, with `had` 0.
         log.debug("What was received of %s earlier does not fit the rest", artifact.url)
 
 
@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 
 def _sha256(path: Path, length: int, bar: Progress) -> hashlib._Hash:
-    """Of the first bytes of a file that is there already."""
+    """The hash, so far, of a file that was received in part."""
     digest = hashlib.sha256()
     if length:
         with path.open("rb") as file:

@@ -34,7 +34,7 @@ def open_layer(fd: int, image: str) -> Iterator[tarfile.TarFile]:
         head += more
     program = decompressor(head)
     feeder, target = os.pipe()
-    # The pipe has no lseek, so the magic that was read is put in front again by a small pump process: `cat`.
+    # A pipe cannot seek back: `cat` puts the first bytes, which were read to see the format, in front again.
     pump = subprocess.Popen(["cat", "-", f"/dev/fd/{fd}"], stdin=subprocess.PIPE, stdout=target, pass_fds=[fd])
     os.close(target)
     assert pump.stdin is not None

@@ -46,12 +46,12 @@ def read_stream(release: Release, image: str) -> dict[str, Any]:
 def _artifact(stream: dict[str, Any], image: str, keys: tuple[str, ...]) -> Artifact:
     """What the stream has at `keys`. Raises NotPublished where that cannot be downloaded."""
     where = ".".join(keys)
-    here: Any = stream
+    part: Any = stream
     for key in keys:
-        here = here.get(key) if isinstance(here, dict) else None
-    if not isinstance(here, dict):
+        part = part.get(key) if isinstance(part, dict) else None
+    if not isinstance(part, dict):
         raise NotPublished(image, f"the stream metadata in {image} has no {where}")
-    url, digest = str(here.get("location", "")), str(here.get("sha256", "")).lower()
+    url, digest = str(part.get("location", "")), str(part.get("sha256", "")).lower()
     if not _URL.fullmatch(url):
         raise NotPublished(image, f"the stream metadata in {image} has no URL at {where}.location: {url!r}")
     if not re.fullmatch("[0-9a-f]{64}", digest):

@@ -10,7 +10,7 @@ from installer.assisted.errors import BadRequest
 from installer.rendezvous.settings import Settings
 
 GOARCH = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-# arm64 is another name of aarch64, by which images are called.
+# The API's names of architectures; images use aarch64, which is also called arm64.
 NAMES = {name: name for name in ("x86_64", "aarch64", "ppc64le", "s390x")} | {"arm64": "aarch64"}
 
 

@@ -50,7 +50,7 @@ class SteadyClock:
         self._wall = wall
         self.monotonic = monotonic
         self._since, self._at = monotonic(), wall()
-        # It stops so many seconds after ``_since``.
+        # The clock stops so many seconds after ``_since``.
         self._until = math.inf
 
     def __call__(self) -> datetime:
@@ -58,7 +58,8 @@ class SteadyClock:
         return self._at + timedelta(seconds=min(self.monotonic() - self._since, self._until))
 
     def tick(self, seconds: float) -> float:
-        """Run for at most so many seconds until the next tick. Returns how long (s) it stood, waiting for this one."""
+        """Run on, but for at most so many seconds without another tick. Returns for how long (s) it had stopped before
+        this one."""
         passed = self.monotonic() - self._since
         waited = max(0.0, passed - self._until)
         self._since += waited

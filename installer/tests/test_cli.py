@@ -154,10 +154,10 @@ def test_a_release_that_is_no_image_name(capsys, monkeypatch, tmp_path):
         listen = ["service", "--dir", str(tmp_path / "service"), "--listen", "127.0.0.1:8090"]
         for command in (["version"], ["agent", "create", "image", "--dir", str(tmp_path)], listen):
             assert main(command) == 1
-            said = capsys.readouterr()
-            last = said.err.splitlines()[-1]
+            captured = capsys.readouterr()
+            last = captured.err.splitlines()[-1]
             assert last.endswith(f"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE: {override!a} is not the name of an image")
-            assert "release image" not in said.out
+            assert "release image" not in captured.out
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", " r.example/x@sha256:1\n")
     assert main(["version"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["release image r.example/x@sha256:1"]
@@ -171,8 +171,8 @@ def test_without_a_release_it_says_where_to_name_one(capsys, monkeypatch, tmp_pa
     (tmp_path / "agent-config.yaml").write_text(yaml_text(AGENT))
     for target in ("image", "cluster-manifests"):
         assert main(["agent", "create", target, "--dir", str(tmp_path)]) == 1
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert "say in the environment variable OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE which release" in said
+        stderr = capsys.readouterr().err.splitlines()[-1]
+        assert "say in the environment variable OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE which release" in stderr
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")

@@ -51,9 +51,9 @@ def test_two_creates_in_one_directory(directory):
     """However they meet: the outputs are one command's, and the other's error says why."""
     command = [*NODE0, "agent", "create", "image", "--dir", str(directory)]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(6)]
-    told = [(run.communicate(timeout=120)[1], run.returncode) for run in runs]
-    assert sorted(code for _, code in told)[0] == 0
-    for text, code in told:
+    results = [(run.communicate(timeout=120)[1], run.returncode) for run in runs]
+    assert sorted(code for _, code in results)[0] == 0
+    for text, code in results:
         if code:
             assert code == 1
             assert re.search(

@@ -43,10 +43,10 @@ def folder(path: Path) -> None:
 
 def listening(path: Path) -> None:
     # A socket's name may have 107 bytes only.
-    with socket.socket(socket.AF_UNIX) as made:
+    with socket.socket(socket.AF_UNIX) as unix_socket:
         here = os.open(path.parent, os.O_RDONLY)
         try:
-            made.bind(f"/proc/self/fd/{here}/{path.name}")
+            unix_socket.bind(f"/proc/self/fd/{here}/{path.name}")
         finally:
             os.close(here)
 
@@ -76,11 +76,11 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 @kinds
 def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
-    make, told = KINDS[kind]
+    make, expected = KINDS[kind]
     make(tmp_path / "x")
-    with pytest.raises(OSError, match=re.escape(told)) as caught:
+    with pytest.raises(OSError, match=re.escape(expected)) as caught:
         read_input(tmp_path / "x")
-    assert told in str(caught.value.strerror)
+    assert expected in str(caught.value.strerror)
     assert "\n" not in str(caught.value.strerror)
 
 
@@ -132,9 +132,9 @@ def filled(directory: Path) -> Path:
 
 def node0(*arguments: str, stdin: int | None = None) -> tuple[int, str]:
     """Exit code and what it said last."""
-    code, said = forked(main, arguments, stdin=stdin)
-    assert "Traceback" not in said
-    lines = said.splitlines()
+    code, stderr = forked(main, arguments, stdin=stdin)
+    assert "Traceback" not in stderr
+    lines = stderr.splitlines()
     return code, lines[-1] if lines else ""
 
 
@@ -152,7 +152,7 @@ CREATE = {
 @kinds
 @pytest.mark.parametrize("name", [*CREATE, ".openshift_install.log"])
 def test_create(tmp_path: Path, name: str, kind: str) -> None:
-    make, told = KINDS[kind]
+    make, expected = KINDS[kind]
     if name == ".openshift_install.log" and kind in ("huge", "device"):
         return  # a log may be long, or go to /dev/null
     directory = filled(tmp_path / "dir")
@@ -160,11 +160,11 @@ def test_create(tmp_path: Path, name: str, kind: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     make(path)
-    code, said = node0("agent", "create", "cluster-manifests", "--dir", str(directory))
-    assert code == CREATE.get(name, EXIT_FATAL), said
-    assert told in said
-    assert name in said
-    assert ("level=error" if code == EXIT_INSTALL_CONFIG else "level=fatal") in said
+    code, stderr = node0("agent", "create", "cluster-manifests", "--dir", str(directory))
+    assert code == CREATE.get(name, EXIT_FATAL), stderr
+    assert expected in stderr
+    assert name in stderr
+    assert ("level=error" if code == EXIT_INSTALL_CONFIG else "level=fatal") in stderr
     others = {"install-config.yaml", "agent-config.yaml"} - {name}
     assert {other for other in others if (directory / other).is_file()} == others
 
@@ -174,22 +174,22 @@ def test_create(tmp_path: Path, name: str, kind: str) -> None:
     "command", [("nmstate", "gc"), ("iso", "show"), ("iso", "embed", "--ignition")], ids=lambda words: words[-1]
 )
 def test_files_that_are_named(tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
-    make, told = KINDS[kind]
+    make, expected = KINDS[kind]
     if command == ("iso", "show") and kind == "huge":
-        told = "not an ISO 9660 image"
+        expected = "not an ISO 9660 image"
     make(tmp_path / "x")
-    code, said = node0(*command, str(tmp_path / "x"), *([str(tmp_path / "iso")] if "embed" in command else []))
+    code, stderr = node0(*command, str(tmp_path / "x"), *([str(tmp_path / "iso")] if "embed" in command else []))
     assert code == EXIT_FATAL
-    assert told in said
-    assert str(tmp_path / "x") in said
+    assert expected in stderr
+    assert str(tmp_path / "x") in stderr
 
 
 @pytest.mark.parametrize("command", [("nmstate", "gc"), ("iso", "embed", "--ignition", "-", "x")], ids=lambda c: c[0])
 def test_standard_input_without_end(command: tuple[str, ...]) -> None:
     with open("/dev/zero", "rb") as endless:
-        code, said = node0(*command, stdin=endless.fileno())
+        code, stderr = node0(*command, stdin=endless.fileno())
     assert code == EXIT_FATAL
-    assert "it has more than 33554432 bytes" in said
+    assert "it has more than 33554432 bytes" in stderr
 
 
 @kinds
@@ -197,34 +197,34 @@ def test_standard_input_without_end(command: tuple[str, ...]) -> None:
 def test_waiting(tmp_path: Path, name: str, kind: str) -> None:
     from installer.testing.create.assets_kit import GOOD, asset_dir
 
-    make, told = KINDS[kind]
+    make, expected = KINDS[kind]
     directory = tmp_path / "dir"
     directory.mkdir()
     asset_dir(directory, GOOD)
     (directory / name).unlink(missing_ok=True)
     make(directory / name)
-    code, said = node0("agent", "wait-for", "install-complete", "--dir", str(directory))
+    code, stderr = node0("agent", "wait-for", "install-complete", "--dir", str(directory))
     assert code == EXIT_FATAL
-    assert told in said
-    assert name in said
+    assert expected in stderr
+    assert name in stderr
 
 
 @kinds
 @pytest.mark.parametrize("name", ["registries.conf", "ca-bundle.crt"])
 def test_mirrors_of_the_service(tmp_path: Path, name: str, kind: str) -> None:
-    make, told = KINDS[kind]
+    make, expected = KINDS[kind]
     (tmp_path / "mirror").mkdir()
     make(tmp_path / "mirror" / name)
     with pytest.raises(ConfigError) as caught:
         standalone.settings_of(tmp_path, "127.0.0.1:8090", {})
-    assert f"mirror/{name}: cannot be read: {told}" in str(caught.value)
+    assert f"mirror/{name}: cannot be read: {expected}" in str(caught.value)
 
 
 def test_mirrors_of_the_service_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "mirror").mkdir()
-    for name, told in (("registries.conf", "Expected '='"), ("ca-bundle.crt", "not a bundle of PEM certificates")):
+    for name, expected in (("registries.conf", "Expected '='"), ("ca-bundle.crt", "not a bundle of PEM certificates")):
         (tmp_path / "mirror" / name).write_text("- x")
-        with pytest.raises(ConfigError, match=told) as caught:
+        with pytest.raises(ConfigError, match=expected) as caught:
             standalone.settings_of(tmp_path, "127.0.0.1:8090", {})
         assert str(caught.value).startswith(f"{tmp_path / 'mirror' / name}: ")
         (tmp_path / "mirror" / name).write_text("")
@@ -244,9 +244,9 @@ def test_create_with_registries_that_want_to_harm(tmp_path: Path) -> None:
         (directory / name).unlink(missing_ok=True)
     kept.save()
     (directory / "mirror/registries.conf").write_text("a = " + "[" * 5000)
-    code, said = node0("agent", "create", "cluster-manifests", "--dir", str(directory))
+    code, stderr = node0("agent", "create", "cluster-manifests", "--dir", str(directory))
     assert code == EXIT_FATAL
-    assert "failed to load mirror/registries.conf file: line 1: nested more than 16 levels deep" in said
+    assert "failed to load mirror/registries.conf file: line 1: nested more than 16 levels deep" in stderr
 
 
 @pytest.mark.parametrize(

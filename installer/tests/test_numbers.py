@@ -60,10 +60,10 @@ def test_limits():
 def test_any_text_is_a_number_or_refused(text):
     for read in (whole, real):
         try:
-            found = read(text, -1000, 1000)
+            number = read(text, -1000, 1000)
         except ValueError:
             continue
-        assert -1000 <= found <= 1000
+        assert -1000 <= number <= 1000
         assert text.isascii()
 
 

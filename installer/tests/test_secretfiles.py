@@ -93,13 +93,13 @@ def test_a_signal_while_the_payload_is_read_leaves_nothing(tmp_path: Path, regis
         wait_for("skopeo's files", lambda: list(temporary.glob("node0-registry-*/policy.json")), 60)
         assert holds_secret(temporary) == []
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == EXIT_INTERRUPTED
-    assert signal.Signals(number).name in said
-    assert "Traceback" not in said
+    assert signal.Signals(number).name in stderr
+    assert "Traceback" not in stderr
     assert list(temporary.iterdir()) == []
     assert {path.name for path in directory.iterdir()} >= {"install-config.yaml", "agent-config.yaml"}
     assert [path.name for path in directory.iterdir() if "partial" in path.name] == []
@@ -107,10 +107,10 @@ def test_a_signal_while_the_payload_is_read_leaves_nothing(tmp_path: Path, regis
 
 def test_what_a_killed_command_leaves_has_no_secret_and_goes_with_the_next(tmp_path: Path) -> None:
     env = environment(tmp_path)
-    process, said = started(HOLD, env, PULL_SECRET)
-    left = Path(said)
-    other, said = started(HOLD, env, PULL_SECRET)
-    alive = Path(said)
+    process, output = started(HOLD, env, PULL_SECRET)
+    left = Path(output)
+    other, output = started(HOLD, env, PULL_SECRET)
+    alive = Path(output)
     try:
         process.kill()
         process.wait()
@@ -153,8 +153,8 @@ def test_a_killed_wait_for_leaves_nothing(tmp_path: Path) -> None:
 def test_memory_can_be_read_by_path_here_and_in_children_that_get_it(tmp_path: Path) -> None:
     with MemoryFile("x", b"secret") as file:
         assert Path(file.path).read_bytes() == Path(file.path).read_bytes() == b"secret"
-        given = subprocess.run(["cat", file.path], pass_fds=[file.fd], capture_output=True, check=False, timeout=30)
-        assert given.stdout == b"secret"
+        completed = subprocess.run(["cat", file.path], pass_fds=[file.fd], capture_output=True, check=False, timeout=30)
+        assert completed.stdout == b"secret"
         others = subprocess.run(["cat", file.path], capture_output=True, check=False, timeout=30)
         assert others.stdout == b""
         path = file.path
@@ -185,8 +185,8 @@ def test_the_runtime_directory_is_the_users_own(tmp_path: Path, monkeypatch: pyt
     own.mkdir(mode=0o700)
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
-    for given, expected in ((own, own), (open_to_all, None), (tmp_path / "absent", None), ("", None)):
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(given))
+    for directory, expected in ((own, own), (open_to_all, None), (tmp_path / "absent", None), ("", None)):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
         assert (runtime_directory() == own) is (expected is not None)
 
 

@@ -44,15 +44,15 @@ class Bootstrap:
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
         # What the rendezvous host complained of at the last look, before its service was up.
         self.complaint = ""
-        # The last one that there was, and when.
+# The last one that there was, and when.
         self.complained: tuple[str, float] | None = None
-        # What answers where the service should, and why it will not do; empty while nobody answers, and while it does.
+        # Why what answers at the service's address is not the service; empty while it is, and while nothing answers.
         self.answered = ""
-        # What the service could not say of its clusters and hosts at the last look.
+        # The error instead of the service's clusters and hosts at the last look.
         self.unsaid = ""
         # Why the service has no cluster or no infra-env, as lines.
         self.unregistered: tuple[str, ...] = ()
-        # Whether images were read to their ends, as nobody had registered: once, since it is much to read.
+        # Whether images were read completely, because no host had registered: done once, since it is much to read.
         self.images_read = False
         self.ready_since: float | None = None
         self.registered_since: float | None = None
@@ -183,7 +183,7 @@ class Bootstrap:
         self._judge(cluster, hosts)
 
     def _unregistered(self, what: str, count: int) -> None:
-        """The service has not one of these, but so many. Raises ClientError."""
+        """The service has `count` of these, where one is expected. Raises ClientError."""
         events = self.service.events("") if not count else ()
         self.unregistered = decide.unregistered(self.inputs.rendezvous_ip, what, count, events)
         self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {'; '.join(self.unregistered)}")

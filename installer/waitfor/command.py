@@ -87,7 +87,7 @@ def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapF
 
 
 def _tell_nodes(kube: Kube, inputs: Inputs, settings: Settings) -> None:
-    """Logged before the operators: what they lack is most often a node."""
+    """Log problems of nodes before those of operators, which most often lack a node."""
     try:
         cluster_nodes = nodes.read(kube)
     except KubeError as error:

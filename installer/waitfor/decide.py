@@ -60,7 +60,7 @@ LASTING = frozenset(
 BEFORE_INSTALL = frozenset({ClusterStatus.INSUFFICIENT, ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.READY})
 MAJORITY = HostValidation.BELONGS_TO_MAJORITY_GROUP
 MAJORITY_LEAST = 3
-# How OpenSSL says that a certificate is right at another time.
+# OpenSSL's words for a certificate that is not yet valid, or has expired: the clocks differ.
 OTHER_TIME = ("certificate is not yet valid", "certificate has expired")
 MOST_NAMED = 5
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
@@ -163,8 +163,8 @@ def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
 
 def _missing_links(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
     """The end of a line: the hosts that a host has no link with; empty where nobody has any link."""
-    gone = _unlinked(host, hosts)
-    names = [other.name for other in hosts if other.id in gone][:MOST_NAMED]
+    unlinked = _unlinked(host, hosts)
+    names = [other.name for other in hosts if other.id in unlinked][:MOST_NAMED]
     return f": no link with {', '.join(names)}" if names and any(other.reaches for other in hosts) else ""
 
 
@@ -203,8 +203,8 @@ def recent_errors(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[s
 
 
 def refusal(error: ClientError, directory: Path) -> str:
-    """The end of a line: what is likely when the service's address is another's, or lets nobody in who has this asset
-    directory; empty for an error that may pass."""
+    """The end of a line: the likely cause when something else has the service's address, or when the service rejects
+    this asset directory's credentials; empty for an error that may pass."""
     if isinstance(error, Untrusted) and any(words in str(error) for words in OTHER_TIME):
         return "; is this machine's clock right?"
     refused = isinstance(error, Untrusted) or error.status in (401, 403)
@@ -212,7 +212,7 @@ def refusal(error: ClientError, directory: Path) -> str:
 
 
 def not_the_service(error: ClientError, address: str, hint: str) -> str:
-    """One line about what answers at the service's address and will not do; empty where nobody answers."""
+    """One line about what answers at the service's address without being the service; empty where nothing answers."""
     if isinstance(error, NoAnswer) and not isinstance(error, Untrusted):
         return ""
     return f"What answers on {address} does not serve as the rendezvous service of this image: {error}{hint}"
@@ -266,7 +266,7 @@ def missing(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     seen = {mac for host in hosts for mac in host.macs}
     present = {host.name for host in hosts}
     if expected.macs and seen:
-        # What no registered host's network cards answer to, whatever the hosts call themselves.
+        # Machines none of whose MAC addresses a registered host has, whatever the hosts call themselves.
         lines = [
             f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
             for name, macs in expected.macs
@@ -301,7 +301,7 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     if len(hosts) < expected.count or not all(host.macs for host in hosts):
         # One whose inventory has not come may be any of them.
         return ()
-    here = {mac for host in hosts for mac in host.macs}
+    registered = {mac for host in hosts for mac in host.macs}
     described = {mac for _, macs in expected.macs for mac in macs}
     strangers = ", ".join(f"{h.name} ({', '.join(sorted(h.macs)) or h.id})" for h in hosts if not h.macs & described)
     if not strangers:
@@ -310,7 +310,7 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     return tuple(
         f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
         for name, macs in expected.macs
-        if macs and not here & macs
+        if macs and not registered & macs
     )
 
 

@@ -10,7 +10,7 @@ from installer.observe.kube import Kube
 from installer.observe.state import Expected, Inputs
 
 API_PORT = 6443
-#: Platforms whose names are the user's: of the others, hosts resolve the API's internal name themselves.
+#: Platforms where the user provides DNS: on the others, hosts resolve the API's internal name themselves.
 EXTERNAL_NAMES = ("none", "external")
 
 

@@ -105,7 +105,7 @@ class Front:
             body.pop("@odata.etag", None)
             if "@odata.id" in body and (tag := self.state.etag(body)):
                 tagged = document({**body, "@odata.etag": tag})
-                # Headers that say what may be done stay.
+                # Headers that say which methods are allowed stay.
                 tagged.headers.update({name: value for name, value in response.headers if name == "Allow"})
                 tagged.headers["ETag"] = tag
                 return tagged

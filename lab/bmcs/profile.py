@@ -25,7 +25,7 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Virtual media: where they hang (`fujitsu`: an OEM resource of the system), and how they behave.
+    """Virtual media: under which resource they are (`fujitsu`: an OEM resource of the system), and how they behave.
 
     `schemes` are those of URLs that are taken, `refused` properties that an insert must not have, `needs` those that it
     must have, `url_length` the longest URL (0: any). `eject_body`: EjectMedia wants an empty object. After an eject

@@ -20,7 +20,7 @@ class _Silent(WSGIRequestHandler):
 
 
 def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
-    """A server's side of TLS: this version only. 1.1 is what machines of 2015 speak, and OpenSSL wants to be asked."""
+    """A server's side of TLS: this version only. Machines of 2015 speak 1.1, which OpenSSL has at level 0 only."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if tls == "1.1":
         server_side.set_ciphers("DEFAULT:@SECLEVEL=0")

@@ -20,7 +20,7 @@ class State:
     """One BMC: its profile, the machine's name in the emulator, and the emulator itself.
 
     `account` tells whether a user's password is right; `clock` is in seconds. `restarts`: the emulator's machines can
-    boot from something once, and take a new order up when they restart by themselves. `resets` are told of each
+    boot from something once, and follow a new boot order when they restart by themselves. `resets` are called at each
     power-on through this BMC.
     """
 
@@ -94,10 +94,10 @@ def _only(body: Any, mine: tuple[str, ...]) -> Any:
         return [_only(one, mine) for one in body if not _foreign(one, mine)]
     if not isinstance(body, dict):
         return body
-    kept = {key: _only(value, mine) for key, value in body.items()}
-    if isinstance(kept.get("Members"), list):
-        kept["Members@odata.count"] = len(kept["Members"])
-    return kept
+    own = {key: _only(value, mine) for key, value in body.items()}
+    if isinstance(own.get("Members"), list):
+        own["Members@odata.count"] = len(own["Members"])
+    return own
 
 
 def _foreign(one: Any, mine: tuple[str, ...]) -> bool:

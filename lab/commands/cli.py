@@ -144,10 +144,10 @@ def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> ar
     """The arguments. One too many may be meant to say which lab: then the error says how that is done."""
     arguments, unknown = commands.parse_known_args(argv)
     if unknown:
-        told = f"unrecognized arguments: {' '.join(unknown)}"
+        unrecognized = f"unrecognized arguments: {' '.join(unknown)}"
         if getattr(arguments, "lab", "") is None:
-            arguments.of_a_lab.error(f"{told} (which lab is said with --lab ID)")
-        commands.error(told)
+            arguments.of_a_lab.error(f"{unrecognized} (which lab is said with --lab ID)")
+        commands.error(unrecognized)
     return arguments
 
 
@@ -181,10 +181,10 @@ def _reader_is_gone() -> bool:
     """Whether our own output is a broken pipe (`node0-lab ls | head`): then there is nobody to report to."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
-    gone = any(event & select.POLLERR for _, event in poll.poll(0))
-    if gone:
+    is_gone = any(event & select.POLLERR for _, event in poll.poll(0))
+    if is_gone:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return gone
+    return is_gone
 
 
 def _chosen(wanted: str | None) -> records.Record:
@@ -202,7 +202,7 @@ def _attached(arguments: argparse.Namespace) -> Lab:
 
 
 def _entered(arguments: argparse.Namespace) -> records.Record:
-    """The lab that is to be entered: of one that has ended, another process may have the first one's pid by now."""
+    """The lab to enter. Raises where it has ended: its first process' pid may be another's by now."""
     return watch.running(_chosen(arguments.lab).id)
 
 
@@ -228,7 +228,7 @@ def _up(arguments: argparse.Namespace) -> int:
         release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
-    # Kept from the end of the block on, before anything is printed: whoever reads that may go away.
+    # The lab is kept once the block ends, before anything is printed: the reader of the output may go away.
     with lab:
         try:
             for node in lab.nodes.values():

@@ -1,4 +1,4 @@
-"""Completion in the shell: `eval "$(register-python-argcomplete node0-lab)"`. Names are those that are there now."""
+"""Completion in the shell: `eval "$(register-python-argcomplete node0-lab)"`. It offers names of what exists now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVICES = ("dnsmasq", "registry", "chronyd", "bmc", "http")
 
 
 def offer(parser: argparse.ArgumentParser, chosen: Chosen) -> None:
-    """Answer and end where it is the shell that asks; nothing else. `chosen` finds the lab that is meant."""
+    """Where the shell asks for completions, print them and exit; else do nothing. `chosen` finds a command's lab."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     import argcomplete

@@ -55,7 +55,7 @@ _TEXTS = {
     "seconds": "number of seconds",
     "service": "the lab's service: dnsmasq, registry, chronyd, bmc, http or proxy",
 }
-#: What is meant where the option is left out and the fault's own default is empty.
+#: What an option that is left out means where the fault's own default is empty.
 _WITHOUT = {"disk": "the one to install on", "node": "all that the lab sends"}
 
 

@@ -76,10 +76,10 @@ def cards(topology: Topology, node: NodeSpec) -> list[str]:
 def describe_networks(layout: Layout) -> None:
     """Print a line for each network of a lab."""
     for network in layout.topology.all_networks:
-        print(f"  network   {network.name}: {layout.bridge(network)}, {', '.join(_of(network))}")
+        print(f"  network   {network.name}: {layout.bridge(network)}, {', '.join(_features(network))}")
 
 
-def _of(network: Network) -> list[str]:
+def _features(network: Network) -> list[str]:
     features = {
         f"VLAN {network.vlan}": network.vlan, f"MTU {network.mtu}": network.mtu != 1500, "DHCP": network.dhcp,
         "DHCPv6": network.dhcpv6, "router advertisements": network.router_advertisements, "BMCs": network.bmc,

@@ -21,7 +21,7 @@ from drivers.container import Machine, Machines, View
 from drivers.errors import ConnectionFailedError, DriverError, NotFoundError
 
 SETTING = "NODE0_MACHINED"
-# Redfish's names (ComputerSystem, BootSource), the daemon's.
+# Redfish's names (ComputerSystem, BootSource) -> the daemon's.
 _BOOT = {"Hdd": "hd", "Cd": "cdrom", "Pxe": "network"}
 _OFF = ("ForceOff",)
 _ON = ("On", "ForceOn")
@@ -31,7 +31,7 @@ _SHUT_DOWN = ("GracefulShutdown",)
 
 @contextmanager
 def _as_fishy() -> Iterator[None]:
-    """The driver's errors as the emulator's."""
+    """The driver's errors, raised as the emulator's own."""
     try:
         yield
     except NotFoundError as failure:

@@ -1,5 +1,5 @@
 """Holds the devices of disks that can fail (lab.machines.failing), and makes them slow: `python -m lab.daemons.disks
-CONFIG`. They end with this process and with who else uses them.
+CONFIG`. The devices end with this process, or with whoever uses them last.
 
 A request is a line of JSON: the disk as CONFIG has it, and how many KiB it reads and writes a second (0: as many as it
 can). The answer is empty, or says why not.
@@ -19,7 +19,7 @@ from lab.machines import failing
 from lab.machines.container.kernel import throttle
 from lab.machines.failing import Place
 
-# Groups that a machine makes are made slow so soon.
+#: Seconds until control groups that a machine has made are slowed down too.
 _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 30.0
 
@@ -41,7 +41,7 @@ class Slow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def slow_down(path: Path, disk: Place, kib: int) -> None:
-    """Ask the lab's daemon behind that socket to. Raises LabError."""
+    """Ask the lab's daemon, at the socket `path`, to slow a disk down. Raises LabError."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(_ANSWER_SECONDS)
         try:
@@ -71,12 +71,12 @@ class _Daemon:
         return ""
 
     def serve(self, server: socket.socket) -> None:
-        """For ever."""
+        """Answer requests, for ever."""
         server.settimeout(_POLL_SECONDS)
         while True:
             with contextlib.suppress(TimeoutError), server.accept()[0] as line:
                 line.settimeout(_POLL_SECONDS)
-                # Whoever only looks whether this is there says nothing.
+                # A client that only checks whether the daemon is up sends nothing.
                 if asked := line.makefile("rb").readline():
                     line.sendall(self._answer(asked).encode())
             if self._top is not None:
@@ -90,13 +90,13 @@ class _Daemon:
 
 
 def main(file: Path) -> None:
-    """Hold them until it is killed."""
+    """Hold the devices and answer requests, until killed."""
     config = msgspec.json.decode(file.read_bytes(), type=Config)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for one in config.disks:
-            failing.hold(one, held)
+            failing.hold(one, stack)
         Path(config.socket).unlink(missing_ok=True)
-        server = held.enter_context(socket.socket(socket.AF_UNIX))
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
         server.bind(config.socket)
         server.listen()
         _Daemon(config).serve(server)

@@ -119,7 +119,7 @@ def san_tag(node: NodeSpec) -> str:
 
 
 def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
-    """What hosts of a network are told; `bridge` is its tag too."""
+    """The DHCP options and router advertisements of a network; `bridge` is its tag too."""
     tag = f"tag:{bridge}"
     for subnet in network.subnets:
         is_ipv6 = subnet.version == 6
@@ -148,7 +148,7 @@ def _told(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
                 yield f"dhcp-option={tag},option6:{option}{''.join(f',[{text}]' for text in mine)}"
         return
     gateway = network.gateway_of(4)
-    # An option without a value is not sent: by default dnsmasq would send itself.
+    # An option without a value is not sent; without this line dnsmasq would announce itself.
     yield f"dhcp-option={tag},option:router{f',{gateway}' if gateway else ''}"
     for option, servers in (("dns-server", network.dns_servers), ("ntp-server", network.ntp_servers)):
         mine = [text for text in servers if ":" not in text]

@@ -28,7 +28,7 @@ class Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def list_directory(self, path: str | os.PathLike[str]) -> None:
-        """Refuse."""
+        """Refuse: there are no listings."""
         self.send_error(HTTPStatus.NOT_FOUND)
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
@@ -62,16 +62,17 @@ class Handler(SimpleHTTPRequestHandler):
             self.connection.sendfile(source, first, last - first + 1)
 
 
-class _Six(ThreadingHTTPServer):
+class _IPv6Server(ThreadingHTTPServer):
     address_family = socket.AF_INET6
 
 
 def _server(directory: Path, address: str, port: int, pair: tuple[Path, Path] | None) -> ThreadingHTTPServer:
-    server = (_Six if ":" in address else ThreadingHTTPServer)((address, port), partial(Handler, directory=directory))
+    kind = _IPv6Server if ":" in address else ThreadingHTTPServer
+    server = kind((address, port), partial(Handler, directory=directory))
     if pair is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*pair)
-        # The handshake is each connection's own, in its thread: a client that says nothing holds up nobody.
+        # Each connection's thread does its own handshake: a client that says nothing holds up nobody.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     return server
 

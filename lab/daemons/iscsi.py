@@ -25,7 +25,7 @@ from lab.waiting import wait_until
 _LUN = 1
 _SECONDS = 30.0
 _POLL_SECONDS = 0.05
-# Of a domain that the lab's owner had in that month (RFC 3720 §3.2.6.3.1); that of examples, here.
+# An IQN names a domain that its owner had in that month (RFC 3720 §3.2.6.3.1); here that of examples.
 _AUTHORITY = "iqn.2026-01.example.node0"
 
 
@@ -144,9 +144,9 @@ def main(argv: list[str]) -> None:
     served = msgspec.json.decode(Path(argv[0]).read_bytes(), type=Config)
     daemon = os.getpid()
     if child := os.fork():
-        # Its child, which configures, is not one of tgtd's.
+        # Forked twice: the process that configures must not be a child of tgtd.
         os.waitpid(child, 0)
-        # Without a portal of one's own it would listen everywhere, and before there is anything to find.
+        # A portal on loopback: without one tgtd would listen on all addresses, before there are any targets.
         words = ["tgtd", "--foreground", "--iscsi", f"portal=127.0.0.1:{ISCSI_PORT}"]
         os.execvpe(words[0], words, os.environ | {"TGT_IPC_SOCKET": served.socket})
     if not os.fork():

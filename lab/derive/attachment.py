@@ -18,7 +18,7 @@ _OVER = {"vlan": "vlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap"}
 # nmstate also takes a mode by its number (docs.kernel.org/networking/bonding.html).
 _MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 _NUMBERS = {str(number): mode for number, mode in enumerate(_MODES)}
-#: What labs carry.
+#: The MTUs and VLAN tags that labs carry.
 _LEAST_MTU, _MOST_MTU, _MOST_VLAN = 1280, 9216, 4094
 #: What the service counts addresses of (internal/host/host.go: physical, bond, vlan). OVS's interfaces are none of
 #: these either, but a br-ex is what the cluster makes of its hosts' cards.
@@ -99,7 +99,7 @@ class _Document:
         self.adrift: list[tuple[Interface, Field]] = []
         #: The bridge or bond that an interface is a port of.
         self.controllers: dict[str, str] = {}
-        #: VLANs by what they lie over and their tag.
+        #: VLANs by the interface below them and their tag.
         self.tags: dict[tuple[str, int], str] = {}
         interfaces = document.get("interfaces").few()
         for interface in interfaces:
@@ -323,7 +323,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
                 parsed.document.get("interfaces").wrong(rule)
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
-    known = {name for name, card in parsed.cards.items() if card.mac}
+    with_mac = {name for name, card in parsed.cards.items() if card.mac}
     interfaces, unsaid = tuple(parsed.faces()), parsed.unsaid()
     faces = tuple(_merged(interfaces))
     return Attachment(
@@ -337,7 +337,7 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         mute=not faces and not unsaid,
         adrift=tuple(parsed.adrift),
         interfaces=interfaces,
-        hidden=tuple(parsed.hidden.values()) if known <= set(parsed.hidden) else (),
+        hidden=tuple(parsed.hidden.values()) if with_mac <= set(parsed.hidden) else (),
         places=tuple(parsed.places),
         document=parsed.document,
     )

@@ -54,8 +54,8 @@ def build(
     own = {id(segment): _own(segment, pool) for segment in plan.segments}
     single = _is_single(cluster, plan)
     macs = {card.mac for host, _ in cluster.hosts for card in host.attachment.cards}
-    made = (f"52:54:00:6e:{number >> 8:02x}:{number & 255:02x}" for number in range(0x3100, 0x10000))
-    fresh = (mac for mac in made if mac not in macs)
+    lab_macs = (f"52:54:00:6e:{number >> 8:02x}:{number & 255:02x}" for number in range(0x3100, 0x10000))
+    fresh = (mac for mac in lab_macs if mac not in macs)
     used = {host.name for host, _ in cluster.hosts}
     rendezvous, nodes = cluster.rendezvous, []
     names = {segment_id: f"net{index}" for index, segment_id in enumerate(own)}
@@ -79,7 +79,7 @@ def build(
         )
         nodes.append(common)
     fields: dict[str, Any] = {
-        # A lab's own name has no dots.
+        # A lab's name is a label: no dots.
         "name": cluster.name.replace(".", "-")[:63].strip("-") or "lab",
         "cluster_name": cluster.name,
         "base_domain": cluster.base_domain,
@@ -150,7 +150,7 @@ def _network(segment: Segment, name: str, own: dict[int, str]) -> dict[str, Any]
         is_ipv6 = subnet.version == 6
         suffix = "6" if is_ipv6 else ""
         routers = [text for text in segment.routers if ipaddress.ip_address(text) in subnet]
-        # Where hosts know no router and nobody tells them one there is none; their default route is by the machines'.
+        # Where no host has a router and none is announced, the network has no gateway.
         quiet = not routers and (segment.invented or subnet.version not in segment.dynamic)
         fields |= {f"ipv{subnet.version}": str(subnet), f"address{suffix}": own[subnet.version]}
         fields |= {f"gateway{suffix}": "none"} if quiet else {}
@@ -201,7 +201,7 @@ def _attached(
                 trunk.append(names[id(segment)])
             else:
                 plain = names[id(segment)]
-            # What the lab's network has no room for is the host's own.
+            # Addresses outside of the lab's networks are left to the host.
             held += [text for address in face.addresses if segment.holds(text := str(address.ip))]
             for version in sorted(face.dynamic):
                 subnet = next((s for s in segment.own_subnets if s.version == version), None)

@@ -56,7 +56,7 @@ class Cluster:
     load_balancer: bool = False
     #: What pods and services have, as far as the files say.
     inner: tuple[Subnet, ...] = ()
-    # With roots on LUKS volumes, whose keys are in TPMs or with a Tang server of the user's.
+    # Whether root disks are encrypted (LUKS) with keys in TPMs, or with a Tang server of the user's.
     tpm: bool = False
     tang: bool = False
 
@@ -132,8 +132,8 @@ def asks(host: Host, address: str) -> bool:
     faces = host.attachment.faces
     version = 6 if ":" in address else 4
     own = (one.network for face in faces if version not in face.dynamic for one in face.addresses)
-    wanted = words.address(address)
-    held = wanted is not None and any(wanted in network for network in own)
+    parsed = words.address(address)
+    held = parsed is not None and any(parsed in network for network in own)
     return not faces or (not held and any(version in face.dynamic for face in faces))
 
 
@@ -156,7 +156,7 @@ def _replicas(pool: Field, default: int) -> int:
 def _counts(top: Field) -> dict[Role, int]:
     """How many machines of each role the files ask for."""
     pools = top.get("compute").items()
-    # No pool at all is one of workers to the installer.
+    # Without any pool the installer takes one of workers.
     workers = [_replicas(pool, DEFAULT_REPLICAS) for pool in pools] or [DEFAULT_REPLICAS]
     counts: dict[Role, int] = {
         "master": _replicas(top.get("controlPlane"), DEFAULT_REPLICAS),
@@ -233,7 +233,7 @@ def _inner(top: Field) -> tuple[Subnet, ...]:
 
 
 def _list(value: object) -> list[Any]:
-    """A list of what is not the lab's to judge; empty where it is none."""
+    """A list whose items the lab does not judge; empty where it is not a list."""
     return value if isinstance(value, list) else []
 
 
@@ -337,7 +337,7 @@ def _placed(
 ) -> tuple[tuple[Host, Role], ...]:
     """Every listed host with its role, in the files' order, then as many more as the counts ask for."""
     if not any(counts.values()) and problems.lines:
-        # They were too many, and that is told already.
+        # There are too many hosts, which has been reported already.
         return ()
     left = Counter({role: counts[role] for role in ROLES})
     for entry, host in listed:

@@ -180,7 +180,7 @@ def _no_host(address: Interface) -> str:
 
 
 def _reached(hosts: Sequence[tuple[Field, str, Attachment]], subnets: Sequence[Subnet], problems: Problems) -> None:
-    """Every host with addresses of its own alone has one in the machine networks."""
+    """Note hosts that have static addresses only, none of them in the machine networks."""
     networks = ", ".join(map(str, subnets))
     for entry, _, attachment in hosts:
         asks = any(face.dynamic for face in attachment.faces)

@@ -43,7 +43,8 @@ class Problems:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A value and its place: the file and the path in it. What it should be is asked for; what it is not is noted.
+    """A value and its place: the file and the path in it. Methods ask for it as a type; where it is of another, a
+    problem is noted.
 
     With `nmstate`, numbers and truths may stand in quotes, as in a network document.
     """
@@ -84,15 +85,19 @@ class Field:
 
         As Go reads JSON, a name in other letters' case counts where the right one is missing; not so in NMState.
         """
-        here = self
+        reached = self
         for name in names:
-            fields, path = here.map(), f"{here.path}.{name}" if here.path else name
-            if name not in fields and not here.nmstate:
+            fields, path = reached.map(), f"{reached.path}.{name}" if reached.path else name
+            if name not in fields and not reached.nmstate:
                 name = next((key for key in fields if str(key).lower() == name.lower()), name)
-            here = Field(
-                value=fields.get(name), source=here.source, path=path, problems=here.problems, nmstate=here.nmstate
+            reached = Field(
+                value=fields.get(name),
+                source=reached.source,
+                path=path,
+                problems=reached.problems,
+                nmstate=reached.nmstate,
             )
-        return here
+        return reached
 
     def items(self) -> list[Field]:
         """The fields of the list that it is; empty when it is missing or none."""

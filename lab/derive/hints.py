@@ -25,13 +25,13 @@ _TELLING: dict[str, tuple[Bus, ...]] = {
     "rotational": _SD,
     "hctl": ("scsi",),
 }
-#: Whose disks they say they are, in VMs and containers alike.
+#: Vendors that disks report, in VMs and containers alike.
 _VENDORS: dict[str, Bus] = {
     kind.vendor: name for name in _SD if isinstance(kind := BUSES[name].containers, ContainerDisk)
 }
 # How long a model's name may be.
 _MODEL: dict[str, int] = {name: BUSES[name].model_length for name in _SD}
-#: A disk that comes before the one that a name means.
+#: GiB of a disk that only comes before the one that a name means.
 _OTHER_GIB = 10
 _NEITHER = ("wwnVendorExtension", "wwnWithExtension")
 _ALL = ("deviceName", "hctl", "minSizeGigabytes", "model", "rotational", "serialNumber", "vendor", "wwn", *_NEITHER)
@@ -78,7 +78,7 @@ def disks(hints: Field) -> tuple[Disk, ...]:
         hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0; there is no other address")
     usual = set(disk) == {"root", "size_gib"} and bus == "virtio" and not before and disk["size_gib"] == DISK_GIB
     if usual or hints.problems.lines:
-        # What is wrong may contradict itself, and no lab comes of it.
+        # Wrong hints may contradict each other: no lab is made.
         return ()
     return (*(Disk(size_gib=_OTHER_GIB, bus=bus) for _ in range(before)), Disk(bus=bus, **disk))  # type: ignore[arg-type]
 

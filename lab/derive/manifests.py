@@ -1,6 +1,6 @@
 """cluster-manifests/ as users of ZTP write them, read as the two files that would say the same.
 
-What each manifest has is in reference/installer.md §2.1. What a lab cannot be is told by manifest and field.
+What each manifest has is in reference/installer.md §2.1. What a lab cannot have is reported by manifest and field.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INFRA_ENV = f"{FOLDER}/infraenv.yaml"
 NMSTATE = f"{FOLDER}/nmstateconfig.yaml"
 _HOST = re.compile(r"\bhosts\[\d+\][\w.\[\]]*")
 _ARCHITECTURES = {"": "amd64", "x86_64": "amd64"}
-#: Where the manifests have what stands in install-config.yaml; the longest that fits counts.
+#: The manifest and path of each field of install-config.yaml; of several entries that a field lies in, the longest.
 _PLACES = {
     "": (CLUSTER_INSTALL, "spec"),
     "metadata.name": (CLUSTER_DEPLOYMENT, "spec.clusterName"),
@@ -62,7 +62,7 @@ class _Place:
 
 
 class _Configs:
-    """install-config.yaml and agent-config.yaml that say what manifests say, and where these have it."""
+    """The install-config.yaml and agent-config.yaml that say what manifests say, and where in these each field is."""
 
     def __init__(self, manifests: Manifests, agent: Mapping[str, Any]) -> None:
         self.places = {(INSTALL, path): _Place(*place) for path, place in _PLACES.items()}
@@ -179,7 +179,7 @@ def _below(path: str, field: str) -> bool:
 
 
 def _keys(wanted: Field) -> tuple[bool, bool]:
-    """What opens encrypted disks: whether the machines' TPMs, whether a Tang server."""
+    """Whether the machines' TPMs open encrypted disks, and whether a Tang server does."""
     on, mode = wanted.get("enableOn").text(), wanted.get("mode").text()
     encrypted = on not in ("", "none")
     return encrypted and mode == "tpmv2", encrypted and mode == "tang"
@@ -195,7 +195,7 @@ def _macs(spec: Field) -> set[str]:
 
 
 def _macs_of(host: Mapping[str, Any]) -> set[str]:
-    """Those of an entry of agent-config.yaml; what is wrong with them is told when it is read."""
+    """The MAC addresses of a host of agent-config.yaml; wrong ones are reported when the file is read."""
     entry = Field(value=host, source=AGENT, path="", problems=Problems())
     return _macs(entry)
 
@@ -205,7 +205,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _static(document: Any) -> Iterable[Interface]:
-    """The addresses that an NMState document gives to interfaces, in its order; what is none is told elsewhere."""
+    """The addresses that an NMState document gives to interfaces, in its order; wrong ones are reported elsewhere."""
     interfaces = Field(
         value=document if isinstance(document, Mapping) else {}, source="", path="", problems=Problems()
     ).get("interfaces")

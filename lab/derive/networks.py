@@ -91,8 +91,8 @@ class Plan:
                 segment.subnets.append(subnet)
             elif len(self.segments) > 1 and segment is not self.home:
                 # The widest of what hosts say: each has its part of it.
-                here = segment.subnets[like[0]]
-                segment.subnets[like[0]] = min(here, subnet, key=lambda one: one.prefixlen)
+                subnet_so_far = segment.subnets[like[0]]
+                segment.subnets[like[0]] = min(subnet_so_far, subnet, key=lambda one: one.prefixlen)
         return segment
 
     def of(self, host: Host, face: Face) -> Segment:

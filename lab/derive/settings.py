@@ -13,7 +13,7 @@ from lab.errors import TopologyError
 from lab.release.cluster import yamltext
 from lab.topology import Topology, written
 
-#: What says with a list what other fields say for one.
+#: Lists, and the fields for a single value that they replace.
 _INSTEAD = {
     "nics": ("mac",),
     "disks": ("disk_gib",),
@@ -46,19 +46,19 @@ def changed(shape: Topology, settings: Iterable[str]) -> Topology:
 
 def _put(document: Any, path: str, value: Any, source: str) -> None:
     steps: list[str | int] = [int(step) if step.isdecimal() else step for step in re.findall(r"[a-z_0-9]+", path)]
-    here = document
+    container = document
     for number, step in enumerate(steps):
         last = number == len(steps) - 1
         walked = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps[:number])[1:]
-        if isinstance(here, list | tuple) and isinstance(step, int):
-            if step >= len(here):
-                rule = f"there is no {walked}[{step}]: {len(here)} are there; set all of {walked}"
+        if isinstance(container, list | tuple) and isinstance(step, int):
+            if step >= len(container):
+                rule = f"there is no {walked}[{step}]: {len(container)} are there; set all of {walked}"
                 raise TopologyError(source, rule)
-        elif not isinstance(here, dict) or isinstance(step, int):
+        elif not isinstance(container, dict) or isinstance(step, int):
             raise TopologyError(source, f"{step} is no field there")
         if last:
-            here[step] = value
+            container[step] = value
             for name in _INSTEAD.get(str(step), ()) if value else ():
-                here.pop(name, None)
+                container.pop(name, None)
         else:
-            here = here.get(step) if isinstance(here, dict) else here[step]
+            container = container.get(step) if isinstance(container, dict) else container[step]

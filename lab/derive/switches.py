@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from lab.derive.fields import Field
 from lab.topology import BondMode
 
-#: What the partner of an OVS bond has to be like: ports of a switch that know nothing of each other, or LACP.
+#: OVS's modes -> the mode of Linux bonds that asks the same of the switch: independent ports, or LACP.
 _MODES: Mapping[str, BondMode] = {
     "active-backup": "active-backup",
     "balance-slb": "balance-tlb",

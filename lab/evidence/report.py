@@ -21,7 +21,7 @@ LAB_FAILED = "lab-failed.txt"
 _OUTCOMES = ("void", "failed", "running")
 _BAR_EM = 24.0
 _MANY = 12
-# Title, and the patterns of its files below the run's directory, less those that an earlier title has taken.
+# Title, and the patterns of its files below the run's directory; a file that an earlier title has listed is left out.
 _EVIDENCE = (
     ("the installer's commands", ("commands/*wait-for*.log", "commands/*create-image*.log")),
     ("other commands", ("commands/*.log",)),
@@ -137,11 +137,11 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
     for picture in sorted(run.folder.glob("screens/*.png")):
         source = quote(str(picture.relative_to(root)))
         yield f'<a href="{source}"><img src="{source}" alt="screen of {escape(picture.stem)}"></a>'
-    shown: set[Path] = set()
+    listed: set[Path] = set()
     for title, patterns in _EVIDENCE:
         matching = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
-        files = [path for path in matching if path.stat().st_size and path not in shown]
-        shown.update(files)
+        files = [path for path in matching if path.stat().st_size and path not in listed]
+        listed.update(files)
         if files:
             links = " · ".join(_link(path, root, str(path.relative_to(run.folder))) for path in files)
             is_open = " open" if len(files) <= _MANY else ""

@@ -18,7 +18,7 @@ from lab.faults.machines import LOGS_IN, LOGS_IN_AGAIN, check_login
 from lab.running import RunningLab
 from lab.waiting import wait_until
 
-# Over as soon as they have begun: there is nothing to end, and they may happen again.
+# Faults that are over as soon as they have begun: there is nothing to end, and they may happen again.
 AT_ONCE = (ClockJump, Kill, Reset)
 # So long another command may take to begin or end a fault: a login and a wait for a process, a minute each.
 _LOCK_SECONDS, _LOCK_POLL_SECONDS = 150.0, 0.1

@@ -27,14 +27,14 @@ _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
 SSH_PORT, _GREETING, GREETING_SECONDS = 22, b"SSH-", 4.0
 _TAKEN = "/run/fault-memory"
-# The file first: whatever was started meanwhile with mounts of its own keeps the file system.
+# The file is removed first: a process started meanwhile with mounts of its own keeps the file system mounted.
 _GIVE_BACK = f"rm -f {_TAKEN}/file && umount -l {_TAKEN}"
 _RUNS_SECONDS = 60.0
 
 
 class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A machine has no power, until the end of the fault; a virtual one's clock says then that `away` seconds more have
-    passed, and it is as if it had been off for so long."""
+    """A machine has no power until the end of the fault. A virtual one's clock is then `away` seconds further ahead, as
+    if it had been off for that long."""
 
     node: str
     away: Jump = 0
@@ -181,25 +181,25 @@ LOGS_IN_AGAIN = (DiskFull, Freeze, MemoryTaken)
 
 
 def check_login(lab: RunningLab, node: str) -> None:
-    """Raises LabError, within seconds, where a host is off or nobody answers SSH there: who begins or ends a fault by
-    hand need not wait, and an installation's may have to."""
+    """Raises LabError, within seconds, where a host is off or nobody answers SSH there. For faults that are begun or
+    ended by hand; during an installation a login may have to wait."""
     if is_off(lab, node):
         raise LabError(f"{node} is off: nobody can log in")
     place = lab.nodes[node].spec.ip
 
     def greeting() -> bytes:
         with socket.create_connection((place, SSH_PORT), timeout=GREETING_SECONDS) as connection:
-            said, deadline = b"", time.monotonic() + GREETING_SECONDS
-            while len(said) < len(_GREETING) and (piece := connection.recv(len(_GREETING) - len(said))):
-                said += piece
+            first_bytes, deadline = b"", time.monotonic() + GREETING_SECONDS
+            while len(first_bytes) < len(_GREETING) and (piece := connection.recv(len(_GREETING) - len(first_bytes))):
+                first_bytes += piece
                 connection.settimeout(max(deadline - time.monotonic(), 0.01))
-            return said
+            return first_bytes
 
     try:
-        said = lab.inside(greeting)
+        first_bytes = lab.inside(greeting)
     except OSError as error:
         raise LabError(f"{node}: no SSH at {place}: {error}") from error
-    if said != _GREETING:
+    if first_bytes != _GREETING:
         raise LabError(f"{node}: what listens at port {SSH_PORT} of {place} is not SSH")
 
 
@@ -229,7 +229,7 @@ def _send(process: str, signal: str) -> str:
 def _gone(process: str) -> str:
     """A shell expression: whether the process does not run, and nothing else is wrong."""
     if process in _CONTAINERS:
-        # 125 is podman's own failure.
+        # 125 is podman's exit code for a failure of its own.
         exists = f"podman container exists {_CONTAINERS[process]}"
         return f'{{ {exists}; [ $? = 1 ] || [ "$({_pids(process)})" = 0 ]; }}'
     if process in _UNITS:

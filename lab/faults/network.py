@@ -15,7 +15,7 @@ from lab.layout import BRIDGE
 from lab.machines.factory import ports
 from lab.running import RunningLab
 
-# The names of our packet programs on a card.
+# Priorities of our packet programs on a card, by which they are removed again.
 _LOSS, _SIZE, _NAMES = 101, 102, 104
 
 
@@ -181,7 +181,7 @@ def _devices(lab: RunningLab, node: str) -> list[str]:
 
 
 def _there(lab: RunningLab, node: str) -> list[str]:
-    """As `_devices`. Raises LabError when there is none: a fault that does nothing is no fault."""
+    """The devices of `_devices`. Raises LabError when there are none: a fault that does nothing is no fault."""
     if node and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return _devices(lab, node)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-#: How many of 100; of none nothing would fail.
+#: A percentage: with 0 nothing would fail.
 Percent = Annotated[float, Meta(ge=0.1, le=100)]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 Jitter = Annotated[int, Meta(ge=0, le=600_000)]
@@ -16,7 +16,7 @@ Mtu = Annotated[int, Meta(ge=68, le=65_535)]
 Kbit = Annotated[int, Meta(ge=1, le=100_000_000)]
 Kib = Annotated[int, Meta(ge=1, le=100_000_000)]
 Mib = Annotated[int, Meta(ge=0, le=1 << 24)]
-#: So much a clock jumps at most, either way: ten years.
+#: The most seconds that a clock jumps, forward or back: ten years.
 Jump = Annotated[int, Meta(ge=-315_576_000, le=315_576_000)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 
@@ -26,7 +26,7 @@ def check_address(field: str, text: str, *versions: int) -> None:
     try:
         version = ipaddress.ip_address(text.replace("%", "/")).version
     except ValueError:
-        # A zone is the host's own affair.
+        # A zone means something on one host only.
         raise ValueError(f"{field}: {text!r} is no IP address") from None
     if versions and version not in versions:
         raise ValueError(f"{field}: {text!r} is no IPv{versions[0]} address")

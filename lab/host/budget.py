@@ -47,7 +47,7 @@ CONTAINER_OVERHEAD_MIB = 96
 VCPUS_PER_CPU = 2
 # Disks are sparse: installing the lab release writes 1.2 GiB to a master's and 0.9 to a worker's; with room to spare.
 GUEST_DISK_GIB = 2
-# Likewise one that holds somebody's data (lab.machines.disks).
+# GiB that a disk with somebody's data takes (lab.machines.disks).
 FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
 # A lab that waits looks each second; on an overloaded machine, some seconds late.
@@ -187,14 +187,14 @@ class Ledger:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            kept = self._read(fd)
-            readable = {id(raw): entry for raw in kept if (entry := _entry(raw)) is not None}
+            raw_entries = self._read(fd)
+            readable = {id(raw): entry for raw in raw_entries if (entry := _entry(raw)) is not None}
             entries = [entry for entry in readable.values() if entry.lives]
-            foreign = [raw for raw in kept if id(raw) not in readable]
+            foreign = [raw for raw in raw_entries if id(raw) not in readable]
             self._foreign = len(foreign)
             yield entries
             # Unchanged entries are written back as they were, unknown fields included.
-            same = {entry: raw for raw in kept if (entry := readable.get(id(raw))) is not None}
+            same = {entry: raw for raw in raw_entries if (entry := readable.get(id(raw))) is not None}
             text = json.dumps([*foreign, *(same.get(e) or msgspec.to_builtins(e) for e in entries)]).encode()
             # Overwrite, then truncate: a process killed in between leaves a whole list, followed by the end of the
             # old one.

@@ -25,11 +25,11 @@ from lab.host.identity import boot_id
 from lab.host.paths import cache_dir
 
 DEADLINE_SECONDS = 2.0
-# Emulated, this takes 4 s of a CPU; a KVM that takes longer on a busy machine is no gain.
+# Emulated, the firmware takes 4 s of a CPU: a KVM that is slower, on a busy machine, is no gain.
 FIRMWARE_SECONDS = 20.0
 QEMU = "qemu-system-x86_64"
 OVMF_CODE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
-# The same with system management mode, which secure boot needs.
+# The same firmware with system management mode, which secure boot needs.
 OVMF_SECURE_CODE = Path("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd")
 # The first output of its boot manager, after all firmware phases, 16-bit to 64-bit.
 FIRMWARE_SAYS = b"BdsDxe"

@@ -21,19 +21,19 @@ class Limit:
 
     @property
     def name(self) -> str:
-        """As sysctl(8) has it."""
+        """Its name as sysctl(8) writes it."""
         return self.file.replace("/", ".")
 
 
 # systemd, udev, containerd and kubelet have about ten instances of inotify in a machine, the kernel's default is 128
 # for each user of the host, which a machine is one of (lab.machines.container.fence.holder), and where none is left
-# containerd runs on without CRI and its kubelet never starts. An instance without watches takes less than a KiB.
-# What is open and terminals have no limit for each machine but their memory, which the kernel counts (so systemd does
-# away with the first, too: NEWS, 240); of processes four machines may have all that a kernel numbers unless it is told
-# otherwise (lab.machines.container.kernel.cgroups). The host's are as high as they go, so that one machine's do not
-# become all others'. The table of neighbours (ARP, NDP) is one for all network namespaces, and where it is full nobody
-# reaches anybody new. What is in it unused for five seconds may be taken out (Linux, neigh_forced_gc), so it is to be
-# larger than what a machine puts in within these; an entry takes half a KiB.
+# containerd runs on without CRI and its kubelet never starts. An instance without watches takes less than a KiB. A
+# machine's open files and terminals are limited only by their memory, which the kernel counts (systemd lifts the limit
+# of open files too: NEWS, 240); four machines may have all processes that a kernel numbers by default
+# (lab.machines.container.kernel.cgroups). The host's limits are set as high as they go, so that no machine uses up what
+# the others need. The table of neighbours (ARP, NDP) is one for all network namespaces, and where it is full nobody
+# reaches anybody new. An entry unused for five seconds may be removed (Linux, neigh_forced_gc), so the table has to be
+# larger than what a machine adds within five; an entry takes half a KiB.
 LIMITS = (
     Limit("fs/inotify/max_user_instances", 8192, "containerd and kubelet of a machine may find none left"),
     Limit("fs/file-max", (1 << 63) - 1, "one machine can open so much that no other one can open anything"),
@@ -53,7 +53,7 @@ def raise_limits(sysctl: Path = _SYSCTL) -> None:
     for limit in LIMITS:
         file = sysctl / limit.file
         if not file.exists():
-            # A kernel without IPv6; in network namespaces but the first one there is nothing to raise.
+            # The kernel has no IPv6, or this is not the first network namespace, which alone has these limits.
             continue
         current = int(file.read_text())
         if current >= limit.least:

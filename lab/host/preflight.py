@@ -47,7 +47,7 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
 _SOCKET_PATH_BYTES = 107
 _LONGEST_SOCKET = "/libvirt/run/libvirt-admin-sock"
-# What ends a path, or stands for something else, in the configuration of some daemon of a lab's, of ssh or of QEMU.
+# Characters that end a path, or have a meaning, in the configuration of one of a lab's daemons, of ssh or of QEMU.
 _NO_PATH = re.compile(r"""[\s"'#$%,;\\]""")
 
 
@@ -82,13 +82,14 @@ def container_problems() -> list[str]:
 
 
 def missing_controllers(groups: str, mounts: str) -> list[str]:
-    """The controllers that container machines want for, by the texts of /proc/self/cgroup and /proc/self/mounts."""
+    """The controllers that container machines need and this host lacks, by the texts of /proc/self/cgroup and
+    /proc/self/mounts."""
     v1 = {name for line in groups.splitlines() for name in line.split(":", 2)[1].split(",")}
     if "memory" in v1:
         return sorted(_V1 - v1)
     tops = [words[1] for line in mounts.splitlines() if (words := line.split())[2] == "cgroup2"]
     listed = Path(tops[0], "cgroup.controllers") if tops else None
-    # Where it is not mounted, the machines' own mount of it tells.
+    # Where cgroup2 is not mounted, the machines' own mount of it shows whether it works.
     return sorted(_V2 - set(listed.read_text().split())) if listed and listed.exists() else []
 
 

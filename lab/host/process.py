@@ -24,7 +24,7 @@ _DRAIN_SECONDS = 5.0
 _CHECK_SECONDS = 0.5
 
 
-# Variables of the caller's environment that would lead out of a lab, or make programs in it distrust its CA.
+# Variables of the environment that would send programs out of a lab (proxies), or make them distrust its CA.
 _FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$", re.I)
 
 
@@ -73,7 +73,7 @@ def end_group(process: subprocess.Popen[str], grace: float = 5.0) -> None:
 
 
 def _nothing() -> None:
-    """All is well."""
+    """A check that never raises."""
 
 
 def _wait(process: subprocess.Popen[str], timeout: float, check: Callable[[], None]) -> int:

@@ -25,7 +25,8 @@ def host_has(kind: str) -> bool:
 
 
 def unsupported(topology: Topology, has: Callable[[str], bool] = host_has) -> list[str]:
-    """All of it. `has` says whether the host's kernel, which is that of container machines, has a kind of interface."""
+    """Everything that a topology asks for and this host cannot make. `has` says whether the host's kernel, which is
+    that of container machines, has a kind of interface."""
     find = _of_containers if topology.machine == "container" else _of_vms
     lines = []
     for index, node in enumerate(topology.nodes):

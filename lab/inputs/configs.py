@@ -18,7 +18,7 @@ from lab.layout import boot_url, proxy_url
 from lab.release.cluster.private import write_private
 from lab.topology import FROM_NETWORK, NodeSpec, Topology
 
-# By the version of IP: OpenShift's defaults, and what its documentation has for IPv6.
+# Pod and service networks by IP version: OpenShift's defaults, and for IPv6 those of its documentation.
 CLUSTER_NETWORK: dict[int, dict[str, Any]] = {
     4: {"cidr": "10.128.0.0/14", "hostPrefix": 23},
     6: {"cidr": "fd01::/48", "hostPrefix": 64},
@@ -101,7 +101,7 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
 
 
 def fencing(topology: Topology, access: Access) -> dict[str, Any]:
-    """What controlPlane says of two masters that fence each other."""
+    """controlPlane.fencing for two masters that fence each other."""
     masters = {node.name for node in topology.masters}
     credentials = [{"hostName": bmc.host, **bmc.credential()} for bmc in access.bmcs if bmc.host in masters]
     return {"fencing": {"credentials": credentials}} if topology.fenced else {}

@@ -58,7 +58,7 @@ def _manifest(directory: Path, name: str, *, needed: bool = False) -> dict[str, 
 
 
 def check(directory: Path, topology: Topology) -> list[str]:
-    """What manifests alone cannot be installed by, a line each."""
+    """Why a lab cannot install from these manifests alone, a line each."""
     if topology.boot == "config-image" and is_ztp(directory):
         return [f"boot: config-image is made from {INSTALL} and {AGENT}, {FOLDER}/ alone will not do"]
     return []
@@ -80,7 +80,7 @@ def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) ->
     and name the release that is installed. Raises TopologyError."""
     environment = _manifest(directory, INFRA_ENV).get("spec") or {}
     installed = _manifest(directory, CLUSTER_INSTALL).get("spec") or {}
-    # What the installer takes where the first is empty is the user's too, and would be hidden by the lab's.
+    # The installer takes the second field where the first is empty: filling in the first would hide the user's second.
     key = environment.get("sshAuthorizedKey") or installed.get("sshPublicKey")
     bundle = _text(directory / CA_BUNDLE) or str(environment.get("additionalTrustBundle") or "")
     _edit(directory, PULL_SECRET, lambda one: _secret(one, access))
@@ -88,7 +88,7 @@ def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) ->
     _edit(directory, CLUSTER_INSTALL, lambda one: _cluster_install(one, topology, access))
     _edit(directory, INFRA_ENV, lambda one: _infra_env(one, topology, access, key))
     _registries(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
-    # Without a blank line after the last certificate, which the installer refuses.
+    # No blank line after the last certificate: the installer refuses one.
     write_private(directory / CA_BUNDLE, f"{_joined(bundle, access.trust_bundle)}\n")
     _agent_config(directory, topology)
 
@@ -112,7 +112,7 @@ def _secret(manifest: dict[str, Any], access: Access) -> dict[str, Any]:
     try:
         secret = merged_secret(plain.get(_KEY) or base64.b64decode(encoded.get(_KEY) or "").decode(), access)
     except (ValueError, AttributeError, TypeError):
-        # Without the error's text, which may quote what is secret.
+        # The error's text is left out: it may quote a secret.
         raise TopologyError(PULL_SECRET, f"stringData.{_KEY}: not a dockerconfigjson") from None
     rest = {key: value for key, value in manifest.items() if key != "data"}
     return {**rest, "stringData": {**plain, _KEY: secret}}

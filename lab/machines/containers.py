@@ -18,7 +18,7 @@ from lab.topology.disks import kernel_names
 # Users of the host from here on are machines' own, 65536 to each; above what /etc/subuid hands out by default.
 _FIRST_USER = 1 << 29
 _MACHINES = 1 << 14
-# Longer than a group waits for its processes to end.
+# Seconds; longer than a group waits for its processes to end.
 _REAP_SECONDS = 30
 # What cards show themselves as: ids at the PCI SIG, and Linux's drivers (linux/virtio_ids.h for virtio).
 _SHOWN: dict[NicModel, tuple[str, str, str]] = {
@@ -73,7 +73,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
         )
         + stick,
         stick="".join(disk.target for disk in stick),
-        # As with virtual machines: from no other disk, whatever is on it.
+        # As with virtual machines, only the disk to install on is booted from.
         boot_disks=(node.device(node.root_index),),
         console_log=str(layout.console_log(node)),
         console_socket=str(layout.console_socket(node)),

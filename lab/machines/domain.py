@@ -32,7 +32,7 @@ _TURNS, _SOLID = "7200", "1"
 _MBIT = "10000"
 # The machine gets a disk's errors; libvirt would have it stand still.
 _REPORTED = {"error_policy": "report", "rerror_policy": "report"}
-# The place in the boot order of what comes after the disk to install on.
+# The boot order of the devices that come after the disk to install on.
 _AFTER_THE_DISK = 2
 
 
@@ -188,7 +188,7 @@ def _cache(disk: Disk) -> str:
 
 
 def _alias(index: int, kind: str = "disk") -> str:
-    # libvirt keeps names that begin so.
+    # libvirt keeps user aliases, which begin so.
     return f"ua-{kind}{index}"
 
 

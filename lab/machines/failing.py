@@ -69,7 +69,7 @@ def places(layout: Layout) -> tuple[Place, ...]:
 def hold(one: Place, held: contextlib.ExitStack) -> None:
     """Attach its devices, for as long as they are held or used. Raises OSError."""
     medium = held.enter_context(attach(Path(one.image)))
-    # Directly: pages of the medium's would keep its size from being changed, and be written past its limits.
+    # Direct I/O: pages in the medium's cache would keep its size from changing, and would be written past its limits.
     disk = held.enter_context(attach(medium.path, direct=True))
     for link, loop in ((one.medium, medium), (one.device, disk)):
         Path(link).unlink(missing_ok=True)

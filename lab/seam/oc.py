@@ -28,7 +28,7 @@ _COPY_SECONDS = 900
 
 
 class _OcError(Exception):
-    """What oc says after "error: "."""
+    """The text that oc prints after "error: "."""
 
 
 def mirrored(name: str, policy: dict[str, object]) -> list[str]:

@@ -13,7 +13,7 @@ _CHECKOUT = Path(__file__).parents[2]
 
 
 def write(folder: Path, node0: Sequence[str]) -> None:
-    """Write `oc` and `nmstatectl` into a folder; `node0` is the command line of ours, which has the network's part."""
+    """Write `oc` and `nmstatectl` into a folder; the second runs our installer, whose command line `node0` is."""
     folder.mkdir(parents=True, exist_ok=True)
     python = f"PYTHONPATH={shlex.quote(str(_CHECKOUT))} exec {shlex.quote(sys.executable)}"
     programs = {

@@ -103,11 +103,11 @@ def extract(blobs: Sequence[Path], pattern: str, target: Path) -> list[Path]:
                 if path.rpartition("/")[0] != folder:
                     continue
                 if base.startswith(".wh."):
-                    for gone in [one for one in below if base in (f".wh.{one}", ".wh..wh..opq")]:
-                        below.discard(gone)
-                        links.pop(gone, None)
-                        if gone in copied:
-                            copied.pop(gone).unlink()
+                    for removed in [one for one in below if base in (f".wh.{one}", ".wh..wh..opq")]:
+                        below.discard(removed)
+                        links.pop(removed, None)
+                        if removed in copied:
+                            copied.pop(removed).unlink()
                     continue
                 below.discard(base)
                 if not fnmatch.fnmatchcase(base, name):

@@ -47,7 +47,7 @@ def requirements(text: str, version: str, source: str) -> Mapping[str, Hardware]
 
 
 def _hardware(limits: Mapping[str, Any]) -> Hardware:
-    # Its GB are 10^9 bytes; disks of the lab are of whole GiB.
+    # The requirements' GB are 10^9 bytes; the lab's disks have whole GiB.
     gib = -(-int(limits["disk_size_gb"]) * _GB // _GIB)
     return Hardware(int(limits["cpu_cores"]), int(limits["ram_mib"]), gib)
 

@@ -19,7 +19,7 @@ from lab.subject.stores import Store
 PATH = "usr/bin/openshift-install"
 _ELF = b"\x7fELF"
 _X86_64 = 62
-# What a script names in its first line. A file with Windows' line ends names one that ends in \\r.
+# The interpreter in a script's first line. With Windows' line ends its name would end in \\r.
 _SCRIPT = re.compile(rb"#![ \t]*([^ \t\n]+)")
 # gabi/elf.h: e_machine
 _MACHINES = {3: "386", 21: "ppc64", 22: "s390x", 40: "arm", 183: "arm64", 243: "riscv64"}

@@ -150,7 +150,7 @@ class Cache:
             self.copy([("release", name)], source)
             payload = read_payload(self._images, digest, label)
             check(payload, label)
-            # One that cannot run here is told before gigabytes are copied.
+            # A release that cannot run here is reported before gigabytes are copied.
             installer = payload.components["installer"]
             self.copy([("installer", installer)], source)
             self.installer(installer.rpartition("@")[2], f"{label}: image installer")

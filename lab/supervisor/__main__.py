@@ -50,7 +50,7 @@ def _watch(init_pid: int, owner: int | None) -> str:
     signal.set_wakeup_fd(wake_write)
     for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
-    # One that came meanwhile is acted on now, and not before: by default it would end this process alone.
+    # A signal that came meanwhile is acted on only now: by default it would have ended this process alone.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     init_fd = os.pidfd_open(init_pid)
     with selectors.DefaultSelector() as selector:

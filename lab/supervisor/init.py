@@ -49,7 +49,7 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         _isolate(plan)
         lab = Services(plan)
         seconds = lab.start_all()
-        # Before anybody is told that the lab is up, and asks.
+        # Opened before the owner is told that the lab is up, and may send requests.
         server = lab.listen()
         os.write(status_fd, msgspec.json.encode(Event("up", seconds=seconds)) + b"\n")
         os.close(status_fd)
@@ -95,7 +95,7 @@ def _bridge(bridge: Bridge) -> list[str]:
         # No spanning tree and no forwarding delay: a port forwards frames as soon as it is up. Nobody asks for groups,
         # so a switch that listened for it would keep neighbour discovery from new ports.
         f"link add {name} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-        # Its own: a bridge takes the least of its ports' as soon as it has one.
+        # The bridge's own MTU: otherwise it takes the lowest of its ports' as soon as it has one.
         f"link set {name} mtu {bridge.mtu}",
         f"link set {name} up",
         # An address is there at once: nobody else can have it yet.

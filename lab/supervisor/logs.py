@@ -10,7 +10,7 @@ import ctypes
 import os
 from pathlib import Path
 
-# A log's; the longest of an installation of five machines has some MiB.
+# The most bytes of a log; the longest of an installation of five machines has some MiB.
 MOST_BYTES = 64 << 20
 # linux/falloc.h
 _COLLAPSE_RANGE = 0x08

@@ -128,8 +128,8 @@ class Watch:
             entries = noted(self._state)
             # An ended lab's directory is removed: what was in the file before still holds.
             self._seen = entries if len(entries) >= len(self._seen) else self._seen
-            gone = [e for e in self._seen if e.service == ALL]
-            if not gone and self._supervisor >= 0 and select.select([self._supervisor], [], [], 0)[0]:
+            whole_lab = [e for e in self._seen if e.service == ALL]
+            if not whole_lab and self._supervisor >= 0 and select.select([self._supervisor], [], [], 0)[0]:
                 self._seen = [*self._seen, Ended(ALL, 0, _now(), "its supervisor is no longer there")]
             for ended in self._seen[self._told :]:
                 text = "\n".join(f"    {line}" for line in ended.tail.splitlines())

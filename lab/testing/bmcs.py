@@ -97,7 +97,7 @@ def hurried(bmc_profile: Profile, factor: float) -> Profile:
 @contextmanager
 def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]:
     """sushy-tools' emulator with these machines, its files in `folder`; without authentication."""
-    kept = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
+    originals = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
     directory = tempfile.tempdir
     vmedia.StaticDriver = SharedMedia
     emulator.Application.systems = _Driver(machines)
@@ -113,8 +113,8 @@ def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]
         yield emulator.app
     finally:
         tempfile.tempdir = directory
-        emulator.Application.systems = kept["systems"]
-        vmedia.StaticDriver = kept["media"]
+        emulator.Application.systems = originals["systems"]
+        vmedia.StaticDriver = originals["media"]
         vars(emulator.app).pop("_cache", None)
 
 

@@ -34,7 +34,8 @@ def boot(machine: Node, until: str, seconds: float) -> str:
 
 
 def boot_twice(machine: Node, said: str, seconds: float) -> None:
-    """By Ignition, then as at any later time; nobody may be needed for it. Each time its unit (`telling`) says this."""
+    """Boot twice, first with Ignition, then without: its unit (`telling`) has to write `said` each time, and nobody has
+    to help."""
     for ignition_ran in (True, False):
         # To the line's end: an emulated console brings it in parts.
         text = boot(machine, r"failed: [^\n]*\.\s|BOOT STOPPED end of report", seconds)

@@ -19,5 +19,5 @@ ip neigh add 198.51.100.2 lladdr 02:00:00:00:00:01 dev fault0 nud permanent
 def received(device: str) -> int:
     """How many packets a card of this network namespace has received so far."""
     argv = ["ip", "-json", "-s", "link", "show", "dev", device]
-    shown = subprocess.run(argv, capture_output=True, check=True, timeout=10).stdout
-    return int(json.loads(shown)[0]["stats64"]["rx"]["packets"])
+    text = subprocess.run(argv, capture_output=True, check=True, timeout=10).stdout
+    return int(json.loads(text)[0]["stats64"]["rx"]["packets"])

@@ -100,9 +100,9 @@ def _mistyped(value: Any, kind: Any) -> str:
     kinds = {*get_args(kind), kind}
     if str in kinds and isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value!r} is a number to YAML; put it in quotes"
-    wanted = next((text for one, text in _TYPES if one in kinds), "")
-    shown = repr(value)
-    return f"{shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}...'} is not {wanted}" if wanted else ""
+    expected = next((text for one, text in _TYPES if one in kinds), "")
+    literal = repr(value)
+    return f"{literal if len(literal) <= _SHOWN else f'{literal[:_SHOWN]}...'} is not {expected}" if expected else ""
 
 
 def _named(value: Any) -> str:

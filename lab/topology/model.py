@@ -210,7 +210,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             yield from words.virtual_ips(name, vips, subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
-        """Addresses with the paths of their fields, each of which has to be one thing's alone."""
+        """All addresses with the paths of their fields: none may occur twice."""
         by_path = []
         for i, net in enumerate(self.all_networks):
             prefix = f"networks[{i}]." if self.networks else ""

@@ -53,7 +53,7 @@ def mac(path: str, text: str) -> Iterator[Problem]:
         yield path, f"{text!r} is no network card's"
 
 
-# Checking a topology asks for the same few texts hundreds of times.
+# Cached: checking a topology asks for the same few texts hundreds of times.
 @lru_cache(1 << 12)
 def address(text: str) -> Address | None:
     """The address, or None when it is none."""

@@ -1,4 +1,4 @@
-"""Faults drawn at random: a seed says which, when and for how long, and the same seed says the same again.
+"""Faults drawn at random: a seed decides which, when and for how long, and the same seed decides the same each time.
 
 What is drawn is rows as in faults/*.yaml, so that what a seed has found becomes one.
 """
@@ -39,7 +39,7 @@ _HOST_FAILS = r"connect|disconnected|lost|not heard|reach|answer|timeout|timed o
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: how one is drawn, when it can begin, and how long it lasts at most (seconds; 0: at once over).
+    """A kind of fault: how one is drawn, when it can begin, and how long it lasts at most (seconds; 0: over at once).
 
     `cause` are words one of which names it: a regular expression. `at_rendezvous`: of the rendezvous host, which alone
     has the service and bootstraps.

@@ -8,8 +8,8 @@ class ScenarioError(Exception):
 
 
 class TableError(ScenarioError, ValueError):
-    """The table is wrong; a line for each error."""
+    """A table of faults or of other scenarios is wrong; a line for each error."""
 
 
 class MatrixError(ScenarioError, ValueError):
-    """The table is wrong; a line for each error."""
+    """matrix.yaml is wrong; a line for each error."""

@@ -222,7 +222,7 @@ def disturb(deployment: Deployment, row: Row) -> Outcome:
     options = [f"--timeout={limit}"] if row.told else []
     with disturbed(deployment, row, time.monotonic(), limit) as future:
         outcome = installed(deployment, limit, *options)
-    # What went wrong with the fault itself is not the installation's.
+    # An error of the fault itself is raised first: the installation did not cause it.
     at = future.result(60)
     assert at is not None, f"{row.name} did not begin: all was over after {outcome.seconds:.0f} s"
     return outcome

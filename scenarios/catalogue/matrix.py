@@ -57,9 +57,9 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             yield f"variants: {word!r} is not one of {', '.join(FEATURES)}"
         twice = [word for word, count in Counter(self.variants).items() if count > 1]
         yield from (f"variants: {word} is there twice" for word in twice)
-        known = tuple(word for word in dict.fromkeys(self.variants) if word not in unknown)
+        valid = tuple(word for word in dict.fromkeys(self.variants) if word not in unknown)
         try:
-            topology_of(id_of(self.topology, self.boot, known))
+            topology_of(id_of(self.topology, self.boot, valid))
         except (FieldsError, TopologyError, ValueError) as error:
             yield from (f"topology {self.topology!r}: {line}" for line in str(error).splitlines())
 
@@ -123,9 +123,9 @@ def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
         except msgspec.ValidationError as error:
             problems.append(f"{source}: {label}: {error}")
             continue
-        found = [f"{source}: {label}: {line}" for line in row.problems()]
-        problems += found
-        rows += [] if found else [row]
+        row_problems = [f"{source}: {label}: {line}" for line in row.problems()]
+        problems += row_problems
+        rows += [] if row_problems else [row]
     for field, values in (("name", names), ("id", [row.id for row in rows])):
         twice = [name for name, count in Counter(values).items() if count > 1]
         problems += [f"{source}: {field} {name}: is there twice" for name in twice]
@@ -156,7 +156,7 @@ def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
 
 @cache
 def table() -> Matrix:
-    """The table of the repository, read once, when it is first asked for: who asks tells what is wrong with it."""
+    """The table of the repository, read once, when it is first asked for; the caller reports what is wrong with it."""
     return load(TABLE.read_bytes())
 
 

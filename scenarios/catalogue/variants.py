@@ -57,7 +57,7 @@ class Variant:
     install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     _: KW_ONLY
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
-    # What neither config has a word for: a user has `create cluster-manifests` make the file, and edits it.
+    # For what neither config has a field: a user has `create cluster-manifests` make the file, and edits it.
     cluster_install: Callable[[dict[str, Any], Access], None] = _unchanged
     files: Callable[[Topology], dict[str, str]] = _none
     several: bool = False
@@ -110,7 +110,7 @@ def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
 
 
 def _no_such_disk(config: dict[str, Any], _topology: Topology) -> None:
-    """Of each host a disk is wanted that none has."""
+    """Each host's hints ask for a disk that it does not have."""
     for host in config["hosts"]:
         host["rootDeviceHints"] = {"serialNumber": "NOT-THERE"}
 
@@ -304,7 +304,7 @@ def _large_manifests(_topology: Topology) -> dict[str, str]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": f"large-{number}", "namespace": "default"},
-            # Of text that a compressor makes little of.
+            # Random text, which does not compress well.
             "data": {"text": Random(number).randbytes(LARGE_KIB * 512).hex()},
         }
         for number in range(LARGE_MANIFESTS)
@@ -314,7 +314,7 @@ def _large_manifests(_topology: Topology) -> dict[str, str]:
 
 #: The BMCs through which a cluster can be installed (docs/bmcs.md).
 BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one in working())
-#: Those of clusters that get installed: what a row of the matrix may have (matrix.yaml).
+#: Variants whose clusters get installed: what a row of the matrix may have (matrix.yaml).
 FEATURES: dict[str, Variant] = {
     # Without static addresses in agent-config.yaml there is none to choose the rendezvous IP from.
     "left_out": Variant(agent_config=_left_out, addressing=("static",)),

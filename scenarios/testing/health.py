@@ -8,7 +8,7 @@ from typing import Any
 from lab.waiting import wait_until
 from scenarios.testing.cluster import Installation
 
-#: Within which all is to be as before once everybody has power again.
+#: Seconds in which all must be as before once every node has power again.
 BACK_SECONDS = 900
 
 
@@ -29,9 +29,9 @@ def etcd_is_whole(installation: Installation) -> bool:
     members = etcdctl(installation, "member", "list")["members"]
     voting = [m for m in members if m.get("name") and not m.get("isLearner")]
     statuses = [entry["Status"] for entry in etcdctl(installation, "endpoint", "status", "--cluster")]
-    wanted = len(installation.topology.masters) + len(installation.topology.arbiters)
+    expected_members = len(installation.topology.masters) + len(installation.topology.arbiters)
     return (
-        len(voting) == len(members) == len(statuses) == wanted
+        len(voting) == len(members) == len(statuses) == expected_members
         and len({s.get("leader", 0) for s in statuses}) == 1
         and statuses[0].get("leader", 0) != 0
     )

@@ -25,9 +25,9 @@ def served_certificate(address: str, port: int, ca_pem: str) -> bytes:
         socket.create_connection((address, port), timeout=30) as plain,
         context.wrap_socket(plain, server_hostname=address) as secure,
     ):
-        shown = secure.getpeercert(binary_form=True)
-    assert shown is not None, f"{address}:{port} showed no certificate"
-    return ssl.DER_cert_to_PEM_cert(shown).encode()
+        served = secure.getpeercert(binary_form=True)
+    assert served is not None, f"{address}:{port} showed no certificate"
+    return ssl.DER_cert_to_PEM_cert(served).encode()
 
 
 @contextmanager

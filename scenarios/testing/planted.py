@@ -10,7 +10,7 @@ SECRETS = {secret for vector in VECTORS for secret in vector.secrets}
 FOLDER = "/etc/assisted/manifests"
 UNIT = "planted"
 CONTAINER = "planted"
-# Said where nothing but its value tells: this host knows it from its own pull secret's file and environment.
+# A secret without any name beside it: the host knows its value from its pull secret's file and environment.
 SAID = "planted: nobody can log in with"
 _CHUNK = 60_000  # characters of one command line
 # Of one file: some vectors are whole documents.

@@ -209,7 +209,7 @@ def install_discovered(service: Service, image_type: str, names: Mapping[str, st
         deployment.boot(image=iso)
 
         def inventories() -> dict[str, dict[str, Any]]:
-            """Those that there are, by the ids of their hosts."""
+            """The inventories that have been reported, by their hosts' ids."""
             hosts = service.call("v2_list_hosts", infra_env.id)
             return {host["id"]: json.loads(host["inventory"]) for host in hosts if host.get("inventory")}
 

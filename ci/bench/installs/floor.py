@@ -173,7 +173,7 @@ def run(scenario: str, installed: Topology) -> float:
 
 
 def in_turn(shape: Topology) -> dict[str, int]:
-    """How often each step of `measure` comes in the longest chain of steps of which each waits for the one before.
+    """How often each step of `measure` occurs in the longest chain of steps that wait for one another.
 
     One node: live, then from its disk. Several: the other masters install from disk first, the rendezvous host after
     them, all else meanwhile.

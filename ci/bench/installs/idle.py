@@ -11,7 +11,7 @@ from ci.bench.measure import table
 from lab.lab import Lab
 
 TICK = os.sysconf("SC_CLK_TCK")
-SHOWN = 8
+SHOWN = 8  # programs of a machine, those with the most CPU time
 # One program that reads much is cheaper in an emulated guest than many that read little.
 SNAPSHOT = "sudo sh -c 'cat /proc/[0-9]*/stat 2>/dev/null; echo; grep -H VmHWM: /proc/[0-9]*/status 2>/dev/null'; true"
 STAT = re.compile(r"^(\d+) \((.*)\) \S (.*)$", re.MULTILINE)

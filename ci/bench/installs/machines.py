@@ -85,11 +85,11 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float:
-        """To the floor."""
+        """The install's time as a ratio to its floor."""
         return self.seconds / max(self.chain, self.spread)
 
     def gapless(self, processors: int) -> float:
-        """How long all of the work that was done would have taken, had no processor waited at any time."""
+        """How long the work would have taken if no processor had ever waited."""
         return sum(phase.work for phase in self.phases) / processors
 
 

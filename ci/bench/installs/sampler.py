@@ -77,5 +77,5 @@ class Sampler(AbstractContextManager["Sampler"]):
 
     @property
     def peak_mib(self) -> int:
-        """By how much less memory there was at worst than at the start."""
+        """The most memory that was in use beyond what was at the start, in MiB."""
         return max(0, self.samples[0].available_mib - min(one.available_mib for one in self.samples))

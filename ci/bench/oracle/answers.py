@@ -59,7 +59,7 @@ class Error:
 
     @property
     def hidden(self) -> bool:
-        """Whether a secret is not shown in it."""
+        """Whether it hides a secret."""
         return bool(_HIDDEN.search(self.value))
 
 
@@ -112,7 +112,7 @@ def field_errors(text: str) -> tuple[Error, ...]:
     several, detail_at = False, 0
     for head in _HEAD.finditer(text):
         before = text[: head.start()]
-        # In a list, heads follow ", "; what looks like one within a value or a detail is none.
+        # In a list, heads follow ", "; what looks like a head within a value or a detail is not one.
         if heads and not (several and before.endswith(", ") and head.start() > detail_at):
             continue
         several = several or before.endswith("[")

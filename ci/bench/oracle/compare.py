@@ -147,7 +147,7 @@ def _output_differences(theirs: dict[str, str], ours: dict[str, str]) -> Iterato
 
 
 def _meaning(name: str, text: str) -> Any:
-    """A file as data; its text where it is none."""
+    """A file as data; its text where it cannot be read as data."""
     text = _VERSION.sub("openshift-VERSION", text)
     if name.endswith("registries.conf"):
         return _filled(tomllib.loads(text))

@@ -1,4 +1,4 @@
-"""How a script of ours against theirs ends."""
+"""How one of openshift-install's scripts ends, run with node0."""
 
 from __future__ import annotations
 

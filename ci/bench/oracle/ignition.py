@@ -86,7 +86,7 @@ def create_ignition(one: Input) -> Answer:
         one.put(Path(name))
         try:
             return Answer(0, "", {_FILE: live_ignition(Path(name), RELEASE).decode()})
-        except Exception as error:  # it is what the table shows
+        except Exception as error:  # the error is what the table shows
             return Answer(1, f"level=fatal msg={error}")
 
 

@@ -128,15 +128,15 @@ class Oracle:
 
     def answers(self, inputs: Sequence[Input], command: Sequence[str] = MANIFESTS) -> list[Answer]:
         """What it answers to each input, in their order."""
-        kept = self._known()
+        by_key = self._known()
         keys = [self._key(one, command) for one in inputs]
-        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in kept}
+        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in by_key}
         with ThreadPoolExecutor(os.cpu_count()) as pool, self._kept.open("a") as log:
             pending = pool.map(lambda one: self.ask(one, command), new.values())
             for key, answer in zip(new, progress(pending, len(new), "openshift-install"), strict=True):
-                kept[key] = answer
+                by_key[key] = answer
                 log.write(json.dumps({"key": key, **asdict(answer)}) + "\n")
-        return [kept[key] for key in keys]
+        return [by_key[key] for key in keys]
 
     def ask(self, one: Input, command: Sequence[str] = MANIFESTS) -> Answer:
         """Run it on one input."""
@@ -161,15 +161,15 @@ class Oracle:
         return hashlib.sha256(repr((self._salt, tuple(command), files, *again)).encode()).hexdigest()
 
     def _known(self) -> dict[str, Answer]:
-        kept = {}
+        answers = {}
         for line in self._kept.read_text().splitlines() if self._kept.exists() else ():
             try:
                 entry = json.loads(line)
             except ValueError:  # a run that was ended while it wrote
                 continue
             key = entry.pop("key")
-            kept[key] = Answer(**entry)
-        return kept
+            answers[key] = Answer(**entry)
+        return answers
 
 
 def environment(path: str, home: Path, data: Path) -> dict[str, str]:
@@ -214,7 +214,7 @@ def create_manifests(one: Input) -> Answer:
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryFile() as output:
         directory = Path(name)
         one.put(directory)
-        kept = [os.dup(stream) for stream in (1, 2)]
+        streams = [os.dup(stream) for stream in (1, 2)]
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
         signal.alarm(PATIENCE_S)
@@ -234,7 +234,7 @@ def create_manifests(one: Input) -> Answer:
             signal.alarm(0)
             sys.stdout.flush()
             sys.stderr.flush()
-            for stream, saved in zip((1, 2), kept, strict=True):
+            for stream, saved in zip((1, 2), streams, strict=True):
                 os.dup2(saved, stream)
                 os.close(saved)
         output.seek(0)

@@ -40,7 +40,7 @@ class Counts:
 
 
 def wilson(counts: Counts, confidence: float = 0.95) -> tuple[float, float]:
-    """Between which shares of failures the true one lies, with this confidence; 0 and 1 where nothing ran.
+    """The interval that the true share of failures lies in, with this confidence; 0 and 1 where nothing ran.
 
     E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927); method 3 of
     R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998).
@@ -65,8 +65,7 @@ def fisher_worse(sample: Counts, base: Counts) -> float:
 
 
 def adjusted(ps: Sequence[float]) -> list[float]:
-    """These p as they are where so many questions were asked at once: of the answers under 0.05, at most 5 in 100 are
-    chance.
+    """P-values corrected for being this many: of those that are then under 0.05, at most 5 in 100 are chance.
 
     Y. Benjamini, Y. Hochberg, "Controlling the false discovery rate", JRSS B 57 (1995).
     """

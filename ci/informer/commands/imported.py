@@ -25,7 +25,7 @@ def _load(arguments: argparse.Namespace) -> int:
         raise InformerError(f"{path}: --job: missing; a JUnit file does not say which job it is of")
     else:
         runs = [junit.load(path, arguments.job, arguments.payload, arguments.began)]
-    # A day for clocks that differ. What is later would be the last run for as long as it lies ahead.
+    # A day's tolerance for clocks that differ. A run dated later would stay the last one until that date.
     latest = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
     if ahead := [run for run in runs if run.began > latest]:
         raise InformerError(f"{path}: began: {ahead[0].began} lies ahead: look at the clocks of both machines")

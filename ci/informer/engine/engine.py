@@ -31,8 +31,8 @@ from ci.informer.engine.unit import Result, Unit, void
 from ci.informer.errors import InformerError
 from lab.host.budget import Amount
 
-#: Seconds between looks at who is there; that a host which is gone may take to come back with its units; that a
-#: scheduler, and a host that fits, are waited for.
+#: Seconds between looks at which hosts are there; until the units of a host that is gone are run elsewhere; that the
+#: engine waits for a scheduler, and for a host that fits.
 LOOK, GRACE, PATIENCE = 1.0, 30.0, 600.0
 #: Hosts that a unit may lose before it is void.
 MOST_LOST = 3
@@ -150,7 +150,7 @@ class Engine:
         if self._client.status != "running":
             return None
         try:
-            # Asked each time: what the client knows of by itself may be of before the scheduler went.
+            # Asked each time: what the client remembers may date from before the scheduler went.
             workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]  # type: ignore[union-attr]
         except (OSError, TimeoutError, AttributeError):
             return None
@@ -158,7 +158,7 @@ class Engine:
         return {address: Place(str({**one, **name}["name"]), one["resources"]) for address, one in workers.items()}
 
     def _look(self) -> None:
-        """See who is there, who is gone, and what those hold who are new."""
+        """Note hosts that have come or gone, and go on with the units that new ones hold."""
         present = self._present()
         if present is None:
             self._say(f"the scheduler at {self._address} is gone; what runs goes on where it is")
@@ -218,13 +218,13 @@ class Engine:
             if flight is not None and flight.missing is None:
                 if flight.address == address:
                     continue
-                here, there = self._places[address].name, flight.name
+                our_host, there = self._places[address].name, flight.name
                 if not has_ended:
-                    self._say(f"{unit.job}: runs at {there} by now; {here} ends it")
+                    self._say(f"{unit.job}: runs at {there} by now; {our_host} ends it")
                     self._call(address, host.drop, key)
                     continue
                 # Taken for lost, and here it is: nothing is run to its end twice.
-                self._say(f"{unit.job}: {here} has its result; {there} ends it")
+                self._say(f"{unit.job}: {our_host} has its result; {there} ends it")
                 self._call(flight.address, host.drop, key)
                 self._send(unit, address)
                 continue
@@ -283,20 +283,20 @@ class Engine:
 
     def _hand_out(self) -> None:
         """Send what fits, the first that wait first; the room that the first one waits for is not given away."""
-        kept = ""
+        reserved = ""
         for unit in list(self._waiting):
             if len(self._flights) >= self._most:
                 return
             able = [address for address, place in self._places.items() if not why_not(unit, place.has)]
             fits = [address for address in able if not self._takes(unit, address).short(self._free(address))]
-            room = [address for address in fits if address != kept]
+            room = [address for address in fits if address != reserved]
             if room:
                 self._waiting.remove(unit)
                 best = max(room, key=lambda address: self._free(address).mib)
                 self._say(f"{unit.job}: " + (f"to {self._places[best].name}" if self._address else "begins"))
                 self._send(unit, best)
-            elif able and not kept:
-                kept = max(able, key=lambda address: self._free(address).mib)
+            elif able and not reserved:
+                reserved = max(able, key=lambda address: self._free(address).mib)
 
     def _unfit(self) -> None:
         """Raises InformerError where hosts are there, and none can ever run what waits first."""
@@ -372,7 +372,7 @@ class Engine:
             return flight.unit, result
 
     def _lost(self) -> tuple[Unit, Result] | None:
-        """A unit that has lost more hosts than one may."""
+        """A unit that has lost more than MOST_LOST hosts: it is void."""
         for unit in self._waiting:
             if self._losses.get(unit.key, 0) > MOST_LOST:
                 self._waiting.remove(unit)

@@ -124,11 +124,11 @@ def worker(
     spool.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(spool.with_name(f"{spool.name}.lock"), timeout=0), dask.config.set(SETTINGS):
-            here = host.Host(name, spool, amount(announced))
-            host.become(here)
+            this_host = host.Host(name, spool, amount(announced))
+            host.become(this_host)
             asyncio.run(_worker(address, security, name, announced, spool=spool, say=say))
-            if running := here.running:
+            if running := this_host.running:
                 say(f"ending what runs: {', '.join(running)}")
-            here.close()
+            this_host.close()
     except Timeout as error:
         raise InformerError(f"spool: {spool}: another worker of this machine uses it: --name, --spool") from error

@@ -96,7 +96,7 @@ class Run:
 
 
 def seconds_of(value: object) -> float:
-    """A duration as another program wrote it; 0 for what is none."""
+    """A duration as another program wrote it; 0 for what is not a duration."""
     try:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

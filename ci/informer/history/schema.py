@@ -78,8 +78,8 @@ _FIRST_TABLES = {"payload", "job", "run", "attempt", "cluster", "applied"}
 
 
 def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
-    """Open a history, migrated where needed, and made where there is none, if `make`. Raises InformerError for what is
-    none, or a newer one."""
+    """Open a history, migrated where needed, and made where there is none, if `make`. Raises InformerError for a file
+    that is not a history, or is a newer version's."""
     if not make and not path.exists():
         raise InformerError(f"{path}: no such history; node0-ci run, nightly and load begin one")
     if path.exists() and not path.is_file():

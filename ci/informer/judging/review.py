@@ -42,8 +42,8 @@ def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B
 
 
 def kind_of(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> tuple[Kind, str]:
-    """What a job has earned by its runs before a day, and what it wants for more. `bad` are payloads that were
-    rejected: their failures are not the job's."""
+    """The kind that a job has earned by its runs before a day, and what it lacks for the next higher one. `bad` are
+    payloads that were rejected: their failures are not the job's."""
     rejected = set(bad)
     before = [row for row in rows if row.day < day and row.payload not in rejected]
     recent = within(before, day - timedelta(days=KIND_DAYS), day)

@@ -21,7 +21,7 @@ from ci.informer.arithmetic.flakes import worse_likelier
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.arithmetic.regression import assess, reopens
 
-#: Asks for so many more runs of a job tonight; fewer may come, or none.
+#: A function that asks for a number of further runs of a job tonight; fewer may come, or none.
 Again = Callable[[int], Counts]
 
 

@@ -146,13 +146,13 @@ def test_a_test_is_assessed_as_component_readiness_does(sample, base, status):
 
 @given(COUNTS, COUNTS)
 def test_a_regression_has_failures_points_and_confidence(sample, base):
-    found = assess(sample, base)
-    if found.status in (Status.EXTREME, Status.REGRESSED):
+    assessment = assess(sample, base)
+    if assessment.status in (Status.EXTREME, Status.REGRESSED):
         worse = regression.points_worse(sample, base)
         assert sample.failures >= 3
         assert worse > 5
-        assert found.p < 0.05
-        assert (found.status is Status.EXTREME) == (worse > 15)
+        assert assessment.p < 0.05
+        assert (assessment.status is Status.EXTREME) == (worse > 15)
     assert assess(sample, sample).status in (Status.UNCHANGED, Status.MISSING)
 
 
@@ -246,18 +246,18 @@ def test_a_job_is_promoted_by_what_it_did(days, counts, flaky, p95, kind):
 
 def test_percentiles_are_type_7():
     """Hyndman and Fan's type 7 of 1 to 10, as R and numpy give it."""
-    found = durations.summary(range(1, 11))
-    assert (found.p50, found.p95, found.longest) == (5.5, pytest.approx(9.55), 10)
+    summary = durations.summary(range(1, 11))
+    assert (summary.p50, summary.p95, summary.longest) == (5.5, pytest.approx(9.55), 10)
     assert durations.summary([]) is None
     assert durations.summary([3.0]) == durations.Durations(1, 3.0, 3.0, 3.0)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(1e6, 1e9))
 def test_percentiles_are_in_order_and_one_hung_run_moves_only_the_longest_far(seconds, hung):
-    found = durations.summary(seconds)
-    assert min(seconds) <= found.p50 * (1 + 1e-9)
-    assert found.p50 <= found.p95 * (1 + 1e-9)
-    assert found.p95 <= found.longest * (1 + 1e-9)
+    summary = durations.summary(seconds)
+    assert min(seconds) <= summary.p50 * (1 + 1e-9)
+    assert summary.p50 <= summary.p95 * (1 + 1e-9)
+    assert summary.p95 <= summary.longest * (1 + 1e-9)
     assert durations.summary([*seconds, hung]).longest == hung
 
 
@@ -278,10 +278,10 @@ def test_the_nile_changed_in_1898():
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 9))
 def test_change_points_do_not_depend_on_scale_or_direction(values, factor):
-    found = changepoint.change_points(values)
-    assert [c.index for c in changepoint.change_points([factor * v + 3 for v in values])] == [c.index for c in found]
-    assert [c.index for c in changepoint.change_points([-v for v in values])] == [c.index for c in found]
-    assert all(0 < change.index < len(values) and change.p < changepoint.LEVEL for change in found)
+    changes = changepoint.change_points(values)
+    assert [c.index for c in changepoint.change_points([factor * v + 3 for v in values])] == [c.index for c in changes]
+    assert [c.index for c in changepoint.change_points([-v for v in values])] == [c.index for c in changes]
+    assert all(0 < change.index < len(values) and change.p < changepoint.LEVEL for change in changes)
 
 
 def test_a_test_that_began_to_fail_has_its_change_there():

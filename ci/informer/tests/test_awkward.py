@@ -197,16 +197,16 @@ class Relay:
 
 def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, scheduler):
     """The scheduler and its host are well: only the way there broke, and the collector comes again."""
-    said: list[str] = []
+    lines: list[str] = []
     with (
         closing(Relay(int(scheduler.rpartition(":")[2]))) as relay,
-        Engine(said.append, address=f"tcp://127.0.0.1:{relay.port}", patience=LIMIT) as engine,
+        Engine(lines.append, address=f"tcp://127.0.0.1:{relay.port}", patience=LIMIT) as engine,
     ):
         engine.submit([unit(program)])
         with in_a_thread(lambda: engine.ended(lambda _: tmp_path / "there")) as results:
             until(tmp_path, "began slow")
             relay.cut()
-            wait_until(lambda: "slow@vm: 0 has it still" in said, LIMIT, "to go on", lambda: said, poll=0.05)
+            wait_until(lambda: "slow@vm: 0 has it still" in lines, LIMIT, "to go on", lambda: lines, poll=0.05)
             (tmp_path / "go").touch()
     [(_, result)] = results
     assert result.run.outcome is Outcome.PASSED

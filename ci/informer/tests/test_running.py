@@ -83,10 +83,10 @@ def test_void_runs_are_repeated_and_all_are_remembered(history, script, outcomes
 
 
 def test_a_failure_asks_for_more_runs(history, script):
-    said: list[str] = []
-    script.run(script.plan("failed " + "passed " * 20, more=3), said.append)
+    lines: list[str] = []
+    script.run(script.plan("failed " + "passed " * 20, more=3), lines.append)
     assert [row.outcome.value for row in history.runs()] == ["failed", "passed", "passed", "passed"]
-    assert "sno: a failure more than usual, 3 more runs" in said
+    assert "sno: a failure more than usual, 3 more runs" in lines
 
 
 @pytest.mark.parametrize("name", ["sno or ha", "", "../x", "sno]"])

@@ -77,11 +77,11 @@ def test_no_night_asks_for_more_than_its_most(nights):
 
 @given(NIGHTS)
 def test_a_finding_has_failures_behind_it_and_its_since_is_no_later(nights):
-    for found in told(Watch(), nights):
-        if found is not None:
-            assert found.since <= found.seen
-            assert found.sample.failures > 0
-            assert found.p < 0.05
+    for finding in told(Watch(), nights):
+        if finding is not None:
+            assert finding.since <= finding.seen
+            assert finding.sample.failures > 0
+            assert finding.p < 0.05
 
 
 @given(
@@ -103,8 +103,8 @@ def alarms(usual, nights, first, which):
     watch = Watch()
     told(watch, [Counts(10, usual)] * first)
     watch.finding = None
-    found = told(watch, [Counts(runs, which(pair)) for runs, *pair in nights], first=first)
-    return list(accumulate((one is not None for one in found), operator.or_))
+    findings = told(watch, [Counts(runs, which(pair)) for runs, *pair in nights], first=first)
+    return list(accumulate((one is not None for one in findings), operator.or_))
 
 
 @given(st.integers(0, 10**6))

@@ -47,12 +47,12 @@ def ours(chance, count, *, speeds=(1.0, 1.0), **more):
 
 def test_the_step_that_grew_is_found_and_whose_it_is():
     chance = random.Random(1)
-    found = judged(ours(chance, 3, stage_handing_over_to_the_hosts=40), ours(chance, 20))
-    assert (found.step, found.component) == (HANDING_OVER, "agent-installer-orchestrator")
-    assert 38 < found.now < 46
-    assert 1.8 < found.before < 2.2
-    assert "takes 4" in str(found)
-    assert "component agent-installer-orchestrator" in str(found)
+    slower_step = judged(ours(chance, 3, stage_handing_over_to_the_hosts=40), ours(chance, 20))
+    assert (slower_step.step, slower_step.component) == (HANDING_OVER, "agent-installer-orchestrator")
+    assert 38 < slower_step.now < 46
+    assert 1.8 < slower_step.before < 2.2
+    assert "takes 4" in str(slower_step)
+    assert "component agent-installer-orchestrator" in str(slower_step)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -115,7 +115,7 @@ BEGAN = datetime(2026, 1, 1, 12, 0, 0, 500000, tzinfo=UTC)
 
 def test_stages_are_read_from_events_and_the_slowest_host_s_counts(tmp_path):
     file = tmp_path / "events.json"
-    told = events(
+    events_text = events(
         BEGAN,
         (10, "cluster_registration_succeeded", "Successfully registered cluster ostest"),
         (20, "cluster_prepare_installation_started", "Cluster starting to prepare for installation"),
@@ -126,9 +126,9 @@ def test_stages_are_read_from_events_and_the_slowest_host_s_counts(tmp_path):
         (45, "host_install_progress_updated", "Host: a, reached installation stage Writing image to disk: 100%"),
         (50, "host_install_progress_updated", "Host: a, reached installation stage Rebooting"),
     )
-    file.write_text(json.dumps([*told, "noise", {"name": "host_install_progress_updated"}]))
-    found = {step.name: (step.at, step.seconds, step.depth) for step in stages.steps(file, "2026-01-01T12:00:00Z")}
-    assert found == {
+    file.write_text(json.dumps([*events_text, "noise", {"name": "host_install_progress_updated"}]))
+    by_name = {step.name: (step.at, step.seconds, step.depth) for step in stages.steps(file, "2026-01-01T12:00:00Z")}
+    assert by_name == {
         "stage discovery": (10.5, 10.0, 1),
         "stage preparing": (20.5, 10.0, 1),
         "stage handing over to the hosts": (30.5, 5.0, 1),
@@ -154,8 +154,10 @@ def test_stages_are_below_their_phase_and_not_counted_twice(tmp_path):
         {"name": "wait-for install-complete", "at": 65, "seconds": 30, "outcome": "passed"},
     ]
     (folder / "phases.json").write_text(json.dumps(phases))
-    told = events(BEGAN, (10, "cluster_registration_succeeded", ""), (20, "cluster_prepare_installation_started", ""))
-    (folder / artifacts.EVENTS).write_text(json.dumps(told))
+    events_text = events(
+        BEGAN, (10, "cluster_registration_succeeded", ""), (20, "cluster_prepare_installation_started", "")
+    )
+    (folder / artifacts.EVENTS).write_text(json.dumps(events_text))
     [run] = artifacts.load(tmp_path, "p")
     assert [(step.name, step.depth) for step in run.steps] == [
         (artifacts.QUEUE, 0),

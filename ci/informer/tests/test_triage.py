@@ -63,21 +63,21 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
     ],
 )
 def test_a_symptom_labels_a_run(place, line, label, name):
-    found = diagnose(Outcome.FAILED, {place: f"before\n{line}\nafter"}, SYMPTOMS)
-    assert found.label == label
-    assert found.advice
-    assert (found.shown[0].symptom.name, found.shown[0].place, found.shown[0].line) == (name, place, line)
+    diagnosis = diagnose(Outcome.FAILED, {place: f"before\n{line}\nafter"}, SYMPTOMS)
+    assert diagnosis.label == label
+    assert diagnosis.advice
+    assert (diagnosis.shown[0].symptom.name, diagnosis.shown[0].place, diagnosis.shown[0].line) == (name, place, line)
 
 
 def test_what_wait_for_says_of_each_try_is_no_symptom():
-    found = diagnose(Outcome.FAILED, {"wait-for": "level=debug msg=kube API: timed out"}, SYMPTOMS)
-    assert not found.shown
+    diagnosis = diagnose(Outcome.FAILED, {"wait-for": "level=debug msg=kube API: timed out"}, SYMPTOMS)
+    assert not diagnosis.shown
 
 
 def test_a_symptom_names_the_component():
     line = "level=error msg=Cluster operator authentication Available is False with NoEndpoints: none"
-    found = diagnose(Outcome.FAILED, {"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
-    assert (found.label, found.component) == ("product", "authentication")
+    diagnosis = diagnose(Outcome.FAILED, {"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
+    assert (diagnosis.label, diagnosis.component) == ("product", "authentication")
     ended = {"lab": "dnsmasq ended by itself at 12:00:03", "wait-for": line}
     assert diagnose(Outcome.VOID, ended, SYMPTOMS).component == "dnsmasq"
 
@@ -95,16 +95,16 @@ def test_a_symptom_names_the_component():
     ],
 )
 def test_who_misses_an_image_is_named(line, component):
-    found = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
-    assert (found.shown[0].symptom.name, found.component) == ("image-missing", component)
+    diagnosis = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
+    assert (diagnosis.shown[0].symptom.name, diagnosis.component) == ("image-missing", component)
 
 
 @given(st.sampled_from([Outcome.FAILED, Outcome.VOID]), st.dictionaries(st.sampled_from(triage.PLACES), st.text()))
 def test_every_red_run_has_a_label_and_advice(outcome, evidence):
-    found = diagnose(outcome, evidence, SYMPTOMS)
-    assert found.label in triage.LABELS
-    assert found.advice
-    assert outcome is not Outcome.VOID or found.label != "product"
+    diagnosis = diagnose(outcome, evidence, SYMPTOMS)
+    assert diagnosis.label in triage.LABELS
+    assert diagnosis.advice
+    assert outcome is not Outcome.VOID or diagnosis.label != "product"
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_every_red_run_has_a_label_and_advice(outcome, evidence):
     ],
 )
 def test_what_the_engine_says_of_void_runs_has_a_symptom(why, label):
-    found = diagnose(Outcome.VOID, {"message": f"{why}\n"}, triage.read())
-    assert found.label == label
-    assert found.shown
-    assert "lab-failed.txt" not in found.advice  # there is none where nothing came of a run
+    diagnosis = diagnose(Outcome.VOID, {"message": f"{why}\n"}, triage.read())
+    assert diagnosis.label == label
+    assert diagnosis.shown
+    assert "lab-failed.txt" not in diagnosis.advice  # there is none where nothing came of a run
 
 
 def test_old_runs_are_labelled_again_when_the_symptoms_change(history, tmp_path):
@@ -201,9 +201,9 @@ def test_failures_that_differ_a_little_are_one_cluster(history):
     red(history, LONG.replace("route", "routes"), "c", 3)
     red(history, "the disk was not written: it is too small for the image", "d", 3)
     assert clusters.assign(history) == 4
-    found = clusters.listed(history, history.runs()[0].day)
-    assert [(one.runs, one.jobs) for one in found] == [(3, 2), (1, 1)]
-    assert (str(found[0].first_seen), str(found[0].last_seen)) == ("2026-11-01", "2026-11-03")
+    clusters_seen = clusters.listed(history, history.runs()[0].day)
+    assert [(one.runs, one.jobs) for one in clusters_seen] == [(3, 2), (1, 1)]
+    assert (str(clusters_seen[0].first_seen), str(clusters_seen[0].last_seen)) == ("2026-11-01", "2026-11-03")
     assert clusters.assign(history) == 0
 
 

@@ -210,12 +210,12 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
         planted = {f"job-{one.job:02}@simulated": one for one in plant(8, world)}
         for job in history.jobs():
             record(history, history.runs(job=job))
-            found = [date.fromisoformat(seen) for _, seen, *_ in regressions(history, job)]
+            days = [date.fromisoformat(seen) for _, seen, *_ in regressions(history, job)]
             if job in planted:
                 begin = simulate.FIRST + timedelta(days=planted[job].night)
-                assert any(begin <= day < begin + timedelta(days=4) for day in found), job
+                assert any(begin <= day < begin + timedelta(days=4) for day in days), job
             else:
-                assert found == []
+                assert days == []
     assert (
         node0_ci(tmp_path, "simulate", "--nights", "3", "--jobs", "1", "--planted", "0", "--keep", tmp_path / "k") == 0
     )
@@ -239,8 +239,8 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
 )
 def test_nothing_to_tell_is_told(history, tmp_path, capsys, words, code, said):
     assert node0_ci(tmp_path, *words) == code
-    told = capsys.readouterr()
-    assert (told.err if code else told.out).splitlines()[-1].removeprefix("node0-ci: ") == said
+    captured = capsys.readouterr()
+    assert (captured.err if code else captured.out).splitlines()[-1].removeprefix("node0-ci: ") == said
 
 
 def test_a_regression_that_runs_do_not_show_any_more_goes(history):
@@ -353,8 +353,8 @@ READING = (
 def test_a_history_that_was_mistyped_is_told_and_not_made(tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     assert main(["--history", "folder/histroy.db", *words]) == 2
-    told = "node0-ci: folder/histroy.db: no such history; node0-ci run, nightly and load begin one\n"
-    assert capsys.readouterr().err == told
+    message = "node0-ci: folder/histroy.db: no such history; node0-ci run, nightly and load begin one\n"
+    assert capsys.readouterr().err == message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -377,8 +377,10 @@ def test_of_many_jobs_one_that_looks_worse_by_chance_is_not_called_worse(history
 def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(history):
     """What two of ten runs of the release `service-crashes` leave."""
     filled(history, sno=[*GOOD, "P" * 8])
-    said = "master-0: assisted-service.service ended by itself (exited 134, restarts before: 0) and is started again."
-    crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {said}")
+    message = (
+        "master-0: assisted-service.service ended by itself (exited 134, restarts before: 0) and is started again."
+    )
+    crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {message}")
     for key in ("a", "b"):
         history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", 600.0, [crashed])])
     triage.label(history, triage.read())

@@ -242,14 +242,14 @@ class FailingHost(SimulatedHost):
     def _reached(self, output: str, args: list[str]) -> str:
         """What a host among which nobody is apart has output, as it is."""
         apart = self.truth.apart
-        gone = {
+        unreached = {
             peer["host_id"]
             for peer in json.loads(args[0])
             if self.mac in apart or any(nic["mac"] in apart for nic in peer["nics"])
         }
         report = json.loads(output)
         for peer in report["remote_hosts"]:
-            if peer["host_id"] in gone:
+            if peer["host_id"] in unreached:
                 for link in peer["l2_connectivity"] + peer["l3_connectivity"]:
                     link |= {"successful": False}
         return json.dumps(report)

@@ -128,19 +128,19 @@ def positional_fields(kind: ast.ClassDef) -> int | None:
     ends = {word.partition("(")[0].rpartition(".")[2] for word in words}
     if not ends & {"dataclass", "Struct", "NamedTuple"}:
         return None
-    given = [
+    parameters = [
         *kind.keywords,
         *(word for one in kind.decorator_list if isinstance(one, ast.Call) for word in one.keywords),
     ]
-    if any(one.arg == "kw_only" and ast.unparse(one.value) == "True" for one in given):
+    if any(one.arg == "kw_only" and ast.unparse(one.value) == "True" for one in parameters):
         return 0
     count = 0
     for field in kind.body:
         if isinstance(field, ast.AnnAssign):
-            said = ast.unparse(field)
-            if "KW_ONLY" in said:
+            declaration = ast.unparse(field)
+            if "KW_ONLY" in declaration:
                 break
-            count += "ClassVar" not in said and "init=False" not in said
+            count += "ClassVar" not in declaration and "init=False" not in declaration
     return count
 
 
@@ -152,12 +152,12 @@ def large(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_constructor_takes_more_than_four_values_by_position():
-    found = {
+    offenders = {
         f"{path.relative_to(ROOT)} {name}"
         for path in modules(ROOT, ROOMS).values()
         for name in large(ast.parse(path.read_text()))
     }
-    assert found == BY_POSITION
+    assert offenders == BY_POSITION
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def get(url: str, headers: Mapping[str, str] | None = None, ca_pem: str = "") ->
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Of one key, as a JWS has it (RFC 7515 §7.2)."""
+    """The signature by one key, as a JWS has it (RFC 7515 §7.2)."""
 
     protected: str
     signature: str
@@ -110,7 +110,7 @@ def _certificate(text: str | None) -> str:
 
 
 def ignition(request: ApiVipRequest) -> str:
-    """Can the ignition of a host that joins later be fetched, and is it one?"""
+    """Can the ignition of a host that joins later be fetched, and is it an Ignition config?"""
     url = request.url or ""
     headers = {item.key: item.value for item in request.request_headers or []}
     if request.ignition_endpoint_token:

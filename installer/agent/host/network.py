@@ -155,14 +155,14 @@ def routes(host: HostSystem) -> list[Route]:
             continue
         for row in rows:
             # Of several next hops the first counts.
-            way = (row.get("nexthops") or [row])[0]
-            if not way.get("dev"):
+            hop = (row.get("nexthops") or [row])[0]
+            if not hop.get("dev"):
                 continue
             destination = str(row.get("dst", ""))
             table.append(
                 Route(
-                    interface=str(way["dev"]),
-                    gateway=str(way.get("gateway", "")),
+                    interface=str(hop["dev"]),
+                    gateway=str(hop.get("gateway", "")),
                     destination=anywhere if destination == "default" else destination.partition("/")[0],
                     family=family,
                     metric=int(row.get("metric", 0)),

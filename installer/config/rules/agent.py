@@ -101,7 +101,7 @@ def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:
 
 
 def _unreadable(document: object) -> str:
-    """Why a document's addresses cannot be read, if so."""
+    """Why a document's addresses cannot be read; empty if they can."""
     if not isinstance(document, dict | None):
         return "networkConfig must be a map"
     interfaces = (document or {}).get("interfaces")

@@ -27,7 +27,7 @@ CAPABILITY_SETS = tuple(_ADDED)
 CAPABILITIES = tuple(sorted(name for names in _ADDED.values() for name in names))
 _NO_CLOUD = ("none", "baremetal")
 OS_STREAMS = ("rhel-9", "rhel-10")
-_DISK_ID = 12
+_LONGEST_DISK_ID = 12
 
 
 def capability_set(name: str) -> set[str]:
@@ -56,12 +56,12 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
             yield unsupported(f"capabilities.additionalEnabledCapabilities[{index}]", item, CAPABILITIES)
     on, name = capability_set(base or "vCurrent") | set(extra), config.platform.name
     path = "additionalEnabledCapabilities"
-    shown = None if chosen.additional_enabled_capabilities is None else list(extra)  # [] is shown as it was given
+    extras = None if chosen.additional_enabled_capabilities is None else list(extra)  # [] is shown as it was given
     if "marketplace" in on and "OperatorLifecycleManager" not in on:
-        yield invalid(path, shown, "the marketplace capability requires the OperatorLifecycleManager capability")
+        yield invalid(path, extras, "the marketplace capability requires the OperatorLifecycleManager capability")
     if name == "baremetal" and base == "None" and "baremetal" not in on:
-        yield invalid(path, shown, "platform baremetal requires the baremetal capability")
-    both = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": shown}
+        yield invalid(path, extras, "platform baremetal requires the baremetal capability")
+    both = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": extras}
     whole = {key: value for key, value in both.items() if value}
     if "CloudCredential" not in on and name not in _NO_CLOUD:
         text = "disabling CloudCredential capability available only for baremetal platforms"
@@ -117,7 +117,7 @@ def _gated(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("56", "osImageStream")
 def os_image_stream(config: InstallConfig) -> Iterator[FieldError]:
-    """One of two."""
+    """One of OS_STREAMS."""
     if config.os_image_stream and config.os_image_stream not in OS_STREAMS:
         text = f"Unsupported OS Image Stream. Supported values are: {', '.join(OS_STREAMS)}"
         yield forbidden("osImageStream", text)
@@ -136,18 +136,18 @@ def disk_setup(config: InstallConfig) -> Iterator[FieldError]:
 def _disk(path: str, entry: DiskSetup, seen: set[str], control_plane: bool) -> Iterator[FieldError]:
     """The first thing that is wrong; paths and values are upstream's, which shows the entry and not its number.
 
-    An entry of no known type is passed over, as there.
+    An entry of no known type is passed over, as upstream does.
     """
-    place = {"etcd": entry.etcd, "swap": entry.swap, "user-defined": entry.user_defined}
-    if entry.type not in place:
+    setups = {"etcd": entry.etcd, "swap": entry.swap, "user-defined": entry.user_defined}
+    if entry.type not in setups:
         return
-    setup, name = place[entry.type], "userDefined" if entry.type == "user-defined" else entry.type
+    setup, name = setups[entry.type], "userDefined" if entry.type == "user-defined" else entry.type
     if entry.type in seen:
         yield too_many(f"{path}.{name}", 2, 1)
     elif setup is None:
         yield invalid(f"{path}.{name}", _shown(entry), f"{name} configuration must be created")
-    elif entry.type == "user-defined" and len(setup.platform_disk_id) > _DISK_ID:
-        text = f"cannot be longer than {_DISK_ID} characters"
+    elif entry.type == "user-defined" and len(setup.platform_disk_id) > _LONGEST_DISK_ID:
+        text = f"cannot be longer than {_LONGEST_DISK_ID} characters"
         yield invalid(f"{path}.userDefined.platformDiskId", _shown(entry), text)
     elif entry.type == "etcd" and not control_plane:
         yield invalid(f"{path}.etcd", _shown(entry), "cannot specify etcd on worker machine pools")
@@ -156,10 +156,10 @@ def _disk(path: str, entry: DiskSetup, seen: set[str], control_plane: bool) -> I
 
 
 def _shown(entry: DiskSetup) -> str:
-    places = {"etcd": entry.etcd, "swap": entry.swap, "userDefined": entry.user_defined}
+    setups = {"etcd": entry.etcd, "swap": entry.swap, "userDefined": entry.user_defined}
     data: dict[str, object] = {"type": entry.type}
-    for name, place in places.items():
-        if place is not None:
-            pairs = {"mountPath": place.mount_path, "platformDiskID": place.platform_disk_id}
+    for name, setup in setups.items():
+        if setup is not None:
+            pairs = {"mountPath": setup.mount_path, "platformDiskID": setup.platform_disk_id}
             data[name] = {key: value for key, value in pairs.items() if value}
     return dump(dict(sorted(data.items())))

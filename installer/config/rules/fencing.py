@@ -69,14 +69,14 @@ def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]])
 
 
 def _address(path: str, address: str) -> Iterator[FieldError]:
-    shown = check.without_password(address)
+    safe_address = check.without_password(address)
     try:
         url = urls.parse(address)
     except ValueError as error:
-        yield invalid(path, shown, f'invalid URL format: parse "{shown}": {error}')
+        yield invalid(path, safe_address, f'invalid URL format: parse "{safe_address}": {error}')
         return
     if "redfish" not in address:
         text = "fencing only supports redfish-compatible BMC addresses, IPMI is not supported"
-        yield invalid(path, shown, text)
+        yield invalid(path, safe_address, text)
     if not url.port and not any(word in url.scheme for word in _WITH_PORT):
-        yield invalid(path, shown, "failed to parse redfish address, no port number found")
+        yield invalid(path, safe_address, "failed to parse redfish address, no port number found")

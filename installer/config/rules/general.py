@@ -35,13 +35,13 @@ _CREDENTIALS_MODES = {
 @rule("2", "sshKey")
 def ssh_key(config: InstallConfig) -> Iterator[FieldError]:
     """Each line must be a key; with FIPS the first one must be one of RSA or ECDSA."""
-    shown = check.without_private_key(config.ssh_key)
+    safe_key = check.without_private_key(config.ssh_key)
     if config.fips:
-        yield from _fips_key(config.ssh_key, shown)
+        yield from _fips_key(config.ssh_key, safe_key)
         return
     for line in filter(None, config.ssh_key.split("\n")):
         if problem := check.ssh_key(line):
-            yield invalid("sshKey", line if shown == config.ssh_key else shown, problem)
+            yield invalid("sshKey", line if safe_key == config.ssh_key else safe_key, problem)
 
 
 def _fips_key(text: str, shown: str) -> Iterator[FieldError]:

@@ -44,7 +44,7 @@ def _ovn_overlap(net: Networking, path: str, value: str) -> Iterator[FieldError]
 
 
 def _overlaps(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[FieldError]:
-    """(what must not be overlapped, its CIDR) for each of the others. Networks that are not given are one network."""
+    """`others`: (message, CIDR) of each network that must not be overlapped. Two empty CIDRs are the same network."""
     network = check.network(value)
     for text, cidr in others:
         other = check.network(cidr)
@@ -109,7 +109,7 @@ def _too_large(value: str) -> str | None:
 def cluster_network(config: InstallConfig) -> Iterator[FieldError]:
     """Real networks apart from all others; a node's part of them has one size for all of IPv4, and is a /64 of IPv6.
 
-    What speaks against the network itself comes alone. A plugin other than OVN-Kubernetes may do without a hostPrefix.
+    A problem of the network itself is reported alone. A plugin other than OVN-Kubernetes may do without a hostPrefix.
     """
     net = _net(config)
     text = "cluster network must not overlap with any of the machine networks"

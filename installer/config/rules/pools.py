@@ -38,7 +38,7 @@ def control_plane_replicas(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("35", "architecture")
 def architectures(config: InstallConfig) -> Iterator[FieldError]:
-    """Known ones."""
+    """Every pool has a known architecture."""
     for path, pool in _pools(config):
         if pool.architecture not in ARCHITECTURES:
             yield unsupported(f"{path}.architecture", pool.architecture, ARCHITECTURES)
@@ -55,7 +55,7 @@ def _pools(config: InstallConfig) -> Iterator[tuple[str, MachinePool]]:
 
 @rule("38", "compute[].architecture")
 def mixed_architectures(config: InstallConfig) -> Iterator[FieldError]:
-    """That of the control plane, but for arm64 workers of an amd64 control plane on bare metal."""
+    """Workers have the control plane's architecture, or are arm64 with an amd64 control plane on bare metal."""
     first = config.control_plane.architecture if config.control_plane else ""
     for index, pool in enumerate(config.compute):
         path, mine = f"compute[{index}].architecture", pool.architecture
@@ -73,7 +73,7 @@ def mixed_architectures(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("37", "compute[].name")
 def compute_names(config: InstallConfig) -> Iterator[FieldError]:
-    """worker, once; edge is for a cloud."""
+    """One pool, named worker; edge is for clouds."""
     seen: set[str] = set()
     for index, pool in enumerate(config.compute):
         path = f"compute[{index}].name"
@@ -95,7 +95,7 @@ def compute_fencing(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _fencing(fencing: Fencing) -> dict[str, object]:
-    """As an error may show it."""
+    """The fencing as an error may show it."""
     return {
         "credentials": [
             {
@@ -122,7 +122,7 @@ def pools(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _platform(config: InstallConfig, path: str, chosen: PoolPlatform) -> Iterator[FieldError]:
-    """Of the cluster's own platform; nutanix' is not held against it, nor powervc's."""
+    """A pool's platform section has to be that of the cluster's platform; nutanix and powervc are not checked."""
     cluster = config.platform.name
     for field in fields(chosen):
         settings = getattr(chosen, field.name)

@@ -14,7 +14,7 @@ POLICIES = ("AllowContactingSource", "NeverContactSource")
 
 @rule("46", "proxy")
 def proxy(config: InstallConfig) -> Iterator[FieldError]:
-    """At least one."""
+    """At least one of httpProxy and httpsProxy."""
     if config.proxy is not None and not config.proxy.http_proxy and not config.proxy.https_proxy:
         yield required("proxy", "must include httpProxy or httpsProxy")
 

@@ -20,7 +20,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Host:
-    """What is known beforehand of one host."""
+    """What agent-config says of one host."""
 
     hostname: str = ""
     _: KW_ONLY

@@ -161,5 +161,6 @@ class Platform:
 
     @property
     def vips_of(self) -> str:
-        """The name of the one that has them, also beside `none`; empty if none has."""
+        """The name of the platform that has virtual addresses, also where `none` is set beside it; empty if none
+        has."""
         return next((name for name in ("baremetal", "nutanix", "vsphere") if getattr(self, name) is not None), "")

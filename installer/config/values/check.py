@@ -55,7 +55,7 @@ def domain(value: str) -> str | None:
 
 
 def address(value: str) -> Address | None:
-    """The IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone is none."""
+    """The IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone as no address."""
     try:
         ip = ipaddress.ip_address(value)
     except ValueError:
@@ -99,7 +99,7 @@ def timestamp(value: str) -> str:
             pass
         else:
             return value
-    raise ValueError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": it is none')
+    raise ValueError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": not a time in this form')
 
 
 def cidr(value: str) -> str | None:
@@ -275,7 +275,7 @@ def certificates_only(value: str) -> str:
 
 
 def weak_certificates(value: str) -> list[str]:
-    """What each certificate that cannot sign others is, as `Certificate <serial> ... is x509 v<version>`."""
+    """A line for each certificate that cannot sign others: `Certificate <serial> ... is x509 v<version> ...`."""
     from cryptography import x509
 
     notes = []

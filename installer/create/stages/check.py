@@ -149,7 +149,7 @@ def _with_kept_manifests(install: InstallConfig, kept: dict[str, bytes], target:
 
 
 def _note_mirrors(install: InstallConfig) -> None:
-    """Mirrors that the release is not in, and certificates that sign no others."""
+    """Log warnings: mirrors that the release is not in, certificates that cannot sign others."""
     if install.sources and not _has_release(install.sources):
         log.warning(
             "The imageDigestSources configuration in install-config.yaml should have at least one source field "
@@ -212,7 +212,7 @@ def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool
     if files.install_changed:
         consumed[MIRROR] = {}
     if not for_image:
-        consumed.pop(EXTRA_MANIFESTS, None)  # manifests say nothing of it, so it waits for the image
+        consumed.pop(EXTRA_MANIFESTS, None)  # no manifest has these
     return consumed
 
 
@@ -297,8 +297,8 @@ def _completed_from_configs(files: InputFiles, target: str) -> InputFiles:
     from installer.manifests import cluster, mirror
 
     mirrors = files.on_disk.get(MIRROR, {})
-    kept = replace(files, on_disk={MIRROR: mirrors}, manifests={}, from_manifests=False)
-    configs = _from_configs(kept, target, for_image=False)
+    without_manifests = replace(files, on_disk={MIRROR: mirrors}, manifests={}, from_manifests=False)
+    configs = _from_configs(without_manifests, target, for_image=False)
     install = with_rendezvous_in_no_proxy(configs.install, configs.rendezvous_ip)
     source = cluster.Inputs(install, configs.ntp_sources, configs.hosts, expected_release(), version("node0"))
     generated = {f"{names.DIRECTORY}/{name}": data for name, data in cluster.cluster_manifests(source).items()}

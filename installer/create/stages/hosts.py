@@ -63,7 +63,7 @@ def host_files(hosts: Sequence[Host], target: str, *, awaited: int) -> list[Host
 
 
 def _of_host(path: str, error: NetworkConfigError) -> list[str]:
-    """What is wrong with a host's interfaces, and what with its document, each by its path."""
+    """The problems of one host, each with its path: those of its interfaces, and those of its document."""
     from installer.network import HOST, InvalidNetworkConfig
 
     if not isinstance(error, InvalidNetworkConfig):

@@ -90,7 +90,8 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
     manifests, discarded = _effective_manifests(
         on_disk, state, install_changed=install_changed, agent_changed=agent_changed
     )
-    # Without those that depend on an agent-config, they are what was kept of edited ones beside configs.
+    # Where those that depend on an agent-config are missing, the rest are edited manifests that were used beside
+    # configs.
     alone = not state.files(INSTALL_CONFIG) or any(name in manifests for name in names.OF_AGENT_CONFIG)
     from_manifests = bool(manifests) and alone and not (install_changed or agent_changed)
     if not (from_manifests or installs or state.files(INSTALL_CONFIG)):
@@ -118,8 +119,8 @@ def _effective_manifests(
     manifests = {**state.files(MANIFESTS), **on_disk[MANIFESTS]}
     if not agent_changed:
         return manifests, ()
-    kept = {name: data for name, data in manifests.items() if name not in names.OF_AGENT_CONFIG}
-    return kept, tuple(name for name in on_disk[MANIFESTS] if name not in kept)
+    remaining = {name: data for name, data in manifests.items() if name not in names.OF_AGENT_CONFIG}
+    return remaining, tuple(name for name in on_disk[MANIFESTS] if name not in remaining)
 
 
 def _same(one: dict[str, bytes], kept: dict[str, bytes]) -> bool:
@@ -133,7 +134,7 @@ def _same(one: dict[str, bytes], kept: dict[str, bytes]) -> bool:
 
 
 def _missing(directory: Path) -> ConfigError:
-    """No install-config: users of the first description of this installer had put theirs where now manifests are."""
+    """No install-config was found: early documentation of this installer had users put it where manifests are now."""
     folder = names.DIRECTORY
     misplaced = [
         f"{folder}/{name}" for name in (INSTALL_CONFIG_FILE, AGENT_CONFIG_FILE) if (directory / folder / name).exists()

@@ -28,7 +28,7 @@ from installer.release.content_cache import ContentCache
 
 log = logging.getLogger(__name__)
 
-# Where this build's own release would be: a lab release, which only a mirror can answer for.
+# The pullspec of this build's own release: a lab release, which only a mirror can have.
 DEFAULT_RELEASE = "release.node0.example/node0/lab-release:latest"
 TARGET = "Agent Installer ISO"
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -139,7 +139,8 @@ def _access(config: InstallConfig) -> RegistryAccess:
 
 
 def _agent_files(config: InstallConfig, release: Release) -> bytes:
-    """Not for Oracle's cloud, whose hosts have nobody in front of them (reference/installer.md §3.3)."""
+    """agent-tui's files; none for Oracle's cloud, where nobody sits at a host's console (reference/installer.md
+    §3.3)."""
     external = config.platform.external
     if external is not None and external.platform_name == "oci":
         return b""
@@ -147,7 +148,8 @@ def _agent_files(config: InstallConfig, release: Release) -> bytes:
 
 
 def _rootfs_url(config: InstallConfig, release: Release) -> str:
-    """By the stream metadata. Raises ConfigError where that has none, since then the user must say where it is."""
+    """The root file system's URL in the stream metadata. Raises ConfigError where there is none, since then the user
+    has to give it."""
     try:
         return base_iso.rootfs_url(release, architecture(config))
     except (FileNotInImage, NotPublished) as error:
@@ -174,12 +176,12 @@ def _os_image() -> Path | None:
 
 def _check_architecture(config: InstallConfig, release: Release) -> None:
     """Rule 36: the payload must be of the control plane's architecture, or of several."""
-    wanted = config.control_plane.architecture if config.control_plane else ""
+    of_nodes = config.control_plane.architecture if config.control_plane else ""
     actual = release.architecture
-    if actual not in ("multi", wanted):
+    if actual not in ("multi", of_nodes):
         problem = forbidden(
             "controlPlane.architecture",
-            f"unsupported release image architecture. ControlPlane Arch: {wanted} doesn't match Release Image Arch: "
+            f"unsupported release image architecture. ControlPlane Arch: {of_nodes} doesn't match Release Image Arch: "
             f"{actual}",
         )
         raise AssetError(

@@ -41,7 +41,8 @@ def _plain(pair: Pair) -> dict[str, str]:
 
 
 def saved_secrets(state: State) -> Secrets | None:
-    """The state's secrets, None where there are none. Raises StateError for what nobody could log in with."""
+    """The state's secrets, None where there are none. Raises StateError where one is damaged: nobody could log in with
+    it."""
     saved, auth = state.get(CREDENTIALS), state.get(AUTH)
     if not state.has_secrets:
         return None
@@ -81,11 +82,11 @@ def saved_secrets(state: State) -> Secrets | None:
         except ValueError as error:
             raise ValueError(f"{AUTH}: {error}") from None
         if not access.is_password(secrets.password, secrets.password_hash):
-            raise ValueError(f"{CREDENTIALS}.password is none, or passwordHash no hash")
+            raise ValueError(f"{CREDENTIALS}.password or passwordHash is malformed")
         if not access.is_kubeconfig(secrets.kubeconfig):
-            raise ValueError(f"{CREDENTIALS}.kubeconfig is none")
+            raise ValueError(f"{CREDENTIALS}.kubeconfig is not a kubeconfig")
     except ValueError as error:
-        # A text that cannot be encoded would be shown with what it holds.
+        # The error of a text that cannot be encoded would show the text.
         reason = "a text is not Unicode" if isinstance(error, UnicodeError) else str(error)
         raise damaged(state.path, reason) from None
     return secrets

@@ -1,7 +1,7 @@
 """A reader of ISO 9660: where in the image is a file's content. Only what embedding needs, never a write.
 
-Names are looked up in the primary volume, without version suffix and case, by their Rock Ridge name where there is
-one, and else also as mkisofs mangles them to 8.3 (reference/installer.md §3.1: igninfo.json is IGNINFO.JSO;1).
+Names are looked up in the primary volume, without version suffix and in any case, by their Rock Ridge name where there
+is one, and else also as mkisofs mangles them to 8.3 (reference/installer.md §3.1: igninfo.json is IGNINFO.JSO;1).
 """
 
 from __future__ import annotations
@@ -130,13 +130,13 @@ class Iso:
 
     def find(self, path: str) -> Extent | None:
         """The extent of a file or directory, or None; case does not matter."""
-        here = self._root
+        reached = self._root
         for part in [part for part in path.split("/") if part]:
-            if not here.directory:
+            if not reached.directory:
                 return None
             exact: Extent | None = None
             short: Extent | None = None
-            for rock_ridge, extent in self.entries(here):
+            for rock_ridge, extent in self.entries(reached):
                 if plain_name(part) in (plain_name(rock_ridge), plain_name(extent.name)):
                     exact = extent
                     break
@@ -145,8 +145,8 @@ class Iso:
             match = exact or short
             if match is None:
                 return None
-            here = match
-        return here
+            reached = match
+        return reached
 
     def file(self, path: str) -> bytes | None:
         """The content of a (small) file, or None if there is no such file."""

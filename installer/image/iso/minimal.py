@@ -100,7 +100,7 @@ def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
 
 
 def _remove_record(overlay: Overlay, iso: Iso, record: Record) -> None:
-    """The records behind it in its sector move up."""
+    """Remove a directory record: those after it in its sector move up."""
     end = (record.position // SECTOR + 1) * SECTOR
     behind = record.position + record.size
     overlay.write_at(record.position, iso.read(behind, end - behind) + bytes(record.size))
@@ -126,7 +126,7 @@ def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:
         raise IsoError(iso.path, "has boot images or directories behind its root file system, which cannot move")
     removed = [r for r in entries if not r.directory and (r.offset, r.length) == (rootfs.offset, rootfs.length)]
     old_size = overlay.size
-    # First where files are, then which records there are: the latter changes the places of records.
+    # First move the files' extents, then remove the record: removing one moves others.
     for record in entries:
         if not record.directory and record.length and record.offset >= behind:
             overlay.apply([record.patch(record.offset - cut, record.length)])

@@ -150,7 +150,7 @@ class Overlay(io.RawIOBase):
     # Writing.
 
     def _changed(self) -> list[Segment]:
-        """What differs from the base, what lies behind its end first: in place, nothing points there yet."""
+        """The changed segments, those after the base's end first: when writing in place, nothing points there yet."""
         segments = [segment for segment in self._segments if segment.source != segment.start]
         return sorted(segments, key=lambda segment: (segment.start < self.base_size, segment.start))
 
@@ -282,7 +282,7 @@ def _send(out: int, source: int, offset: int, length: int) -> None:
         except BrokenPipeError:
             raise
         except OSError:
-            # Not every pair of files can: then through this process.
+            # Not every pair of files can be copied in the kernel: then through this process.
             data = os.pread(source, min(1 << 20, end - offset), offset)
             _write_all(out, data)
             count = len(data)

@@ -43,8 +43,8 @@ _COALESCE_SWITCHES = ("adaptive-rx", "adaptive-tx")
 _COALESCE_NUMBERS = (
     *("pkt-rate-high", "pkt-rate-low", "sample-interval", "stats-block-usecs"),
     *(
-        f"{way}-{what}{when}"
-        for way in ("rx", "tx")
+        f"{direction}-{what}{when}"
+        for direction in ("rx", "tx")
         for what in ("frames", "usecs")
         for when in ("", "-high", "-irq", "-low")
     ),
@@ -138,12 +138,12 @@ def read_ethtool(fields: Fields) -> Keys:
         keys.update(_read_features(features))
     pause = section.table("pause")
     if pause is not None:
-        auto, ways = pause.boolean("autoneg"), {way: pause.boolean(way) for way in ("rx", "tx")}
+        auto, pauses = pause.boolean("autoneg"), {direction: pause.boolean(direction) for direction in ("rx", "tx")}
         pause.close()
         if auto is not None:
             keys["pause-autoneg"] = flag(auto)
         if auto is False:
-            keys.update({f"pause-{way}": flag(on) for way, on in ways.items() if on is not None})
+            keys.update({f"pause-{direction}": flag(on) for direction, on in pauses.items() if on is not None})
     ring = section.table("ring")
     if ring is not None:
         keys.update({f"ring-{name}": str(size) for name in _RINGS if (size := ring.integer(name)) is not None})
@@ -206,7 +206,7 @@ def read_8021x(fields: Fields) -> Keys:
     if set(methods) & {"peap", "ttls"} and not keys["phase2-auth"]:
         section.problem("phase2-auth", None, "methods peap and ttls need it")
     if set(methods) - {"sim", "tls"} and not keys["password"]:
-        # Nobody is there to be asked for it.
+        # The password has to be in the document: nobody can be asked for it.
         section.problem("password", None, "is required by every method but tls and sim")
     return {"802-1x": keys}
 

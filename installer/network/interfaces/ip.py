@@ -85,7 +85,7 @@ def _refuse_without_enabled(fields: Fields, on: bool | None, *, dhcp: bool, auto
 
 
 def _addresses(fields: Fields, family: int) -> tuple[str, ...]:
-    kept: list[str] = []
+    addresses: list[str] = []
     longest = 32 if family == 4 else 128
     for entry in fields.tables("address"):
         entry.required("ip")
@@ -101,14 +101,14 @@ def _addresses(fields: Fields, family: int) -> tuple[str, ...]:
             entry.problem("ip", str(ip), f"is an IPv{ip.version} address in the ipv{family} section")
         elif ip.is_unspecified or ip.is_multicast:
             entry.problem("ip", str(ip), "must be an address that an interface can have")
-        elif f"{ip}/{length}" in kept:
+        elif f"{ip}/{length}" in addresses:
             continue  # NetworkManager keeps one of them
         elif (family == 6 and ip.is_link_local) or lifetime not in (None, FOREVER):
             # What `nmstatectl show` prints: the kernel makes the one, a server lent the other (§2.2, §2.3).
             continue
         else:
-            kept.append(f"{ip}/{length}")
-    return tuple(kept)
+            addresses.append(f"{ip}/{length}")
+    return tuple(addresses)
 
 
 def _dynamic(fields: Fields, family: int) -> tuple[bool, int, dict[str, str]]:

@@ -134,7 +134,7 @@ def _read_infiniband(fields: Fields) -> Shape:
     if section is None:
         return Shape()
     parent = section.interface("base-iface") if section.raw("base-iface") != "" else None
-    # 0xffff is none; upstream wants it said.
+    # 0xffff stands for no parent key; upstream wants it to be given.
     pkey = section.integer("pkey", high=_NO_PKEY) if section.required("pkey") else None
     mode = section.choice("mode", ("datagram", "connected"))
     section.close()

@@ -125,11 +125,11 @@ def _holder(dns: Dns, usable: list[Interface], family: int, zones: list[str], *,
 
 def _place_search(dns: Dns, usable: list[Interface], search: dict[str, str], problems: Problems) -> Extra:
     keys = search | {"dns-priority": _PREFERRED}
-    for wanted in ("auto", "enabled"):
+    for property_name in ("auto", "enabled"):
         for one in usable:
             for family in (6, 4):
                 ip = one.ip(family)
-                if ip is not None and getattr(ip, wanted):
+                if ip is not None and getattr(ip, property_name):
                     return {(one.name, family): keys}
     problems.add(dns.path, None, "no interface has IP enabled, so none can hold the search domains and options")
     return {}

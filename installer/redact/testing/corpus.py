@@ -43,8 +43,8 @@ def keys() -> Iterator[Vector]:
     for kind, (key, lines) in KEYS.items():
         for syntax, write in KEY_SYNTAXES.items():
             text = write(key)
-            gone = lines[:1] if syntax == "its body alone" else lines
-            forms = {*gone, *(urllib.parse.quote(line) for line in gone), *(b64(line)[3:-4] for line in gone)}
+            hidden = lines[:1] if syntax == "its body alone" else lines
+            forms = {*hidden, *(urllib.parse.quote(line) for line in hidden), *(b64(line)[3:-4] for line in hidden)}
             forms |= {f"BEGIN {kind}"}
             yield Vector(f"{kind} in {syntax}", text, tuple(sorted(forms)), KEPT.get(syntax, ()))
 

@@ -9,7 +9,7 @@ PHRASE = "correct horse battery staple"
 WORD = "correct-horse9battery_staple"
 BOTH = (*WORDS, WORD)
 
-# name: text, what stays. Whatever of WORDS is in it has to go.
+# name: text, and what has to stay of it. What it has of WORDS has to go.
 SECRETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a passphrase at a line's start": (f"password: {PHRASE}\nid: 7", ("id: 7",)),
     "a passphrase as a document's key": (f"bmc:\n  password: {PHRASE}\n  address: x", ("address: x",)),

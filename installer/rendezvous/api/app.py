@@ -1,6 +1,6 @@
 """The aiohttp application: the service, the routes and the page put together.
 
-Whatever handles a request knows of the service's context.py alone; nobody but those who serve knows this module.
+What handles a request imports context.py alone of the service; only serving.py and tests import this module.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Service:
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         # Authenticated callers, and those of what is open to all: by credential and address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
-        # Callers without valid credentials, by address: bounds what checking them may cost.
+        # Callers without valid credentials, by address: this bounds the cost of checking them.
         # docs/rendezvous.md, "Who may come in, and how much"
         self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
         # By (cluster, attempt): the task that makes its ignition, and the event that ends it.
@@ -148,7 +148,7 @@ class Service:
     async def _prepare(self, attempt: tuple[str, str], job: prepare.Job) -> None:
         try:
             files, reason = await self._generated(job)
-            # A result that cannot be stored is stored as soon as it can be, if the attempt still waits for it.
+            # Where the store fails, it is tried again for as long as the attempt waits for the result.
             while not job.stop.is_set():
                 try:
                     clusters.finish_preparation(self.engine, *attempt, files, reason=reason)
@@ -183,12 +183,12 @@ class Service:
         for cluster in self.engine.store.clusters():
             if not self.engine.is_reconciled(cluster.id):
                 clusters.reconcile_soon(self.engine, cluster.id)
-                # There may be many, and all of them after a start: requests that have come in go first.
+                # There may be many (after a start, all): requests that have come in go first.
                 await asyncio.sleep(0)
         for number, unbound in enumerate(self.engine.store.unbound_hosts()):
             if number % HOSTS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            # As it is now: others have had their turn.
+            # Read anew: other tasks have run meanwhile.
             host = self.engine.store.find_host(unbound.infra_env_id, unbound.id)
             if host is None or host.cluster_id is not None:
                 continue

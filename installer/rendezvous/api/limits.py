@@ -15,7 +15,7 @@ class Bucket:
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
-        # (what is left, when that was) by caller, the one not seen for longest first.
+        # (tokens left, at which time) by caller, the one not seen for longest first.
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, caller: str) -> None:

@@ -19,7 +19,7 @@ from installer.rendezvous.store.model import Cluster, Host
 # Part of every ETag: versions start anew with the process.
 BOOT = secrets.token_hex(4)
 REMEMBERED = 4096
-# Of a list of them; whether one is weak does not count here.
+# One entity tag of a list; whether it is weak does not count here.
 TAG = re.compile(r'"[^"\x00-\x20\x7f]*"')
 
 
@@ -85,8 +85,8 @@ class Views:
 
 def knows(request: web.Request, etag: str) -> bool:
     """Has the caller this state already? If-None-Match may name several, or any at all (RFC 9110 §13.1.2)."""
-    known = request.headers.get("If-None-Match", "")
-    return known.strip() == "*" or etag.removeprefix("W/") in TAG.findall(known)
+    if_none_match = request.headers.get("If-None-Match", "")
+    return if_none_match.strip() == "*" or etag.removeprefix("W/") in TAG.findall(if_none_match)
 
 
 def unchanged(request: web.Request, etag: str) -> web.Response | None:

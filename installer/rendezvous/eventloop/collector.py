@@ -2,7 +2,7 @@
 
 With 2,000 hosts and their connections it would go through half a million objects, for a tenth of a second, to find a
 few that a closed connection has left. So what has survived is set aside, and looked at again only now and then. New
-objects are looked at before they are many: by itself the collector waits for a quarter more than it saw last time.
+objects are looked at early: by itself the collector waits until there are a quarter more objects than last time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 # A closed connection that was set aside costs about 3 KiB until then (s).
 THOROUGH = 6 * 3600.0
-# Nothing to do when no more than this part has been set aside since. (To count them is to go through them all.)
+# No full look unless objects set aside have grown by this factor. (Counting them means going through them all.)
 GROWTH = 1.25
 # How often (s) is checked whether many objects are new, and how many collections of the middle generation mean that:
 # each is of 7,000 objects more, by the collector's own thresholds.
@@ -37,18 +37,18 @@ async def freeze_survivors() -> None:
     gc.freeze()
     gc.callbacks.append(set_aside)
     try:
-        kept, seen, due = gc.get_freeze_count(), _middle(), time.monotonic() + THOROUGH
+        frozen, collections_before, due = gc.get_freeze_count(), _middle(), time.monotonic() + THOROUGH
         while True:
             await asyncio.sleep(min(PERIOD, THOROUGH))
-            if _middle() - seen >= MIDDLE:
+            if _middle() - collections_before >= MIDDLE:
                 gc.collect()
-                seen = _middle()
+                collections_before = _middle()
             if time.monotonic() >= due:
                 due = time.monotonic() + THOROUGH
-                if gc.get_freeze_count() > GROWTH * kept:
+                if gc.get_freeze_count() > GROWTH * frozen:
                     gc.unfreeze()
                     gc.collect()
-                    kept = gc.get_freeze_count()
+                    frozen = gc.get_freeze_count()
     finally:
         gc.callbacks.remove(set_aside)
         gc.unfreeze()

@@ -10,12 +10,12 @@ import termios
 from collections.abc import Callable
 from typing import Protocol
 
-# How many silent ones are looked at to find one that really is: the oldest nearly always is.
+# How many connections are looked at for one that is still silent: nearly always it is the oldest.
 LOOKS = 32
 
 
 class Keeper(Protocol):
-    """Who has the doors: makes what speaks HTTP for each, and is told of its end."""
+    """The owner of the doors: makes an HTTP protocol for each, and is told when one ends."""
 
     protocol: Callable[[], asyncio.Protocol]
     heads: Deadline
@@ -31,7 +31,7 @@ class Door(asyncio.Protocol):
     def __init__(self, gate: Keeper, address: str, connection: socket.socket) -> None:
         self._gate, self.address, self.connection = gate, address, connection
         self.stranger = True
-        # Nobody but the gate has it yet.
+        # The server does not have it yet, only the gate.
         self.unread = True
         # When it was greeted.
         self.since = 0.0

@@ -29,7 +29,7 @@ MOST = 8192
 OTHER_FILES = 256
 # Those who come while nobody can be let in; the kernel takes fewer where it is told to (net.core.somaxconn).
 BACKLOG = 4096
-# How often (s) is checked whether somebody's time is up while others wait.
+#: Seconds between two looks whether somebody's time is up, while others wait.
 LOOK = 0.25
 
 
@@ -108,7 +108,7 @@ class Gate:
         self.count = 0
         self.strangers = Strangers()
         self.addresses: dict[str, _Address] = {}
-        # Of those who wait; whose turn it is comes first.
+        # Addresses of those who wait, in the order of their turns.
         self.turns: dict[str, None] = {}
         self._next_turn: asyncio.Handle | None = None
         self._soon = False
@@ -119,7 +119,7 @@ class Gate:
 
     @property
     def port(self) -> int:
-        """Of the first socket."""
+        """The first socket's port."""
         return int(self._sockets[0].getsockname()[1])
 
     def listen(self, host: str, port: int) -> None:

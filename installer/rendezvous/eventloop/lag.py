@@ -12,7 +12,7 @@ import time
 # Turns are counted by size: STEPS sizes for each doubling, the first one for all below a microsecond.
 STEPS = 4
 _SIZES = 128
-# Each may cost some milliseconds: an answer that is judged at once, and a write.
+# How many events a turn handles. Each may cost some milliseconds: a report that is judged at once, and a write.
 AT_A_TIME = 8
 
 

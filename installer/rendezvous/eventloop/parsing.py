@@ -10,7 +10,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 
 class Parser(HttpRequestParser):
-    """aiohttp's, which keeps to itself that a body breaks off: its reader would wait until it is too late for more."""
+    """aiohttp's parser, but the reader of a body that breaks off is told at once: aiohttp lets it wait."""
 
     # Of the last request whose head was complete; empty ones are all the same, and have ended.
     body: StreamReader | None = None
@@ -22,7 +22,7 @@ class Parser(HttpRequestParser):
         except HttpProcessingError as error:
             if self.body is not None and not self.body.is_eof():
                 self.body.set_exception(web.RequestPayloadError(error.message.partition("\n")[0].rstrip(":")))
-                # Nobody waits for its end either, to whom it was not worth reading.
+                # Its reader did not want it and does not wait for its end either.
                 self.body.feed_eof()
             raise
         if messages:

@@ -23,7 +23,7 @@ from installer.rendezvous.api.views import BOOT, encode, knows
 from installer.rendezvous.page import view as pageview
 from installer.rendezvous.store.model import Cluster, Host
 
-# Each viewer costs a comparison a second and what has changed; nobody looks at one installation from more places.
+# Viewers at a time. Each costs a comparison a second, and sending what has changed.
 MOST_VIEWERS = 8
 PAUSE = 1.0
 # Proxies and browsers give up on a connection that says nothing.

@@ -64,7 +64,7 @@ def _whole(place: Path, extract: Callable[[Path], object]) -> Path:
         extract(partial)
         partial.chmod(0o755)
         with partial.open("rb") as file:
-            # Its name must not outlive a power cut that its content does not.
+            # Synced before it is renamed: after a power cut there is no name without its content.
             os.fsync(file.fileno())
         partial.replace(program)
     return program

@@ -12,7 +12,7 @@ from installer.rendezvous.store.model import Cluster, JsonMap, Manifest
 from installer.rendezvous.store.shapes import DiskEncryption
 
 ROLES = {"masters": Role.MASTER, "arbiters": Role.ARBITER, "workers": Role.WORKER}
-# What the API calls a mode, and what the files are called by.
+# The API's name of a mode -> the word in the files' names.
 MODES = {"tpmv2": "tpm", "tang": "tang"}
 CIPHER = ("--cipher", "aes-cbc-essiv:sha256")
 

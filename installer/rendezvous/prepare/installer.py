@@ -166,7 +166,7 @@ def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) ->
                 over = job.stop.is_set()
                 if not over and time.monotonic() < end:
                     continue
-                # Its own children hold the pipes too.
+                # A child of its own may hold the pipes as well.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 why = "was stopped: its attempt is over" if over else f"did not end within {COMMAND_TIMEOUT:.0f} s"

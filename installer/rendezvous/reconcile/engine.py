@@ -89,7 +89,7 @@ class Engine:
     def keep_time(self) -> None:
         """To be called every Settings.monitor_seconds, before anything is judged by time."""
         before, self._looked = self._looked, self.clock.monotonic()
-        # Whatever is asked before the next look is judged by a clock that waits for it.
+        # Until the next look, everything is judged by a clock that waits for it.
         self._waited += self.clock.tick(self.settings.monitor_seconds + STALL)
         asleep = self._looked - before - self.settings.monitor_seconds
         if asleep > STALL:
@@ -107,7 +107,7 @@ class Engine:
             log.error("the time cannot be noted: %s", error)
             return
         if jump:
-            # All that is judged by time has changed with it, and is judged anew.
+            # All that depends on time has changed with it, and is judged anew.
             self.since += timedelta(seconds=jump)
 
     # views

@@ -42,7 +42,7 @@ def role_of(host: Host) -> Role:
 
 
 def _failing(verdicts: Verdicts) -> str:
-    """Messages of what fails; of what is still open when nothing fails."""
+    """Messages of the failing validations; of the pending ones when none fails."""
     bad = [verdicts[name] for name in WATCHED if name in verdicts and not verdicts[name].is_good]
     failed = [verdict.message for verdict in bad if verdict.result is not Result.PENDING]
     return "; ".join(failed or [verdict.message for verdict in bad])
@@ -53,7 +53,7 @@ def _message(verdicts: Verdicts, name: str) -> str:
 
 
 def _preparation(view: HostView, verdicts: Verdicts) -> tuple[Result, Result]:
-    """Results of (images, disk speed): what cannot be asked for is no obstacle."""
+    """Results of (images, disk speed); a check that cannot be made does not hold the host up."""
     reasons = []
     for kind, name in ((T.IMAGES, V.CONTAINER_IMAGES_AVAILABLE), (T.DISK_SPEED, V.SUFFICIENT_INSTALLATION_DISK_SPEED)):
         result = verdicts[name].result if name in verdicts else Result.PENDING
@@ -108,7 +108,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
 
 
 def with_texts(facts: F, texts: Mapping[str, str]) -> F:
-    """Facts with these texts beside those that they have."""
+    """Facts with these texts added."""
     return dataclasses.replace(facts, texts={**facts.texts, **texts})
 
 

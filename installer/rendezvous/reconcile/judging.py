@@ -19,7 +19,7 @@ from installer.rendezvous.validations.hostview import Members
 from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements
 
-# Enough for nothing to be lost, and a date that can be computed.
+# The longest limit (s), since an infinite one makes no date: being judged once a day more costs nothing.
 DAY = 86400.0
 replace = msgspec.structs.replace
 Key = tuple[str, str]
@@ -88,7 +88,7 @@ class Judgements:
 
     def peers(self, cluster: Cluster, settings: Settings) -> Peers:
         """What this round's judgements are made by."""
-        # The results of judging are no part of what is judged by.
+        # The results of judging are no part of its basis.
         plain = replace(
             cluster,
             validations_info=Validations(),

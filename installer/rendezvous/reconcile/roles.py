@@ -26,7 +26,8 @@ def weight(inventory: Inventory) -> float:
 
 
 def fits(inventory: Inventory, need: Requirements) -> bool:
-    """Has the host the CPU and memory for these thresholds? What is wrong with its disks can be mended in any role."""
+    """Has the host the CPU and memory for these thresholds? Its disks do not count: what is wrong with them can be
+    mended in any role."""
     return (
         inventory.cpu.count >= need.cpu_cores
         and inventory.memory.physical_bytes + RAM_TOLERANCE >= need.ram_mib * 1024**2

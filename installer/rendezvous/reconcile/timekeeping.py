@@ -2,9 +2,9 @@
 
 The store keeps wall-clock times, as the API shows them. In between the service counts by a clock of its own
 (clock.SteadyClock); when the wall clock has been set, all that something is counted from is moved by as much, so that
-every age stays what it was. The same after a restart of the service, since the store keeps when by the monotonic clock
-it last looked; only after a start of the machine itself there is nothing but the wall clock. A service that stood still
-is treated alike: in that time nobody could do what is waited for.
+every age stays what it was. The same holds after a restart of the service, since the store keeps the last look's time
+by the monotonic clock too; only after a start of the machine itself is there nothing but the wall clock. A time in
+which the service stood still is left out in the same way: nobody could do then what is waited for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 # Less than this (s) between two looks is a clock that is slewed to the right time, or a leap second.
 JUMP = 2.0
-# The store's anchor is noted anew after the clock was slewed by so much: a restart would take the sum for a jump.
+# Seconds of slewing after which the store's anchor is noted anew: a restart would take the sum for a jump.
 SLEWED = 1.0
 # How much a clock may be slewed while nobody looks, as a part of the time that passed: twice what the kernel allows.
 DRIFT = 0.001
@@ -81,7 +81,7 @@ class Timekeeper:
         try:
             self._move(self._missed(), 0.0)
         except StoreError as error:
-            # A full disk, say: whoever asks can still be answered.
+            # A full disk, for example: requests can still be answered.
             log.error("the time cannot be noted: %s", error)
 
     def _missed(self) -> float:
@@ -90,7 +90,7 @@ class Timekeeper:
         if last is not None and last.boot and last.boot == self._clock.boot and passed >= 0:
             jump = age(last.wall, now) - passed
             return jump if abs(jump) >= max(JUMP, DRIFT * passed) else 0.0
-        # How long the machine was off only the wall clock tells; it cannot have been less than nothing.
+        # Only the wall clock tells how long the machine was off; that cannot be negative.
         latest = max((at for at in self._known_times() if at), default="")
         return min(0.0, age(latest, now)) if latest else 0.0
 
@@ -129,14 +129,14 @@ class Timekeeper:
 
     def _move(self, seconds: float, follow: float) -> None:
         """Move all times by ``seconds``; the clock itself is about to be moved by ``follow``."""
-        way, amount = "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
+        direction, amount = "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
         with self._store.change():
             self._store.put_anchor(self._anchor(follow))
             if not seconds:
                 return
             for cluster in self._move_all(Move(seconds)):
-                self._store.add_event(events.make("service_clock_set", cluster=cluster, way=way, seconds=amount))
-        log.warning("the clock was set %s by %s s: time-outs count on as before", way, amount)
+                self._store.add_event(events.make("service_clock_set", cluster=cluster, way=direction, seconds=amount))
+        log.warning("the clock was set %s by %s s: time-outs count on as before", direction, amount)
 
     def _move_all(self, move: Move) -> list[Cluster]:
         """Move the times of all clusters and hosts. Returns the clusters, each of which gets an event."""

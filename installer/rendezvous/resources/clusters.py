@@ -54,11 +54,11 @@ PLAIN = (
 )
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-# A validation says of each of them that this service cannot install it; other names do not exist.
+# Operators that upstream knows: a validation says of each that this service cannot install it. Other names are refused.
 OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
 
 
-# What the specification has and this service has not: taken when it is empty, refused when it asks for something.
+# Fields of the specification that this service does not support: taken when empty, refused when they ask for something.
 NOT_OFFERED = ("ntp_sources", "ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
 
 
@@ -196,7 +196,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
         )
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in members:
-                # The answers are other servers'.
+                # The old answers are of other servers.
                 engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
         engine.store.put_cluster(from_map({**as_map(cluster), **changes, "updated_at": now_text()}, Cluster))
         engine.reconcile(cluster_id)
@@ -300,7 +300,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
             engine.store.put_host(replace(host, bootstrap=True))
             engine.store.add_event(events.make("host_bootstrap_set", host=host))
         engine.store.add_event(events.make("cluster_prepare_installation_started", cluster=cluster))
-        # This attempt's hosts must not get what an earlier one has made.
+        # Hosts must not get the files of an earlier attempt.
         engine.store.delete_files(cluster_id)
         engine.trigger_cluster(cluster, T.INSTALL)
         engine.reconcile(cluster_id)

@@ -33,7 +33,7 @@ LABEL_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 # Platforms whose install-config may have an arbiter pool (upstream's service: baremetal, and none from 4.22 on).
 WITH_ARBITERS = ("baremetal", "none", "external")
-# What the specification has and this service has not.
+# Fields of the specification that this service does not support.
 NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
 
 

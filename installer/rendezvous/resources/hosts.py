@@ -118,7 +118,7 @@ def next_steps(
         # Most polls tell only that the host is still there: nothing to write, nothing to judge.
         store.note_check_in(host)
     view = engine.view(host)
-    # Until something of the cluster changes, all that a host may be asked about is the same.
+    # Up to date with the cluster as it is: until that changes, there is nothing new to ask the host.
     version = store.version(host.cluster_id) if host.cluster_id else store.host_version(host)
     key = (infra_env_id, host_id)
     plan = steps.plan(view, engine.scratch.asked.get(key) == version)

@@ -24,7 +24,7 @@ PLAIN = (
     *("openshift_version", "cpu_architecture", "ssh_authorized_key", "pull_secret", "additional_ntp_sources"),
     *("additional_trust_bundle", "proxy", "ignition_config_override"),
 )
-# What the specification has and this service has not.
+# Fields of the specification that this service does not support.
 NOT_OFFERED = ("ntp_sources", "rendezvous_ip", "network_discovery_delay_seconds")
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 
@@ -49,8 +49,8 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     arguments = params.kernel_arguments
     if arguments is not None:
         for item in arguments:
-            # Upstream's service appends only; this one edits the image's arguments as coreos-installer does.
-            # An empty one appends nothing, and is taken as there; in the image nothing is called so.
+            # Upstream's service appends only; this one edits the image's arguments as coreos-installer does. Appending
+            # an empty argument is accepted, as upstream does, and adds nothing.
             if item.operation is None or item.value is None or (item.operation != "append" and not item.value):
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
         fields["kernel_arguments"] = body["kernel_arguments"]
@@ -100,7 +100,7 @@ def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
 
 
 def _identity(engine: Engine) -> str:
-    """The id that the settings name, for the first one (bminventory's INFRA_ENV_ID); else one of its own."""
+    """The new infra-env's id: the one of the settings for the first (bminventory's INFRA_ENV_ID), else a random one."""
     wanted = engine.settings.infra_env_id
     taken = not wanted or any(infra_env.id == wanted for infra_env in engine.store.infra_envs())
     return str(uuid.uuid4()) if taken else wanted

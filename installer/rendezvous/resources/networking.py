@@ -39,7 +39,8 @@ class Networks:
 
     @classmethod
     def of(cls, cluster: Cluster | None, changes: dict[str, Any]) -> Networks:
-        """Of a cluster with changes (fields as the store has them), or without one of the changes alone."""
+        """The networks of a cluster with changes (fields as the store has them); of the changes alone where no cluster
+        is given."""
 
         def now(name: str) -> Any:
             return changes[name] if name in changes else getattr(cluster, name) if cluster is not None else ()
@@ -91,7 +92,7 @@ def _check_same_family_first(networks: Networks) -> None:
 
 
 def _check_one_of_each_family(values: Sequence[str], what: str, unit: str) -> None:
-    """Two, one of each family."""
+    """Raise BadRequest unless a list is of two networks, one of each family."""
     if len(values) != 2:
         raise BadRequest(f"Expected 2 {what}, found {len(values)}")
     for family in (4, 6):

@@ -49,13 +49,13 @@ def read(output: str, step: str, kind: type[T]) -> tuple[T, Any]:
 
 
 def unreadable(what: str, error: msgspec.MsgspecError) -> BadRequest:
-    """The refusal of a document that was decoded where it is kept."""
+    """The BadRequest for a document that the store cannot decode."""
     words = plainjson.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
     return BadRequest(f"{what} cannot be read: {words}")
 
 
 def check_networks(networks: list[FreeNetwork], step: str) -> None:
-    """Raise BadRequest for a network that is none."""
+    """Raise BadRequest for a text that is not a network."""
     for index, item in enumerate(networks):
         try:
             network_of(item.network or "0.0.0.0/0")

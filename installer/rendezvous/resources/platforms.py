@@ -49,7 +49,7 @@ def _external_before(cluster: Cluster | None) -> External | None:
 
 
 def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
-    """The platform as the store has it: what is not said of an external one stays."""
+    """The platform as the store keeps it; settings of an external one that are not given stay as they were."""
     fields = platform.given()
     before = _external_before(cluster)
     if platform.type == "external" and before:
@@ -57,7 +57,7 @@ def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
     return fields
 
 
-def _is_external(platform: PlatformParams | None, cluster: Cluster | None) -> None:
+def _check_external_settings(platform: PlatformParams | None, cluster: Cluster | None) -> None:
     """Raise BadRequest unless settings of an external platform are there where they must be, and nowhere else."""
     if platform is None:
         return
@@ -83,7 +83,7 @@ def _check_combination(platform: PlatformParams | None, umn: bool | None, cluste
         if (kind in UMN_ALWAYS and not umn) or (kind in UMN_NEVER and umn):
             wrong = umn
     elif (
-        # From baremetal to none and back, the networking changes along.
+        # A change from baremetal to none, or back, changes the networking with it.
         platform is not None
         and cluster is not None
         and not cluster.is_sno
@@ -94,7 +94,7 @@ def _check_combination(platform: PlatformParams | None, umn: bool | None, cluste
             wrong = before
     if wrong is not None:
         raise BadRequest(f"Can't set {kind} platform with user-managed-networking {_NAMES[wrong]}")
-    _is_external(platform, cluster)
+    _check_external_settings(platform, cluster)
 
 
 def check_compatible(platform: PlatformParams, umn: bool, *, count: int, balancer: LoadBalancerParams | None) -> None:

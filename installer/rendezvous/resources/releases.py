@@ -15,7 +15,7 @@ from installer.rendezvous import architectures
 from installer.rendezvous.settings import Settings
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+)([-+][-A-Za-z0-9._+]*)?|-multi)?")
-#: From here on there is no OpenShiftSDN.
+#: The first release without OpenShiftSDN.
 WITHOUT_SDN = (4, 15)
 
 

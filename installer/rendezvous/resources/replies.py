@@ -69,7 +69,7 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     except msgspec.MsgspecError as error:
         raise outputs.unreadable("the inventory", error) from None
     if host.status not in ACCEPTS_INVENTORY:
-        # Not silently: an agent does not send again what was taken.
+        # Refused, not ignored: an agent does not send again what was accepted.
         raise Conflict(f"host is in status {host.status}: its inventory is not taken")
     view = engine.view(replace(host, inventory=HostInventory.of(inventory)))
     need = view.needs(None).disk_size_gb
@@ -136,7 +136,7 @@ def _domains(engine: Engine, host: Host, output: str) -> Host:
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
     answer, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
     outputs.check_networks(answer, T.FREE_ADDRESSES)
-    # Thousands of texts a host that few look at: they are not decoded before somebody asks.
+    # Big clusters have thousands of these texts, which few read: they are decoded only when somebody asks.
     return replace(host, free_addresses=FreeAddresses(output))
 
 
@@ -164,7 +164,7 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
     answer, _ = outputs.read(output, T.DISK_SPEED, outputs.DiskSpeed)
     path, duration = answer.path, answer.io_sync_duration
     needed = engine.view(host).needs().disk_speed_ms
-    # No threshold, as for the check itself, where it is 0.
+    # 0 means that there is no threshold, as for the check itself.
     if needed and duration > needed:
         engine.store.add_event(
             events.make("disk_speed_slower_than_supported", host=host, disk=path, measured=duration, needed=needed)
@@ -259,7 +259,7 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
     except ValueError:
         raise BadRequest(f"{shortened(reply.step_type, 80)!r} is not a step type") from None
     if not reply.exit_code and (reply.output or "").strip() == "null":
-        return  # a Go program's empty list: nothing is reported, and nothing was wrong
+        return  # null is a Go program's empty list: there is nothing to report
     if not reply.exit_code and (reply.output or kind not in SILENT_WHILE_RUNNING) and kind in SHAPES:
         # Late answers too: a malformed one is its sender's error.
         outputs.read(reply.output or "", kind, SHAPES[kind])
@@ -286,7 +286,7 @@ def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, *,
         return False
     log.info("host %s: the answer to step %s is of an earlier attempt and is dropped", host_id, step_id)
     if kind.value in host.sent_steps:
-        # An agent that was busy with it has not begun anew. That the step was handed out stays known, though.
+        # An agent that is still busy with it has not begun the new one; the step still counts as handed out.
         with store.change():
             store.note_steps(replace(host, sent_steps={**host.sent_steps, kind.value: ""}))
         engine.scratch.asked.pop((infra_env_id, host_id), None)

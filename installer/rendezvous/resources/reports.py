@@ -49,8 +49,8 @@ def operator(engine: Engine, cluster_id: str, report: OperatorReport) -> None:
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         others = [item for item in cluster.monitored_operators if item.get("name") != report.name]
-        kept = [*others, {**report.given(), "status_updated_at": now_text()}]
-        engine.store.put_cluster(replace(cluster, monitored_operators=kept))
+        operators = [*others, {**report.given(), "status_updated_at": now_text()}]
+        engine.store.put_cluster(replace(cluster, monitored_operators=operators))
 
 
 def _logs_state(state: str | None) -> LogsState:

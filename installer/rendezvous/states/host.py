@@ -206,7 +206,7 @@ TABLE: tuple[Row, ...] = (
     Row(_F, UNBOUND, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, (~INVENTORY,)),
     Row(_F, UNBOUND, H.INSUFFICIENT_UNBOUND, INFO_INSUFFICIENT, (~UNBOUND_OK,)),
     Row(_F, UNBOUND, H.KNOWN_UNBOUND, "Host is ready to be bound to a cluster"),
-    # RefreshHost before the installation. Of an inventory that was dropped as too long nothing is known either.
+    # RefreshHost before the installation. Nothing is known from an inventory that was dropped as too long, either.
     Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_MEDIA, (~CONNECTED, MEDIA_LOST)),
     Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_DISCONNECTED, (~CONNECTED,)),
     Row(_F, PRE_INSTALL, H.DISCOVERING, INFO_DISCOVERING, (~INVENTORY,)),

@@ -91,9 +91,9 @@ def _dhcp(view: HostView, inventory: Inventory) -> list[str]:
         return []
     families = {networks.network_of(cidr).version for cidr in cidrs}
     first = networks.network_of(cidrs[0])
-    way = "dhcp,dhcp6" if len(families) == 2 else "dhcp6" if first.version == 6 else "dhcp"
+    autoconf = "dhcp,dhcp6" if len(families) == 2 else "dhcp6" if first.version == 6 else "dhcp"
     return [
-        _named(nic, way)
+        _named(nic, autoconf)
         for nic in inventory.interfaces
         if any(
             networks.in_any(item.ip, cidrs[:1])

@@ -50,7 +50,8 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
     H.CANCELLED: ((T.LOGS, T.STOP), 120, "continue"),
     H.DISABLED: ((), 120, "continue"),
     H.RESETTING: ((), 120, "continue"),
-    # OpenShift has none here, where a host that was reset or unbound before it heard of the cancelling goes on.
+    # OpenShift gives no step here, so a host that is reset or unbound before it hears of the cancellation goes on
+    # installing.
     H.RESETTING_PENDING_USER_ACTION: ((T.STOP,), 60, "continue"),
     H.UNBINDING_PENDING_USER_ACTION: ((T.STOP,), 60, "continue"),
     H.BINDING: ((), 0, "exit"),
@@ -69,7 +70,7 @@ ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAIN
 LEAST_PAUSE = 10
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
-# A host whose status has just changed is about to be asked about something else: it calls in again soon. There are four
+# A host whose status has just changed will be given other steps, so it is told to call in again soon. There are four
 # such changes in an installation, each of which would cost up to Settings.poll_seconds.
 LIVELY_SECONDS, LIVELY_PAUSE = 15, 1
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
@@ -191,7 +192,7 @@ def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
     disk = disks.installation(host, view.inventory) if view.inventory is not None else None
     if disk is None or not _still_named(view, host.installation_disk_path):
-        return None  # rather no installation than one on another disk
+        return None  # better no installation than one on the wrong disk
     args = installerargs.arguments(view)
     request = arguments.InstallRequest(
         cluster_id=cluster.id,

@@ -31,7 +31,7 @@ class Store(Records):
         # What the change under way has to write, in this order.
         self._open_clusters: dict[str, None] = {}
         self._open_hosts: dict[Key, None] = {}
-        # Whose number it has changed or removed.
+        # Clusters whose version number this change has changed or removed.
         self._touched: set[str] = set()
         self._numbered: set[Key] = set()
         try:
@@ -66,7 +66,7 @@ class Store(Records):
         previous = self._hosts.get(key)
         if previous is not None and previous.cluster_id != host.cluster_id:
             self._of_cluster[previous.cluster_id].pop(key, None)
-            # Not at the end: among the others of its new cluster it is where it registered.
+            # Rebuilt, so that the host stands among the others of its new cluster in the order of registration.
             self._hosts[key] = host
             mine = {key: other for key, other in self._hosts.items() if other.cluster_id == host.cluster_id}
             self._of_cluster[host.cluster_id] = mine
@@ -85,19 +85,19 @@ class Store(Records):
         # Check-ins live in memory only, so what was there before is put back from memory, not read again.
         before = (dict(self._clusters), dict(self._infra_envs), dict(self._hosts))
         self._open_clusters, self._open_hosts, self._touched, self._numbered = {}, {}, set(), set()
-        kept = False
+        committed = False
         try:
             self._begin()
             self._changing = True
             yield
             self._flush()
             self.db.execute("COMMIT")
-            kept = True
+            committed = True
         except sqlite3.Error as error:
             raise StoreError(self.path, "written", str(error)) from error
         finally:
             self._changing = False
-            if not kept:
+            if not committed:
                 # Memory first: what follows may fail too, and the database holds nothing of this change either way.
                 self._take_back(*before)
                 self._roll_back()
@@ -209,10 +209,10 @@ class Store(Records):
         """Remove an infra-env and its hosts."""
         self._write("DELETE FROM infra_envs WHERE id=?", infra_env_id)
         self._write("DELETE FROM hosts WHERE infra_env_id=?", infra_env_id)
-        gone = self._infra_envs.pop(infra_env_id, None)
+        removed = self._infra_envs.pop(infra_env_id, None)
         for key, host in self._of_infra_env.pop(infra_env_id, {}).items():
             self._forget(key, host)
-        self._touch(gone.cluster_id if gone else None)
+        self._touch(removed.cluster_id if removed else None)
 
     # hosts
 

@@ -15,7 +15,7 @@ import msgspec
 
 from installer.assisted.inventory import Disk, Inventory
 
-# What tells one disk from all others, whatever it is called.
+# Fields that tell one disk from all others, whatever its name.
 UNMISTAKABLE = ("wwn", "serial", "by_id")
 
 
@@ -96,19 +96,19 @@ def _can_be(disk: Disk, wanted: DiskIdentity) -> bool:
         return False  # udev is not ready: nothing that it tells can be relied on yet
     if any(_differs(disk, wanted, field) for field in ("wwn", "serial")):
         return False
-    # A logical unit may grow; without a mark that says that it is the same, another size is another disk.
+    # A logical unit may grow; but without one of these fields to identify it, another size means another disk.
     same = any(getattr(disk, field) == getattr(wanted, field) != "" for field in UNMISTAKABLE)
     return same or not any(_differs(disk, wanted, field) for field in ("size_bytes", "model"))
 
 
 def _differs(disk: Disk, wanted: DiskIdentity, field: str) -> bool:
     """Are both known, and not the same?"""
-    here, there = getattr(disk, field), getattr(wanted, field)
-    return bool(here and there and here != there)
+    value, wanted_value = getattr(disk, field), getattr(wanted, field)
+    return bool(value and wanted_value and value != wanted_value)
 
 
 def _one(disks: Iterable[Disk], narrower: tuple[Callable[[Disk], bool], ...] = ()) -> Disk | None:
-    """The only one; of several the only one that a further condition, one after the other, leaves."""
+    """The only disk; where there are several, conditions are applied one after the other until one is left."""
     disks = list(disks)
     for condition in narrower:
         if len(disks) == 1:

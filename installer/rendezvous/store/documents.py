@@ -17,7 +17,7 @@ from installer.assisted.enums import Result, ValidationCategory
 from installer.assisted.steparguments import PeerNic, text_of
 
 T = TypeVar("T")
-# Nothing else has this identity, None and an empty list included.
+# Stands for "not decoded yet": any value may be a document's, None and an empty list included.
 _UNREAD: Any = object()
 
 

@@ -20,10 +20,10 @@ def upgraded(text: bytes) -> bytes:
     if isinstance(value := data.get("disks_to_be_formatted"), str):
         data["disks_to_be_formatted"] = _words(value)
     if isinstance(value := data.pop("skip_formatting_disks", ""), str):
-        kept = msgspec.convert(data.get("skipped_disks", []), list[DiskIdentity])
-        ids = {disk.id for disk in kept}
+        skipped = msgspec.convert(data.get("skipped_disks", []), list[DiskIdentity])
+        ids = {disk.id for disk in skipped}
         # Of these nothing but the id is known.
-        data["skipped_disks"] = [*kept, *(DiskIdentity(id=name) for name in _words(value) if name not in ids)]
+        data["skipped_disks"] = [*skipped, *(DiskIdentity(id=name) for name in _words(value) if name not in ids)]
     return msgspec.json.encode(data)
 
 

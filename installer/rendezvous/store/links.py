@@ -138,7 +138,7 @@ class Connectivity(Document[Findings]):
 
     @classmethod
     def decode(cls, text: str) -> Findings:
-        """Of an agent's report in JSON; nothing of one that was asked of nobody."""
+        """The links in an agent's report (JSON); none where it was asked about no peer."""
         return Findings(plainjson.typed(text, PeersReport)) if text else NOTHING
 
     @property

@@ -63,11 +63,11 @@ class LogStore:
             if file.name.endswith(SUFFIX):
                 self._sizes[file] = file.stat().st_size
             else:
-                # Half-written, by a service that was killed.
+                # Files that a killed service had half-written.
                 file.unlink(missing_ok=True)
 
     def path(self, cluster_id: str, host_id: str | None) -> Path:
-        """Of a host's logs; without one, of the controller's."""
+        """The file of a host's logs; without a host, of the controller's."""
         return self._root / cluster_id / ((f"host_{host_id}" if host_id else "controller") + SUFFIX)
 
     @property
@@ -77,17 +77,17 @@ class LogStore:
 
     def claim(self, upload: Upload, more: int) -> None:
         """Let an upload grow. Raises TooLarge, NoSpace."""
-        kept = self.size
-        limit = quota(self.free_bytes(self._root), kept)
+        total_bytes = self.size
+        limit = quota(self.free_bytes(self._root), total_bytes)
         if upload.size + more > limit.each:
             raise TooLarge(f"logs are larger than {limit.each} bytes")
-        if kept + more - upload.replaces > limit.total:
+        if total_bytes + more - upload.replaces > limit.total:
             raise NoSpace(f"all logs together are larger than {limit.total} bytes, half of what there is room for")
         upload.size += more
 
     @asynccontextmanager
     async def upload(self, target: Path) -> AsyncIterator[Upload]:
-        """Written within, in place at its end or not at all. Raises Conflict, NoSpace."""
+        """A file to be written within the block; put in place at its end, or not at all. Raises Conflict, NoSpace."""
         if target in self._under_way:
             raise Conflict(f"{target.name} is being uploaded already")
         with as_no_space():

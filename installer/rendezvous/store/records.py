@@ -63,7 +63,8 @@ class Records(ABC):
             self.path.chmod(0o600)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
-            # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when it does not.
+            # Checkpoints wait for the disk: a thread makes them (checkpoint.py), SQLite itself only if that falls
+            # behind.
             db.execute("PRAGMA wal_autocheckpoint=32768")
         except (sqlite3.Error, OSError):
             db.close()

@@ -27,8 +27,8 @@ def largest_mesh(reach: Mapping[str, Set[str]], least: int = MINIMUM) -> list[st
     masks = [sum(1 << number[other] for other in links[name]) for name in names]
     left = sum(1 << index for index, mask in enumerate(masks) if mask)
     group = 0
-    # Who reaches all that are left is in every largest group of them, and who reaches none of them is in none. Mostly
-    # nobody is left then to search among.
+    # A host that reaches all that are left is in every largest group, and one that reaches none is in no such group.
+    # Mostly no host is left to search for then.
     while left:
         sure = sum(1 << at for at in _bits(left) if left & ~masks[at] == 1 << at)
         group, rest = group | sure, left & ~sure

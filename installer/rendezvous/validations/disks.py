@@ -187,14 +187,14 @@ def find(inventory: Inventory, wanted: str) -> Disk | None:
 
 
 def installation(host: Host, inventory: Inventory) -> Disk | None:
-    """The disk that the host is to be installed on, by what it is; None when the inventory has it no more."""
+    """The disk that the host is to be installed on, found by its identity; None when the inventory no longer has it."""
     if host.installation_disk is None:
         return find(inventory, host.installation_disk_id)
     return diskidentity.find(inventory, host.installation_disk)
 
 
 def skipped(host: Host, inventory: Inventory) -> list[tuple[str, Disk | None]]:
-    """What is not to be formatted: each by the name that it was given last, and the disk, None when it is missing."""
+    """Disks that are not to be formatted: (the name that the user gave last, the disk or None when it is missing)."""
     return [(item.id, diskidentity.find(inventory, item)) for item in host.skipped_disks]
 
 
@@ -210,18 +210,18 @@ def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
 def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
     """The host with these disks not to be formatted, by any of their names."""
     by_id = {item.id: item for item in host.skipped_disks}
-    kept = []
+    identities = []
     for name in filter(None, names):
         before = by_id.get(name)
         disk = None
         if inventory is not None:
             disk = diskidentity.find(inventory, before) if before else find(inventory, name)
-        kept.append(
+        identities.append(
             diskidentity.identify(disk, inventory, before)
             if disk is not None and inventory is not None
             else before or diskidentity.named(name)
         )
-    return msgspec.structs.replace(host, skipped_disks=list({item.id: item for item in kept}.values()))
+    return msgspec.structs.replace(host, skipped_disks=list({item.id: item for item in identities}.values()))
 
 
 def registered_again(host: Host) -> Host:

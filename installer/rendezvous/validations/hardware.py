@@ -49,7 +49,7 @@ def _truncated(kind: str, reasons: Sequence[str]) -> Verdict:
 
 
 def not_partially_truncated(view: HostView, inventory: Inventory) -> Verdict:
-    """Is the inventory complete, or not there at all, which the next one tells? (warning)"""
+    """Is the inventory complete? One that is missing altogether is the next validation's matter. (warning)"""
     cut = inventory.truncation
     if cut is None:
         return success("Inventory is not truncated")

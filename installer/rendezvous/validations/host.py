@@ -28,7 +28,7 @@ from installer.rendezvous.validations.verdict import (
     success,
 )
 
-# What is said of all that needs an inventory while there is none.
+# The verdict of validations that need an inventory while there is none.
 MISSING, MISSING_ROLE = pending("Missing inventory"), pending("Missing inventory or role")
 # Without these nothing can be installed at all, whatever the user says. node0 is stricter than OpenShift by the last
 # three: what cannot be read cannot be installed, and a disk that the user wants left alone must be told from those to
@@ -58,7 +58,7 @@ def operator_of(name: str) -> str:
 
 def _operator(name: str) -> Callable[[HostView], Verdict]:
     plain = operator_of(name)
-    # Upstream knows the first name of odf, and says nothing of it.
+    # ocs is odf's first name, for which upstream reports no validation.
     absent = SUPPRESSED if plain == "ocs" else success(f"{plain} is disabled")
 
     def check(view: HostView) -> Verdict:
@@ -122,7 +122,7 @@ TABLE: tuple[Validation, ...] = (
 )
 
 
-# Those that look at nothing but the host itself.
+# Validations that look at the host alone.
 UNBOUND = tuple(
     line
     for line in TABLE

@@ -117,7 +117,8 @@ class Members:
         return sha256("\0".join(self._reachable.values()).encode()).hexdigest()[:12]
 
     def peers_of(self, host: Host) -> str | None:
-        """JSON list of the other hosts with their addresses, as connectivity-check takes it; None of nobody."""
+        """JSON list of the other hosts with their addresses, as connectivity-check takes it; None where there are
+        none."""
         others = [text for host_id, text in self._reachable.items() if host_id != host.id]
         return f"[{','.join(others)}]" if others else None
 
@@ -144,7 +145,7 @@ class HostView:
     requirements: Mapping[str, Requirements]
     settings: Settings
     at: datetime
-    # When this service started: before that nobody could have called in.
+    # When this service started: before that no host could have called in.
     service_since: datetime
 
     @property

@@ -13,7 +13,7 @@ from installer.assisted.inventory import Inventory
 from installer.rendezvous.store.model import Cluster
 from installer.rendezvous.validations import networks
 
-# In others the networks stay as they were judged.
+# Statuses of a cluster in which machine networks are still derived.
 OPEN = (ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.INSUFFICIENT)
 
 
@@ -40,7 +40,7 @@ def network_of_vip(vip: str, inventories: Sequence[Inventory]) -> str:
 
 
 def vip_pairs(cluster: Cluster) -> list[str]:
-    """The VIP by which each network is told: the API's, and the Ingress's where there is none."""
+    """The VIPs from which the networks follow: the API's, or the Ingress's where that is missing."""
     api, ingress = ([str(vip["ip"]) for vip in vips] for vips in (cluster.api_vips, cluster.ingress_vips))
     return [*api, *ingress[len(api) :]]
 

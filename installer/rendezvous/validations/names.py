@@ -34,7 +34,7 @@ def _resolution(view: HostView, name: str) -> Resolution | None:
 
 
 def domain(record: str) -> Callable[[HostView], Verdict]:
-    """Check that ``record`` resolves; needed only where nobody but the user can make it so."""
+    """Check that ``record`` resolves; required only where the user has to provide it."""
 
     def check(view: HostView) -> Verdict:
         name = RECORDS[record].format(domain_of(view))
@@ -68,7 +68,7 @@ def _resolves(view: HostView, name: str, shown: str, target: str) -> Verdict:
 def release_domain(view: HostView) -> Verdict:
     """Does the registry's name resolve? (warning; with mirrors nobody needs it)
 
-    Upstream has the id and leaves the check out, as mirrors and proxies made it fail: only a failure is told here.
+    Upstream has the id and leaves the check out, as mirrors and proxies made it fail: only a failure is reported here.
     """
     name = registries.release_domain(view.settings.registries_conf, _release(view))
     answer = _resolution(view, name) if name else None

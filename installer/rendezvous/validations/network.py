@@ -82,7 +82,7 @@ def belongs_to_machine_cidr(view: HostView) -> Verdict:
 
 
 def ignition_downloadable(view: HostView) -> Verdict:
-    """Day-2 hosts must have fetched their ignition; on day 1 there is none to fetch yet."""
+    """Could a day-2 host fetch its ignition? On day 1 there is none to fetch yet."""
     if not is_day2(view):
         return SUPPRESSED
     answer = view.host.api_vip_connectivity.value
@@ -309,7 +309,7 @@ def _iscsi_nic(view: HostView, inventory: Inventory, paths: Sequence[Disk]) -> V
                 break
         else:
             return error(f"Cannot find network interface associated to iSCSI host IP address {address}")
-        # The NIC's own addresses: that the host has another in the machine network is as it should be.
+        # The NIC's own addresses only: the host should have another NIC in the machine network.
         if any(networks.in_any(item.ip, view.machine_cidrs) for item in own):
             hit.append(f"{nic.name} of {disk.path or disk.name}")
     if hit:

@@ -51,7 +51,7 @@ def own_load_balancer(cluster: Cluster) -> bool:
 
 
 def families(cidrs: Iterable[str]) -> list[int]:
-    """Address families in the order of the networks, one that follows itself told once."""
+    """Address families in the order of the networks, consecutive repeats left out."""
     versions = [network_of(cidr).version for cidr in cidrs]
     return [version for index, version in enumerate(versions) if index == 0 or versions[index - 1] != version]
 

@@ -14,7 +14,7 @@ from installer.formats import jsontext
 from installer.rendezvous.settings import DEFAULT_HW_FILE, Settings
 
 EDGE_WORKER = "edge-worker"
-#: Hosts of these have thresholds: the roles, and those that the place makes different.
+#: Kinds of hosts with thresholds of their own: the roles, single nodes, and edge workers.
 ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER, SNO, EDGE_WORKER)
 
 

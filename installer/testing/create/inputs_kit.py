@@ -138,16 +138,16 @@ AGENT: dict[str, Any] = {
 def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """`base` with the field at a dotted path (numbers are indices) set, or removed where value is ...."""
     result = copy.deepcopy(base)
-    here: Any = result
-    *way, last = [int(part) if part.isdigit() else part for part in path.split(".")] if path else [""]
-    for part in way:
-        if isinstance(here, dict) and part not in here:
-            here[part] = {}
-        here = here[part]
+    container: Any = result
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")] if path else [""]
+    for part in parents:
+        if isinstance(container, dict) and part not in container:
+            container[part] = {}
+        container = container[part]
     if value is ...:
-        del here[last]
+        del container[last]
     else:
-        here[last] = value
+        container[last] = value
     return result
 
 

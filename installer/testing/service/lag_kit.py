@@ -33,7 +33,7 @@ def in_turns(work: Callable[[], Any]) -> Lag:
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector(lag))) as runner:
 
         async def start() -> None:
-            # What setting up the loop took is not the work's.
+            # The time for setting up the loop does not count.
             await asyncio.sleep(0)
             lag.wall, lag.cpu = Sizes(), Sizes()
             await work()

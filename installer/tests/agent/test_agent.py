@@ -86,16 +86,16 @@ def test_disks(tmp_path: Path) -> None:
     by_id.mkdir()
     (by_id / "ata-M").symlink_to("../../sda")
     (by_id / "wwn-0x5").symlink_to("../../sda")
-    found = {disk.name: disk for disk in blockdev.disks(Scripted(tmp_path, lsblk=json.dumps(LSBLK)))}
-    assert sorted(found) == ["sda", "sr0", "vda"]
-    assert found["vda"].id == "/dev/disk/by-path/virtio-pci-0000:04:00.0"
-    assert found["vda"].bootable
-    assert found["vda"].installation_eligibility.eligible
-    assert found["sda"].id == "/dev/disk/by-id/wwn-0x5"
-    assert (found["sda"].drive_type, found["sda"].model) == ("SSD", "M")
-    assert found["sda"].installation_eligibility.not_eligible_reasons == ["Disk has partition 'sda1' mounted on '/var'"]
-    assert found["sr0"].is_installation_media
-    assert not found["sr0"].installation_eligibility.eligible
+    disks = {disk.name: disk for disk in blockdev.disks(Scripted(tmp_path, lsblk=json.dumps(LSBLK)))}
+    assert sorted(disks) == ["sda", "sr0", "vda"]
+    assert disks["vda"].id == "/dev/disk/by-path/virtio-pci-0000:04:00.0"
+    assert disks["vda"].bootable
+    assert disks["vda"].installation_eligibility.eligible
+    assert disks["sda"].id == "/dev/disk/by-id/wwn-0x5"
+    assert (disks["sda"].drive_type, disks["sda"].model) == ("SSD", "M")
+    assert disks["sda"].installation_eligibility.not_eligible_reasons == ["Disk has partition 'sda1' mounted on '/var'"]
+    assert disks["sr0"].is_installation_media
+    assert not disks["sr0"].installation_eligibility.eligible
 
 
 def test_links_and_kinds() -> None:
@@ -144,11 +144,11 @@ def test_host_id(tmp_path: Path) -> None:
 
 def test_inventory_of_this_host_reads_back() -> None:
     text = agent_inventory.collect_json(HERE)
-    found = inv.decode(text)
-    assert found.cpu.count >= 1
-    assert found.memory.physical_bytes >= found.memory.usable_bytes > 0
-    assert found.boot.current_boot_mode in ("uefi", "bios")
-    assert found.hostname
+    decoded = inv.decode(text)
+    assert decoded.cpu.count >= 1
+    assert decoded.memory.physical_bytes >= decoded.memory.usable_bytes > 0
+    assert decoded.boot.current_boot_mode in ("uefi", "bios")
+    assert decoded.hostname
     assert "null" not in re.sub(r'"[^"]*"', "", text)
 
 
@@ -169,9 +169,9 @@ def test_ping() -> None:
 
 
 def test_domain_resolution_by_this_host() -> None:
-    found = json.loads(netchecks.domains(HERE, DomainsRequest(domains=[Domain(domain_name="localhost")])))
-    assert found["resolutions"][0]["domain_name"] == "localhost"
-    assert "127.0.0.1" in found["resolutions"][0]["ipv4_addresses"]
+    answer = json.loads(netchecks.domains(HERE, DomainsRequest(domains=[Domain(domain_name="localhost")])))
+    assert answer["resolutions"][0]["domain_name"] == "localhost"
+    assert "127.0.0.1" in answer["resolutions"][0]["ipv4_addresses"]
 
 
 def test_disk_speed_keeps_the_content(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_logs_are_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     vectors = corpus.vectors()
-    said = "cannot log in as own with hidd3n-Word, Fenc3-Word or 0pen-Tok3n at 192.0.2.1"
-    journal = "".join(f"{corpus.BEFORE}\n{vector.text}\n{corpus.AFTER}\n" for vector in vectors) + said
+    message = "cannot log in as own with hidd3n-Word, Fenc3-Word or 0pen-Tok3n at 192.0.2.1"
+    journal = "".join(f"{corpus.BEFORE}\n{vector.text}\n{corpus.AFTER}\n" for vector in vectors) + message
     monkeypatch.setattr(logs, "output_of", lambda host, command: journal if "-b" in command else "")
     file = io.BytesIO()
     logs.write_archive(HostSystem(tmp_path), "h1", False, file)

@@ -67,8 +67,8 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
 
 
 def images(host: Host, *names: str, timeout: float | None = None) -> list[dict[str, Any]]:
-    found = json.loads(containers.availability(host, ImagesRequest(images=list(names), timeout=timeout)))
-    return list(found["images"])
+    answer = json.loads(containers.availability(host, ImagesRequest(images=list(names), timeout=timeout)))
+    return list(answer["images"])
 
 
 def test_an_image_that_is_there_is_not_pulled(host: Host, podman: Podman) -> None:
@@ -90,10 +90,10 @@ def test_an_image_that_is_not_there_is_pulled(host: Host, podman: Podman) -> Non
 
 def test_one_image_that_cannot_be_had_is_told_and_the_next_is_asked_for(host: Host, podman: Podman) -> None:
     podman.set(exists="1", refuse="")
-    found = images(host, "a", "b")
-    assert [(item["name"], item["result"]) for item in found] == [("a", "failure"), ("b", "failure")]
-    assert found[0]["error"] == "manifest unknown"
-    assert "time" not in found[0]
+    pulled = images(host, "a", "b")
+    assert [(item["name"], item["result"]) for item in pulled] == [("a", "failure"), ("b", "failure")]
+    assert pulled[0]["error"] == "manifest unknown"
+    assert "time" not in pulled[0]
     assert podman.programs.log("podman") == "a\nb\n"
 
 
@@ -120,8 +120,8 @@ def test_a_pull_has_minutes_when_no_time_is_given(host: Host, podman: Podman, mo
 
 def test_all_images_share_the_time_that_is_given(host: Host, podman: Podman) -> None:
     podman.programs.put("podman", 'case "$1" in image) exit 1;; *) sleep 1000;; esac')
-    found = images(host, "a", "b", timeout=0.5)
-    assert [item["error"] for item in found] == ["did not end within 1 s"] * 2
+    pulled = images(host, "a", "b", timeout=0.5)
+    assert [item["error"] for item in pulled] == ["did not end within 1 s"] * 2
 
 
 def test_the_installation_ends_with_the_installers_words(host: Host, podman: Podman) -> None:
@@ -225,8 +225,8 @@ def test_the_speed_of_a_disk_that_nobody_uses(
         return pwrite(descriptor, data, at)
 
     monkeypatch.setattr(diskspeed.os, "pwrite", noted)
-    found = json.loads(diskspeed.disk_speed(host, DiskSpeedRequest(path="/dev/disk/by-id/ata-x")))
-    assert (found["path"], found["io_sync_duration"] >= 1) == ("/dev/disk/by-id/ata-x", True)
+    answer = json.loads(diskspeed.disk_speed(host, DiskSpeedRequest(path="/dev/disk/by-id/ata-x")))
+    assert (answer["path"], answer["io_sync_duration"] >= 1) == ("/dev/disk/by-id/ata-x", True)
     assert disk.read_bytes() == DISK
     assert podman.programs.calls("lsblk") == ["-n -o MOUNTPOINTS /dev/disk/by-id/ata-x"]
     assert written == [(diskspeed.OFFSET + n * 2300, 2300) for n in range(len(written))]

@@ -57,10 +57,10 @@ def says(*outputs: str | Exception) -> steps.Step:
     left = list(outputs)
 
     def step(context: Any, args: list[str]) -> str:
-        said = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(said, Exception):
-            raise said
-        return said
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     return step
 
@@ -233,10 +233,10 @@ def test_an_answer_that_a_registration_overtook_is_not_taken_for_known() -> None
 
     class Overtaken(FakeClient):
         def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-            found = super().call(method, path, body, **options)
+            answer = super().call(method, path, body, **options)
             if body and "step_type" in body and len(answers(self)) == 1:
                 agent.register()
-            return found
+            return answer
 
     client = Overtaken()
     agent = agent_with(client, inventory=says("A"))
@@ -385,8 +385,8 @@ def test_a_preparation_that_is_begun_again_gets_the_same_answers_again(tmp_path:
         path = f"/clusters/{cluster}"
 
         def told() -> list[str]:
-            found = user.call("GET", "/events", query={"cluster_id": cluster})
-            return [event["message"] for event in found if event["name"] == "image_status_updated"]
+            answer = user.call("GET", "/events", query={"cluster_id": cluster})
+            return [event["message"] for event in answer if event["name"] == "image_status_updated"]
 
         for attempt in (1, 2):
             what = f"the cluster to be ready for preparation {attempt}"

@@ -50,8 +50,8 @@ def test_an_image_that_is_not_is_with_the_hosts_credentials(site: Site, auth: bo
         (site.root / "root/.docker").mkdir(parents=True)
         (site.root / "root/.docker/config.json").touch()
     containers.pull(site.host, "a", 5)
-    given = ["--authfile", "/root/.docker/config.json"] if auth else []
-    assert calls(site)[1:] == [["pull", "-q", *given, "a"]]
+    options = ["--authfile", "/root/.docker/config.json"] if auth else []
+    assert calls(site)[1:] == [["pull", "-q", *options, "a"]]
 
 
 def test_a_podman_that_is_broken_is_not_asked_to_pull(site: Site) -> None:
@@ -63,13 +63,13 @@ def test_a_podman_that_is_broken_is_not_asked_to_pull(site: Site) -> None:
 
 def test_images_are_told_one_by_one(site: Site) -> None:
     podman(site, exists='[ "$3" = here ] || exit 1', pull=f"echo {'x' * 400}gone >&2; exit 1", inspect="echo 5000000")
-    found = json.loads(containers.availability(site.host, ImagesRequest(images=["here", "gone"])))["images"]
-    assert [(one["name"], one["result"]) for one in found] == [("here", "success"), ("gone", "failure")]
-    assert found[0]["size_bytes"] == 5000000
+    answer = json.loads(containers.availability(site.host, ImagesRequest(images=["here", "gone"])))["images"]
+    assert [(one["name"], one["result"]) for one in answer] == [("here", "success"), ("gone", "failure")]
+    assert answer[0]["size_bytes"] == 5000000
     # The time is told in whole ms, of which a pull that has nothing to do takes few.
-    slowest, quickest = 5 / (found[0]["time"] + 0.0005), 5 / max(found[0]["time"] - 0.0005, 1e-9)
-    assert slowest * 0.999 <= found[0]["download_rate"] <= quickest * 1.001
-    assert found[1] == {"name": "gone", "result": "failure", "error": "x" * 296 + "gone"}
+    slowest, quickest = 5 / (answer[0]["time"] + 0.0005), 5 / max(answer[0]["time"] - 0.0005, 1e-9)
+    assert slowest * 0.999 <= answer[0]["download_rate"] <= quickest * 1.001
+    assert answer[1] == {"name": "gone", "result": "failure", "error": "x" * 296 + "gone"}
     assert ["image", "inspect", "--format", "{{.Size}}", "here"] in calls(site)
     podman(site, inspect="echo unknown; exit 1")
     assert json.loads(containers.availability(site.host, ImagesRequest(images=["a"])))["images"][0]["size_bytes"] == 0
@@ -81,10 +81,10 @@ def test_the_least_that_the_orchestrator_is_told() -> None:
 
 
 def test_all_that_the_orchestrator_is_told() -> None:
-    found = containers.orchestrator_args(FULL_REQUEST, AGENT)
+    arguments = containers.orchestrator_args(FULL_REQUEST, AGENT)
     begin = [{"": "controller", "3": "1"}.get(part, part) for part in LEAST[:-1]]
     begin[-1] = "4.18"
-    assert found == [
+    assert arguments == [
         *begin,
         "--check-cluster-version=true",
         *("--format-disk", "/dev/vdx", "--format-disk", "/dev/vdy"),

@@ -80,12 +80,12 @@ def test_an_answer(tmp_path: Path) -> None:
 
 
 def test_unknown_steps_and_bad_arguments_are_answered(tmp_path: Path) -> None:
-    known = context(tmp_path)
+    step_context = context(tmp_path)
     unknown = (-1, "", "step type download-boot-artifacts is not known to this agent")
-    assert steps.run(known, "download-boot-artifacts", []) == unknown
+    assert steps.run(step_context, "download-boot-artifacts", []) == unknown
 
     def said(kind: str, *args: str) -> str:
-        code, output, error = steps.run(known, kind, list(args))
+        code, output, error = steps.run(step_context, kind, list(args))
         assert (code, output) == (-1, "")
         return error
 
@@ -108,13 +108,13 @@ def test_unknown_steps_and_bad_arguments_are_answered(tmp_path: Path) -> None:
 
 
 def test_steps_that_need_nothing_of_the_host(tmp_path: Path) -> None:
-    known = context(tmp_path)
-    assert steps.run(known, "domain-resolution", ['{"domains": []}']) == (0, '{"resolutions": []}', "")
-    code, output, _ = steps.run(known, "tang-connectivity-check", ['{"tang_servers": []}'])
+    step_context = context(tmp_path)
+    assert steps.run(step_context, "domain-resolution", ['{"domains": []}']) == (0, '{"resolutions": []}', "")
+    code, output, _ = steps.run(step_context, "tang-connectivity-check", ['{"tang_servers": []}'])
     assert (code, json.loads(output)["is_success"]) == (0, False)
-    code, output, _ = steps.run(known, "api-vip-connectivity-check", ['{"url": "ftp://x"}'])
+    code, output, _ = steps.run(step_context, "api-vip-connectivity-check", ['{"url": "ftp://x"}'])
     assert (code, json.loads(output)["is_success"]) == (0, False)
-    assert steps.run(known, "container-image-availability", ['{"images": []}']) == (0, '{"images": []}', "")
+    assert steps.run(step_context, "container-image-availability", ['{"images": []}']) == (0, '{"images": []}', "")
 
 
 def test_a_lost_medium_is_told_before_a_step_is_run(tmp_path: Path) -> None:
@@ -125,11 +125,11 @@ def test_a_lost_medium_is_told_before_a_step_is_run(tmp_path: Path) -> None:
         return ""
 
     device = with_media(tmp_path)
-    known = context(tmp_path, step)
-    assert steps.run(known, "s", []) == (0, "", "")
+    step_context = context(tmp_path, step)
+    assert steps.run(step_context, "s", []) == (0, "", "")
     device.unlink()
     # Looked at a moment ago: the step runs.
-    assert steps.run(known, "s", []) == (0, "", "")
+    assert steps.run(step_context, "s", []) == (0, "", "")
     assert steps.run(context(tmp_path, step), "s", [])[0] == 256
     assert ran == [1, 1]
 
@@ -235,9 +235,9 @@ def test_a_nul_is_no_fault_of_ours(
 
 def test_what_is_null_is_not_given(tmp_path: Path) -> None:
     """As Go's encoder writes empty lists."""
-    known = context(tmp_path)
-    assert steps.run(known, "domain-resolution", ['{"domains": null}']) == (0, '{"resolutions": []}', "")
-    assert steps.run(known, "container-image-availability", ['{"images": null}']) == (0, '{"images": []}', "")
+    step_context = context(tmp_path)
+    assert steps.run(step_context, "domain-resolution", ['{"domains": null}']) == (0, '{"resolutions": []}', "")
+    assert steps.run(step_context, "container-image-availability", ['{"images": null}']) == (0, '{"images": []}', "")
 
 
 @pytest.mark.parametrize("missing", ["cluster_id", "infra_env_id", "host_id", "role", "boot_device", "installer_image"])

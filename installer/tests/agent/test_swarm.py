@@ -31,9 +31,9 @@ HOSTS = 50
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=300))
 def test_percentiles(values: list[float]) -> None:
-    found = swarm_report.percentiles(values)
+    percentiles = swarm_report.percentiles(values)
     for percent in swarm_report.PERCENTILES:
-        limit = found[f"p{percent}"]
+        limit = percentiles[f"p{percent}"]
         assert sum(round(value * 1000, 1) <= limit for value in values) * 100 >= percent * len(values)
         assert limit in {round(value * 1000, 1) for value in values}
 
@@ -75,8 +75,8 @@ def test_an_error_is_a_line_as_any_commands(tmp_path: Path) -> None:
     words = ["1", "--url", "https://127.0.0.1:1/", "--infra-env-id", "x", "--token", str(tmp_path / "gone")]
     assert forked(swarm.main, words) == (1, f"level=fatal msg={tmp_path}/gone: No such file or directory\n")
     (tmp_path / "token").touch()
-    code, said = forked(swarm.main, [*words[:-1], str(tmp_path / "token"), "--ca", str(tmp_path / "token")])
-    assert (code, said.startswith("level=fatal msg="), said.count("\n")) == (1, True, 1), said
+    code, stderr = forked(swarm.main, [*words[:-1], str(tmp_path / "token"), "--ca", str(tmp_path / "token")])
+    assert (code, stderr.startswith("level=fatal msg="), stderr.count("\n")) == (1, True, 1), stderr
 
 
 class Late(threading.Event):
@@ -160,12 +160,12 @@ def test_an_installation_by_simulated_hosts(tmp_path: Path) -> None:
             return status in ("finalizing", "error")
 
         crowd.run(done)
-        found = user.call("GET", f"/clusters/{cluster['id']}")
-        assert seen[-1] == "finalizing", (seen, found["status_info"], [h["status_info"] for h in found["hosts"]])
+        answer = user.call("GET", f"/clusters/{cluster['id']}")
+        assert seen[-1] == "finalizing", (seen, answer["status_info"], [h["status_info"] for h in answer["hosts"]])
         assert {"preparing-for-installation", "installing"} <= set(seen)
-        roles = sorted(host["role"] for host in found["hosts"])
-        assert roles.count("master") == 3 or [h["suggested_role"] for h in found["hosts"]].count("master") == 3
-        masters = [h for h in found["hosts"] if "master" in (h["role"], h["suggested_role"])]
+        roles = sorted(host["role"] for host in answer["hosts"])
+        assert roles.count("master") == 3 or [h["suggested_role"] for h in answer["hosts"]].count("master") == 3
+        masters = [h for h in answer["hosts"] if "master" in (h["role"], h["suggested_role"])]
         assert {host["progress"]["current_stage"] for host in masters} == {"Done"}
         assert not crowd.tally.errors
 
@@ -185,19 +185,19 @@ def test_more_and_more_hosts_in_many_clusters_until_the_limit(tmp_path: Path) ->
             )
             return done.returncode, json.loads(done.stdout)
 
-        code, found = run("--cluster-size", "3", "--p99", "20000")
-        assert (code, found["held"], found["infra_envs"], found["errors"]) == (0, 20, 7, {})
-        assert [step["hosts"] for step in found["steps"]] == [10, 20]
-        assert all(0 < step["p99_ms"] <= 20000 and step["holding_seconds"] >= 2 for step in found["steps"])
-        assert all(step["swarm_late_ms"] >= 0 for step in found["steps"])
-        assert found["service"]["memory_kib_per_host"] > 0
+        code, result = run("--cluster-size", "3", "--p99", "20000")
+        assert (code, result["held"], result["infra_envs"], result["errors"]) == (0, 20, 7, {})
+        assert [step["hosts"] for step in result["steps"]] == [10, 20]
+        assert all(0 < step["p99_ms"] <= 20000 and step["holding_seconds"] >= 2 for step in result["steps"])
+        assert all(step["swarm_late_ms"] >= 0 for step in result["steps"])
+        assert result["service"]["memory_kib_per_host"] > 0
         user = service.client()
         sizes = [cluster["total_host_count"] for cluster in user.call("GET", "/clusters")]
         assert sizes == [3] * 6 + [2]
         for cluster in user.call("GET", "/clusters"):
             user.call("DELETE", f"/clusters/{cluster['id']}")
-        code, found = run("--clusters", "0", "--p99", "0.001")
-        assert (code, found["held"], found["hosts"], found["infra_envs"]) == (1, 0, 10, 1)
+        code, result = run("--clusters", "0", "--p99", "0.001")
+        assert (code, result["held"], result["hosts"], result["infra_envs"]) == (1, 0, 10, 1)
         [infra_env] = [
             item for item in user.call("GET", "/infra-envs") if not item.get("cluster_id") and item["name"] == "swarm"
         ]

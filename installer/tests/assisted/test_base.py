@@ -17,8 +17,8 @@ def naming() -> dict[str, set[str]]:
     files = (path for path in ROOT.rglob("*") if path.suffix in (".py", ".sh", ".html", "") and path.is_file())
     own = (path.relative_to(ROOT) for path in files)
     kept = [path for path in own if not {"tests", "testing", "__pycache__"} & set(path.parts)]
-    found = {str(path): set(re.findall(r"/api/assisted-install(?:/v\d+)?", (ROOT / path).read_text())) for path in kept}
-    return {path: texts for path, texts in found.items() if texts}
+    bases = {str(path): set(re.findall(r"/api/assisted-install(?:/v\d+)?", (ROOT / path).read_text())) for path in kept}
+    return {path: texts for path, texts in bases.items() if texts}
 
 
 def test_the_base_path_stands_once_and_its_copies_are_the_same() -> None:

@@ -57,13 +57,13 @@ def test_an_operation_is_a_route_of_the_service(name: str) -> None:
         operation(**{parameter.name: VALUES[parameter.name] for parameter in wanted})
     [(method, path)] = client.asked
     scheme = Scheme.WATCHER if name in WATCHED else Scheme.AGENT if name in AGENTS else Scheme.USER
-    found = [
+    matching = [
         schemes
         for known, pattern, schemes, _ in ROUTES
         if known == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path)
     ]
-    assert len(found) == 1, f"{method} {path}"
-    assert scheme in found[0]
+    assert len(matching) == 1, f"{method} {path}"
+    assert scheme in matching[0]
     if "cluster_id" in {parameter.name for parameter in wanted} and name != "register_cluster":
         assert "/clusters/c%2F1" in path
 

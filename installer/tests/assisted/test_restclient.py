@@ -150,8 +150,8 @@ def test_an_empty_file_is_sent() -> None:
 
 def test_a_service_that_refuses_a_body_before_it_has_all_of_it_is_heard(tls: Path | None) -> None:
     """It answers and hears no more: its words count, not the broken pipe, and nothing is sent a second time."""
-    said = json.dumps({"reason": "too large"}).encode()
-    text = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
+    body = json.dumps({"reason": "too large"}).encode()
+    text = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
     def refuses(service: SocketService, connection: socket.socket, stream: Any) -> None:
         service.answer(connection, stream)

@@ -110,9 +110,9 @@ def test_the_ignition_of_a_later_host(servers: tuple[Server, Server]) -> None:
         ignition_endpoint_token=TOKEN,
         request_headers=[RequestHeader(key="X-Own", value=TOKEN)],
     )
-    found = json.loads(webchecks.ignition(request))
-    assert found["is_success"] is False
-    assert f"HTTP {asked.status}" in found["download_error"]
+    answer = json.loads(webchecks.ignition(request))
+    assert answer["is_success"] is False
+    assert f"HTTP {asked.status}" in answer["download_error"]
     [headers] = asked.seen
     assert (headers["Authorization"], headers["X-Own"]) == (f"Bearer {TOKEN}", TOKEN)
     assert stranger.seen == []

@@ -246,8 +246,8 @@ def test_nothing_is_asked_behind_an_answer_that_was_not_read() -> None:
 
 
 def test_of_what_a_refusal_says_only_so_much_is_read() -> None:
-    said = b"x" * 70_000
-    text = b"HTTP/1.1 503 Away\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
+    body = b"x" * 70_000
+    text = b"HTTP/1.1 503 Away\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     with SocketService(answering(text)).running() as service, pytest.raises(ClientError) as caught:
         client_of(service).call("GET", "/x")
     assert (caught.value.status, caught.value.reason) == (503, "Away")
@@ -266,8 +266,8 @@ def test_whether_it_helps_to_try_again(status: int | None, passing: bool) -> Non
 
 
 def test_a_refusal_is_told_with_the_services_own_words() -> None:
-    said = b'{"code": "409", "href": "", "id": 409, "kind": "Error", "reason": "cluster is installing"}'
-    text = b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
+    body = b'{"code": "409", "href": "", "id": 409, "kind": "Error", "reason": "cluster is installing"}'
+    text = b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     with SocketService(answering(text)).running() as service, pytest.raises(ClientError) as caught:
         client_of(service).call("POST", "/clusters/c/actions/install", query={"x": "y"})
     error = caught.value
@@ -305,9 +305,9 @@ def test_a_connection_that_ends_within_its_handshake_is_no_matter_of_trust(tmp_p
 @pytest.mark.parametrize("bad", ["to\nken", "to\rken", "tökén", "to\0ken", "\ud800"])
 def test_a_token_that_no_header_carries_is_not_told(bad: str) -> None:
     server = endpoint("http://127.0.0.1:1")
-    for given in ({"token": bad}, {"token": "t", "attempt": bad}):
+    for options in ({"token": bad}, {"token": "t", "attempt": bad}):
         with pytest.raises(ClientError, match="is not one line of printable ASCII characters") as caught:
-            RestClient(server, Scheme.AGENT, **given)
+            RestClient(server, Scheme.AGENT, **options)
         assert bad not in str(caught.value)
     with pytest.raises(ClientError, match="header 'X-Own' is not one line") as caught:
         Transport(server).exchange(Request("GET", "/", "GET /", {"X-Own": bad}), lambda answer: None)

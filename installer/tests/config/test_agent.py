@@ -120,9 +120,9 @@ def test_a_hosts_interfaces_are_told_by_their_own_path(tmp_path):
     agent = changed(agent, "hosts.0.networkConfig.interfaces.0.mtu", "x")
     with pytest.raises(InstallerError) as caught:
         load_inputs(write(tmp_path, SNO, agent), TARGET)
-    told = str(caught.value)
-    assert "[hosts[0].interfaces[0].macAddress: is incorrectly formatted" in told
-    assert ", hosts[0].networkConfig: interfaces[0].mtu: must be a whole number" in told
+    message = str(caught.value)
+    assert "[hosts[0].interfaces[0].macAddress: is incorrectly formatted" in message
+    assert ", hosts[0].networkConfig: interfaces[0].mtu: must be a whole number" in message
 
 
 def test_too_many_hosts_is_an_error_too_few_a_warning(tmp_path, caplog):

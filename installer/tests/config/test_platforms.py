@@ -183,9 +183,9 @@ def test_rule(base, path, value, expected):
         return
     with pytest.raises(ConfigError) as caught:
         parse_install_config(text(changed(base, path, value)))
-    found = str(caught.value).removeprefix(WRAP)
-    assert any(found.startswith(before + expected) for before in ("", "[")) or f", {expected}" in found, found
-    assert "s3cr3t" not in found
+    message = str(caught.value).removeprefix(WRAP)
+    assert any(message.startswith(before + expected) for before in ("", "[")) or f", {expected}" in message, message
+    assert "s3cr3t" not in message
 
 
 VALID = {
@@ -288,9 +288,9 @@ def test_what_is_only_worth_a_line(caplog):
 def test_a_partitioning_mode_that_there_is_not_is_worth_a_line(caplog, mode, count):
     with caplog.at_level(logging.WARNING, "installer"):
         logging.getLogger("installer").propagate = True
-        found = parse_install_config(text(COMPACT | {"cpuPartitioningMode": mode}))
+        config = parse_install_config(text(COMPACT | {"cpuPartitioningMode": mode}))
     # What it is called stays in the manifests, as OpenShift's.
-    assert found.cpu_partitioning_mode == mode
+    assert config.cpu_partitioning_mode == mode
     assert caplog.text.count(f"cpuPartitioningMode: {mode} is neither None nor AllNodes") == count
 
 
@@ -311,14 +311,14 @@ def test_ignored_fields_of_other_platforms():
     vsphere = changed(
         changed(vsphere, "platform.vsphere.diskType", "thin"), "platform.vsphere.defaultMachinePlatform", {}
     )
-    found = parse_install_config(text(vsphere))
-    assert list(notes.ignored(found, found)) == [
+    config = parse_install_config(text(vsphere))
+    assert list(notes.ignored(config, config)) == [
         "platform.vsphere.diskType: thin is ignored",
         "platform.vsphere.hosts: what is given is ignored",
     ]
     nutanix = changed(changed(NUTANIX, "platform.nutanix.prismAPICallTimeout", 5), "credentialsMode", "Manual")
-    found = parse_install_config(text(nutanix))
-    assert "Platform.Nutanix.PrismAPICallTimeout: 5 is ignored" in list(notes.ignored(found, found))
+    config = parse_install_config(text(nutanix))
+    assert "Platform.Nutanix.PrismAPICallTimeout: 5 is ignored" in list(notes.ignored(config, config))
 
 
 def test_deprecated_vsphere_becomes_a_vcenter_and_a_failure_domain():
@@ -327,10 +327,10 @@ def test_deprecated_vsphere_becomes_a_vcenter_and_a_failure_domain():
         "defaultDatastore": "ds", "network": "net", "folder": "/dc1/vm/f", "apiVIP": "192.168.111.5",
         "ingressVIP": "192.168.111.4",
     }  # fmt: skip
-    found = parse_install_config(text({**COMPACT, "platform": {"vsphere": old}})).platform.vsphere
-    assert found.api_vips == ("192.168.111.5",)
-    assert [vcenter.server for vcenter in found.vcenters] == ["vc.example"]
-    (domain,) = found.failure_domains
+    platform = parse_install_config(text({**COMPACT, "platform": {"vsphere": old}})).platform.vsphere
+    assert platform.api_vips == ("192.168.111.5",)
+    assert [vcenter.server for vcenter in platform.vcenters] == ["vc.example"]
+    (domain,) = platform.failure_domains
     assert domain.topology.compute_cluster == "/dc1/host/c1"
     assert domain.topology.datastore == "/dc1/datastore/ds"
     with pytest.raises(ConfigError, match=r"platform.vsphere.username: Required value"):
@@ -352,15 +352,15 @@ def test_a_vcenter_that_nobody_has_credentials_for_is_not_asked():
 def test_what_a_cloud_chooses_as_its_credentials_mode_is_told_as_ignored(caplog, cloud, mode):
     with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="Unsupported value"):
         parse_install_config(text({**COMPACT, "platform": {cloud: {}}}))
-    said = [message for message in caplog.messages if message.startswith("credentialsMode")]
-    assert said == ([f"credentialsMode: {mode} is ignored"] if mode else [])
+    messages = [message for message in caplog.messages if message.startswith("credentialsMode")]
+    assert messages == ([f"credentialsMode: {mode} is ignored"] if mode else [])
 
 
 def test_a_certificate_that_is_called_a_key_is_taken_and_a_key_is_not():
     certificate = make().signers["admin-kubeconfig-signer"].certificate.decode()
     called_a_key = certificate.replace("CERTIFICATE", "PRIVATE KEY")
-    found = parse_install_config(text({**SNO, "additionalTrustBundle": called_a_key}))
-    assert found.additional_trust_bundle.strip() == called_a_key.strip()
+    config = parse_install_config(text({**SNO, "additionalTrustBundle": called_a_key}))
+    assert config.additional_trust_bundle.strip() == called_a_key.strip()
     key = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0OnNlY3JldA==\n-----END PRIVATE KEY-----"
     with pytest.raises(ConfigError, match="invalid block: PRIVATE KEY is not a certificate"):
         parse_install_config(text({**SNO, "additionalTrustBundle": key}))

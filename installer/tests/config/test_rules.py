@@ -16,14 +16,14 @@ from installer.testing.create.rules_kit import ROWS, UNREAD, WRAP
 def test_rule(base, path, value, expected):
     with pytest.raises(ConfigError) as caught:
         parse_install_config(text(changed(base, path, value)))
-    found = str(caught.value)
-    assert found.startswith(WRAP)
-    assert "\n" not in found
+    message = str(caught.value)
+    assert message.startswith(WRAP)
+    assert "\n" not in message
     assert caught.value.exit_code == EXIT_FATAL
     if expected is not None:
-        assert found.removeprefix(WRAP).startswith(expected), found
+        assert message.removeprefix(WRAP).startswith(expected), message
     else:
-        assert found.startswith(WRAP + "[")  # several at once
+        assert message.startswith(WRAP + "[")  # several at once
 
 
 @pytest.mark.parametrize(("base", "path", "value", "expected"), UNREAD, ids=[f"{row[1]}={row[2]}" for row in UNREAD])
@@ -69,11 +69,11 @@ def test_all_errors_of_a_file_at_once_each_once():
     broken = changed(changed(changed(SNO, "baseDomain", "a_b"), "pullSecret", "x"), "metadata.name", "A")
     with pytest.raises(ConfigError) as caught:
         parse_install_config(text(broken))
-    found = str(caught.value)
-    assert found.startswith(WRAP + "[metadata.name: ")
-    assert found.endswith("]")
+    message = str(caught.value)
+    assert message.startswith(WRAP + "[metadata.name: ")
+    assert message.endswith("]")
     for path in ("metadata.name: ", "baseDomain: ", "pullSecret: "):
-        assert found.count(path) == 1
+        assert message.count(path) == 1
 
 
 def test_no_platform_is_one_that_can_do_without_nothing():
@@ -85,14 +85,14 @@ def test_no_platform_is_one_that_can_do_without_nothing():
     broken = changed(changed(SNO, "capabilities", {"baselineCapabilitySet": "None"}), "networking", networks)
     with pytest.raises(ConfigError) as caught:
         parse_install_config(text(changed(broken, "platform", ...)))
-    found = str(caught.value)
+    message = str(caught.value)
     for part in (
         'networking: Invalid value: "IPv6": single-stack IPv6 is not supported for this platform',
         "disabling CloudCredential capability available only for baremetal platforms",
         "disabling CloudControllerManager is only supported on",
         "platform: Invalid value",
     ):
-        assert part in found, found
+        assert part in message, message
 
 
 def test_unknown_fields_and_types_name_line_and_field():
@@ -101,14 +101,14 @@ def test_unknown_fields_and_types_name_line_and_field():
     )
     with pytest.raises(ConfigError) as caught:
         parse_install_config(source)
-    found = str(caught.value)
-    assert found.startswith(
+    message = str(caught.value)
+    assert message.startswith(
         "failed to create install config: failed to parse first occurrence of unknown field: "
         "failed to unmarshal install-config.yaml: [line "
     )
-    assert 'unknown field "machineNetwrk" in networking, did you mean "machineNetwork"?' in found
-    assert 'unknown field "extra"' in found
-    assert 'controlPlane.replicas: must be a number, is "one"' in found
+    assert 'unknown field "machineNetwrk" in networking, did you mean "machineNetwork"?' in message
+    assert 'unknown field "extra"' in message
+    assert 'controlPlane.replicas: must be a number, is "one"' in message
     assert caught.value.exit_code == EXIT_INSTALL_CONFIG
 
 
@@ -121,8 +121,8 @@ def test_not_a_config(source):
         parse_install_config(source)
     where = "failed to unmarshal install-config.yaml: "
     unknown = "failed to parse first occurrence of unknown field: "
-    told = str(caught.value).removeprefix("failed to create install config: ").removeprefix(unknown)
-    assert told.startswith(where)
+    message = str(caught.value).removeprefix("failed to create install config: ").removeprefix(unknown)
+    assert message.startswith(where)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == EXIT_INSTALL_CONFIG
 

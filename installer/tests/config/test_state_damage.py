@@ -52,12 +52,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     (folder / "openshift/a.yaml").write_text(MANIFEST)
     inputs = check(read(folder, "X"), "X")
     state = State.load(folder)
-    made = secrets.secrets_for(state, inputs.rendezvous_ip, "ostest", "test.node0.example")
+    new_secrets = secrets.secrets_for(state, inputs.rendezvous_ip, "ostest", "test.node0.example")
     for asset, files in inputs.consumed.items():
         state.put_files(asset, files)
     state.put_files(states.MIRROR, {"mirror/registries.conf": b"", "mirror/ca-bundle.crt": b""})
-    secrets.store(state, made)
-    state.put(OWN, own_state(inputs, made, {"etcd": "registry.x/etcd@sha256:0"}))
+    secrets.store(state, new_secrets)
+    state.put(OWN, own_state(inputs, new_secrets, {"etcd": "registry.x/etcd@sha256:0"}))
     return Whole(json.loads(state.text()))
 
 
@@ -65,10 +65,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The state where cluster-manifests/ was the input."""
     state = State(tmp_path_factory.mktemp("manifests"), copy.deepcopy(whole))
-    given = state.files(INSTALL_CONFIG) | state.files(states.AGENT_CONFIG)
+    files = state.files(INSTALL_CONFIG) | state.files(states.AGENT_CONFIG)
     state.data.pop(INSTALL_CONFIG)
-    install = parse_install_config(given["install-config.yaml"].decode())
-    agent = parse_agent_config(given["agent-config.yaml"].decode())
+    install = parse_install_config(files["install-config.yaml"].decode())
+    agent = parse_agent_config(files["agent-config.yaml"].decode())
     made = cluster_manifests(Inputs(install, (), resolve_hosts(install, agent), RELEASE, "4.18.0"))
     state.put_files(states.MANIFESTS, {f"cluster-manifests/{name}": data for name, data in made.items()})
     return Whole(json.loads(state.text()))
@@ -104,13 +104,13 @@ def prepared(directory: Path, text: str) -> Path:
 
 def refusals(directory: Path) -> list[str]:
     """What each user of the state says who refuses it; any other exception gets through."""
-    told = []
+    refused = []
     for use in uses(directory):
         try:
             use()
         except InstallerError as error:
-            told.append(str(error))
-    return told
+            refused.append(str(error))
+    return refused
 
 
 def check_refusals(told: list[str]) -> None:
@@ -193,10 +193,10 @@ def test_each_key_dropped_and_replaced(kind: str, request: pytest.FixtureRequest
         # What is in all signers alike, or in all files of a list, is replaced by everything in the first of them.
         like = tuple("*" if part in SIGNERS or isinstance(part, int) else part for part in path)
         for value in (DROP, *(JUNK if kind == "whole" and like not in seen else JUNK[:4])):
-            told = refusals(prepared(tmp_path / "dir", json.dumps(damaged(document, path, value))))
-            check_refusals(told)
+            refused = refusals(prepared(tmp_path / "dir", json.dumps(damaged(document, path, value))))
+            check_refusals(refused)
             if path[0] in (AUTH, CREDENTIALS) and (value is DROP or not isinstance(value, str)):
-                assert told, (path, value)
+                assert refused, (path, value)
         seen.add(like)
 
 
@@ -209,9 +209,9 @@ def test_a_text_that_is_garbled(whole: Whole, tmp_path: Path, data: st.DataObjec
     place = data.draw(st.integers(0, len(text) - 1))
     new = text[:place] + data.draw(st.sampled_from(["", "A", "é", "\n", "\0", "\ud800"])) + text[place + 1 :]
     directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, path, new)))
-    told = refusals(directory)
-    check_refusals(told)
-    if not told and path[0] == AUTH:
+    refused = refusals(directory)
+    check_refusals(refused)
+    if not refused and path[0] == AUTH:
         # What passes is what was there: white space in PEM, say.
         state = State.load(directory)
         made, before = secrets.saved_secrets(state), secrets.saved_secrets(State(directory, whole))
@@ -233,16 +233,16 @@ def test_a_file_that_is_cut_or_overwritten(whole: Whole, tmp_path: Path, data: s
 
 @pytest.mark.parametrize("text", ["", "5", "[]", "{", "[" * 100_000, "9" * 5000, "\0", '"\\ud800"'])
 def test_a_file_that_is_no_state(tmp_path: Path, text: str) -> None:
-    told = refusals(prepared(tmp_path / "dir", text))
-    assert len(told) == 3
-    check_refusals(told)
+    refused = refusals(prepared(tmp_path / "dir", text))
+    assert len(refused) == 3
+    check_refusals(refused)
 
 
 def test_null_is_an_empty_state(tmp_path: Path) -> None:
     """As Go reads it: what is missed then is told, and secrets may be made."""
-    told = refusals(prepared(tmp_path / "dir", "null"))
-    assert len(told) == 2
-    check_refusals(told)
+    refused = refusals(prepared(tmp_path / "dir", "null"))
+    assert len(refused) == 2
+    check_refusals(refused)
 
 
 def test_a_state_without_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str], whole: Whole) -> None:
@@ -250,9 +250,9 @@ def test_a_state_without_the_config(tmp_path: Path, capsys: pytest.CaptureFixtur
     directory = prepared(tmp_path / "dir", json.dumps({INSTALL_CONFIG: {"Files": files}}))
     before = (directory / FILE).read_bytes()
     assert main(["agent", "create", "image", "--dir", str(directory)]) == EXIT_FATAL
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert f"{directory / FILE}: {INSTALL_CONFIG}.Files[0].Filename is not the name of a file" in said
-    assert said.endswith(WHAT_TO_DO)
+    stderr = capsys.readouterr().err.splitlines()[-1]
+    assert f"{directory / FILE}: {INSTALL_CONFIG}.Files[0].Filename is not the name of a file" in stderr
+    assert stderr.endswith(WHAT_TO_DO)
     assert (directory / FILE).read_bytes() == before
     # A config that was damaged there has the exit code of one on the disk.
     path = (INSTALL_CONFIG, "Files", 0, "Data")

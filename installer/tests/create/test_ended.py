@@ -72,10 +72,10 @@ def test_a_signal_in_the_midst(directory, number, again):
     if again:
         assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
     before = snapshot(directory)
-    code, said = ended_in_the_midst(directory, number, signal.SIGCONT)
-    assert code == EXIT_INTERRUPTED, said
-    assert said.splitlines()[-1] == f"level=error msg=interrupted by {number.name}"
-    assert "Traceback" not in said
+    code, stderr = ended_in_the_midst(directory, number, signal.SIGCONT)
+    assert code == EXIT_INTERRUPTED, stderr
+    assert stderr.splitlines()[-1] == f"level=error msg=interrupted by {number.name}"
+    assert "Traceback" not in stderr
     assert snapshot(directory) == before
     assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
     assert of_one_run(directory)
@@ -271,17 +271,17 @@ def test_a_full_disk(directory, tmp_path, target):
     while True:
         after = tmp_path / f"after-{kib}"
         run = on_a_file_system_of(kib, directory, mounted, after)
-        code, said = forked(run, ["agent", "create", target, "--dir", str(mounted)])
+        code, stderr = forked(run, ["agent", "create", target, "--dir", str(mounted)])
         if code == NO_ROOM:  # not even the inputs fit
             kib *= 2
             continue
-        assert "Traceback" not in said
+        assert "Traceback" not in stderr
         if code == 0:
             break
         failed += 1
-        assert code == 1, said
-        assert "No space left on device" in said.splitlines()[-1], said
-        assert said.splitlines()[-1].startswith("level=fatal msg=")
+        assert code == 1, stderr
+        assert "No space left on device" in stderr.splitlines()[-1], stderr
+        assert stderr.splitlines()[-1].startswith("level=fatal msg=")
         assert snapshot(after) == before
         kib *= 2
     assert failed

@@ -96,20 +96,20 @@ FORBIDDEN = {
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_is_forbidden(directory, name):
     """One line that names the file and the reason, exit code 1 (3 for the install-config), and nothing has changed."""
-    change, told = FORBIDDEN[name]
+    change, expected = FORBIDDEN[name]
     change(directory)
     before = snapshot(directory)
-    code, said = forked(heeding_modes, ["agent", "create", "image", "--dir", str(directory)])
+    code, stderr = forked(heeding_modes, ["agent", "create", "image", "--dir", str(directory)])
     after = snapshot(directory)
     directory.chmod(0o755)
-    assert "Traceback" not in said
-    if told is None:
+    assert "Traceback" not in stderr
+    if expected is None:
         assert code == 0
         return
     wanted = (EXIT_INSTALL_CONFIG, "error") if name == "install-config" else (EXIT_FATAL, "fatal")
     assert code == wanted[0]
-    assert told.format(directory) in said.splitlines()[-1]
-    assert said.splitlines()[-1].startswith(f"level={wanted[1]} msg=")
+    assert expected.format(directory) in stderr.splitlines()[-1]
+    assert stderr.splitlines()[-1].startswith(f"level={wanted[1]} msg=")
     assert after == before
 
 

@@ -34,12 +34,12 @@ EXTRA = gzip.compress(b"".join(pieces([("agent-files/a", 0o100555, b"x" * 70_001
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    made = {}
+    images = {}
 
     def get(name):
-        if name not in made:
-            made[name] = build(tmp_path_factory.mktemp("iso"), name)
-        return made[name]
+        if name not in images:
+            images[name] = build(tmp_path_factory.mktemp("iso"), name)
+        return images[name]
 
     return get
 
@@ -52,10 +52,12 @@ def file_of(iso: Path, path: str) -> bytes:
         names = {
             name or entry.name: entry for name, entry in Iso(file, iso).entries(place(Iso(file, iso), "images/pxeboot"))
         }
-    found = next(name.partition(";")[0] for name in names if name.lower().startswith(Path(path).name.split(".")[0]))
+    short_name = next(
+        name.partition(";")[0] for name in names if name.lower().startswith(Path(path).name.split(".")[0])
+    )
     folders = {"images/pxeboot": ("/images/pxeboot", "/IMAGES/PXEBOOT")}[str(Path(path).parent)]
     for folder in folders:
-        command = ["xorriso", "-osirrox", "on", "-indev", str(iso), "-extract", f"{folder}/{found}", str(out)]
+        command = ["xorriso", "-osirrox", "on", "-indev", str(iso), "-extract", f"{folder}/{short_name}", str(out)]
         if subprocess.run(command, capture_output=True).returncode == 0:
             return out.read_bytes()
     raise AssertionError(f"xorriso found no {path}")
@@ -220,9 +222,9 @@ def test_create_image_adds_what_the_payload_has(lab, run, tmp_path, capsys):
     folder = run("image", "with")
     assert "Extracting agent-tui from release payload" in capsys.readouterr().err
     iso = folder / "agent.x86_64.iso"
-    found = file_of(iso, INITRD)
-    assert found.startswith(original)
-    check_archive(found[(len(original) + 3) // 4 * 4 :], tmp_path / "unpacked")
+    initrd = file_of(iso, INITRD)
+    assert initrd.startswith(original)
+    check_archive(initrd[(len(original) + 3) // 4 * 4 :], tmp_path / "unpacked")
     config, files = content(iso)
     units = {unit["name"]: unit for unit in config["systemd"]["units"]}
     for name in ("agent-interactive-console.service", "agent-interactive-console-serial@.service"):
@@ -233,7 +235,7 @@ def test_create_image_adds_what_the_payload_has(lab, run, tmp_path, capsys):
     assert iso.read_bytes() == base.read_bytes()
     # Kept between runs, and the same again.
     capsys.readouterr()
-    assert file_of(run("image", "with") / "agent.x86_64.iso", INITRD) == found
+    assert file_of(run("image", "with") / "agent.x86_64.iso", INITRD) == initrd
     assert "Extracting agent-tui" not in capsys.readouterr().err
     assert len(list((tmp_path / "cache/agent/files_cache").glob(f"*/{ARCHIVE}"))) == 1
 

@@ -40,8 +40,8 @@ URL = "http://192.168.111.1:8080/boot"
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    with payload(tmp_path_factory.mktemp("payload")) as made:
-        yield made
+    with payload(tmp_path_factory.mktemp("payload")) as payload_registry:
+        yield payload_registry
 
 
 @pytest.fixture
@@ -266,9 +266,9 @@ def test_unconfigured_ignition_takes_networks_whatever_their_labels(directory, c
     (manifests / "infraenv.yaml").write_text(yaml.safe_dump(infra_env))
     capsys.readouterr()
     assert create("unconfigured-ignition", other) == 0
-    told = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for asset in ("InfraEnv Config File", "Agent PullSecret", "NMState Config"):
-        assert f"Consuming {asset} from target directory" in told
+        assert f"Consuming {asset} from target directory" in stderr
     config = json.loads((other / "unconfigured-agent.ign").read_text())
     files = {f["path"]: base64.b64decode(f["contents"]["source"].partition(",")[2]) for f in config["storage"]["files"]}
     assert yaml.safe_load(files["/etc/assisted/manifests/infraenv.yaml"])["spec"]["cpuArchitecture"] == "x86_64"
@@ -283,9 +283,9 @@ def test_hosts_that_only_an_nmstateconfig_names_are_not_awaited(directory):
     for folder in ("cluster-manifests", "mirror"):
         shutil.copytree(directory / folder, other / folder)
     assert create("config-image", other) == 0
-    given = brought(other / "agentconfig.noarch.iso")
-    assert any(name.startswith("/etc/assisted/network/host0/") for name in given)
-    assert not [name for name in given if name.startswith("/etc/assisted/hostconfig/")]
+    files = brought(other / "agentconfig.noarch.iso")
+    assert any(name.startswith("/etc/assisted/network/host0/") for name in files)
+    assert not [name for name in files if name.startswith("/etc/assisted/hostconfig/")]
 
 
 def test_unconfigured_ignition_wants_manifests(directory, capsys):
@@ -345,8 +345,8 @@ def test_graph(tmp_path, capsys, monkeypatch):
     assert main(["agent", "graph", "--output-file", str(tmp_path / "g")]) == 0
     assert (tmp_path / "g").read_text() == out
     assert main(["agent", "graph", "--output-file", str(tmp_path / "no/g")]) == 1
-    known = set(ASSETS) | {parent for parents in ASSETS.values() for parent in parents}
-    assert {parent for parents in TARGETS.values() for parent in parents} <= known
+    assets = set(ASSETS) | {parent for parents in ASSETS.values() for parent in parents}
+    assert {parent for parents in TARGETS.values() for parent in parents} <= assets
     if shutil.which("dot"):
         subprocess.run(["dot", "-Tplain"], input=out, text=True, check=True, capture_output=True)
 

@@ -108,18 +108,18 @@ def test_outputs_or_a_documented_error(directory, lab, index, mutation):
     err = io.StringIO()
     with redirect_stderr(err):
         code = main(["agent", "create", "image", "--dir", str(directory)])
-    said = err.getvalue()
+    stderr = err.getvalue()
     log = (directory / ".openshift_install.log").read_text()
-    assert SECRET not in said
+    assert SECRET not in stderr
     assert SECRET not in log
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
     if code == 0:
         assert {path.name for path in directory.iterdir()} >= OUTPUTS
         return
     assert code in (EXIT_FATAL, EXIT_INSTALL_CONFIG)
-    last = said.splitlines()[-1]
+    last = stderr.splitlines()[-1]
     assert last.startswith("level=error msg=" if code == EXIT_INSTALL_CONFIG else "level=fatal msg=")
-    assert len([line for line in said.splitlines() if "level=fatal" in line or "level=error" in line]) == 1
+    assert len([line for line in stderr.splitlines() if "level=fatal" in line or "level=error" in line]) == 1
     assert snapshot(directory) == before
 
 

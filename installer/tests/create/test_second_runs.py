@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    with payload(tmp_path_factory.mktemp("payload")) as made:
-        yield made
+    with payload(tmp_path_factory.mktemp("payload")) as payload_registry:
+        yield payload_registry
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ def test_they_are_made_once_in_this_process(name):
 
 
 def test_results_come_in_turn_for_each_argument():
-    made = iter(range(100))
-    function = InTurn(lambda argument: (argument, next(made)))
+    numbers = iter(range(100))
+    function = InTurn(lambda argument: (argument, next(numbers)))
     first = [function("a") for _ in range(RUNS)]
     assert len(set(first)) == RUNS
     assert function("b") == ("b", RUNS)

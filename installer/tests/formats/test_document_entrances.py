@@ -42,13 +42,13 @@ READ = [pair for pair in product(FILES, TARGETS) if pair != ("openshift/x.yaml",
 @pytest.mark.parametrize(("file", "target"), READ)
 def test_inputs_of_create(tmp_path, capsys, target, name, file):
     inputs(tmp_path)
-    document, told = HARM[name]
+    document, expected = HARM[name]
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(document)
     before = set(tmp_path.rglob("*"))
     assert main(["agent", "create", target, "--dir", str(tmp_path)]) == (3 if file == "install-config.yaml" else 1)
     err = capsys.readouterr().err
-    assert f"failed to unmarshal {file}: {told}" in err.splitlines()[-1]
+    assert f"failed to unmarshal {file}: {expected}" in err.splitlines()[-1]
     assert "Traceback" not in err
     assert set(tmp_path.rglob("*")) - before == {tmp_path / ".openshift_install.log"}
 
@@ -66,20 +66,20 @@ def test_manifests(tmp_path, capsys, name, file):
 
 @pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int"])
 def test_network_documents(tmp_path, capsys, name):
-    document, told = HARM[name]
+    document, expected = HARM[name]
     with pytest.raises(UnreadableDocument, match="not YAML: line"):
         load_network(document)
     (tmp_path / "n.yaml").write_text(document)
     assert main(["nmstate", "gc", str(tmp_path / "n.yaml")]) == 1
-    assert capsys.readouterr().err == f"level=fatal msg={tmp_path}/n.yaml: not YAML: {told}\n"
+    assert capsys.readouterr().err == f"level=fatal msg={tmp_path}/n.yaml: not YAML: {expected}\n"
 
 
 @pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int", "a key twice"])
 def test_an_uploaded_manifest(name):
-    document, told = HARM[name]
+    document, expected = HARM[name]
     with pytest.raises(BadRequest, match=r"manifest x\.yaml is not valid YAML or JSON: line") as caught:
         manifests.check_content("x.yaml", document.encode())
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     with pytest.raises(BadRequest, match="not UTF-8 text"):
         manifests.check_content("x.yaml", b"a: \xff")
 

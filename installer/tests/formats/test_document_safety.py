@@ -28,11 +28,11 @@ def refusal(function, *arguments):
 
 @pytest.mark.parametrize("name", HARM)
 def test_refused_at_once(name):
-    document, told = HARM[name]
+    document, expected = HARM[name]
     begin = time.thread_time()
     with pytest.raises(YamlError) as caught:
         load_all(document)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
     assert time.thread_time() - begin < 5
 
@@ -45,11 +45,11 @@ def test_the_line_of_an_error_is_one_of_the_file(document, line):
 
 
 def test_not_utf8():
-    for content, told in (
+    for content, expected in (
         (b"a: 1\nb: \xe9\n", "line 2: not UTF-8 text at byte 8"),
         (b"\xff\xfea", "line 1: not UTF-16 text at byte 2"),
     ):
-        with pytest.raises(YamlError, match=told):
+        with pytest.raises(YamlError, match=expected):
             load(content)
 
 
@@ -78,9 +78,9 @@ def test_not_utf8():
     ],
 )  # fmt: skip
 def test_as_go_reads_it(document, value):
-    found = load(document)
-    assert found == value
-    assert [type(one) for one in (found or {}).values()] == [type(one) for one in (value or {}).values()]
+    loaded = load(document)
+    assert loaded == value
+    assert [type(one) for one in (loaded or {}).values()] == [type(one) for one in (value or {}).values()]
 
 
 def test_the_core_schema():
@@ -92,9 +92,9 @@ def test_the_core_schema():
 
 
 def test_what_aliases_share_is_not_shared_afterwards():
-    found = load("a: &a [1]\nb: *a\n")
-    found["a"].append(2)
-    assert found["b"] == [1]
+    loaded = load("a: &a [1]\nb: *a\n")
+    loaded["a"].append(2)
+    assert loaded["b"] == [1]
 
 
 def test_aliases_are_counted_as_go_counts_them():
@@ -182,13 +182,13 @@ PIECES = st.lists(
 @example("&a *a")
 def test_any_text_is_read_or_refused(document):
     """Nothing but data or a YamlError; the tree can be walked to its end, and both schemas agree on what is YAML."""
-    told = refusal(load_all, document)
-    if told is not None:
-        assert "\n" not in told
+    refused = refusal(load_all, document)
+    if refused is not None:
+        assert "\n" not in refused
         return
-    found = load_all(document)
-    json.dumps(found)
-    if len(found) == 1:
+    loaded = load_all(document)
+    json.dumps(loaded)
+    if len(loaded) == 1:
         assert construct(compose(document)) is not None
     assert re.search("cannot decode|tag .* is not known", refusal(load_all, document, CORE) or "cannot decode")
 

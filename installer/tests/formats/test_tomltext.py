@@ -50,7 +50,7 @@ TOML = {
 
 @pytest.mark.parametrize("name", TOML)
 def test_registries_that_want_to_harm(tmp_path: Path, name: str) -> None:
-    text, told = TOML[name]
+    text, expected = TOML[name]
     begin = time.thread_time()
     with pytest.raises(ConfigError) as caught:
         mirror.read_registries(text)
@@ -59,11 +59,11 @@ def test_registries_that_want_to_harm(tmp_path: Path, name: str) -> None:
     with pytest.raises(PrepareError) as other:
         registries.digest_sources(path)
     assert time.thread_time() - begin < 5
-    for said, start in ((caught, "failed to load mirror/registries.conf file: "), (other, f"{path}: ")):
-        assert str(said.value).startswith(start)
-        assert told in str(said.value)
-        assert "\n" not in str(said.value)
-        assert len(str(said.value)) < 500
+    for error, start in ((caught, "failed to load mirror/registries.conf file: "), (other, f"{path}: ")):
+        assert str(error.value).startswith(start)
+        assert expected in str(error.value)
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 500
     # Whoever only asks for a name is told none.
     assert registries.release_domain(path, "") == ""
 

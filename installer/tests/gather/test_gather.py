@@ -126,21 +126,21 @@ def test_everything_that_answers_and_what_does_not(
 
     [packed] = directory.glob("agent-gather-*.tar.gz")
     assert stat.S_IMODE(packed.stat().st_mode) == 0o600
-    found = texts(packed)
+    contents = texts(packed)
     for address in ("127.0.0.1", "127.0.0.2"):
-        assert "the last line" in found[f"hosts/{address}/journal.log"]
-        assert json.loads(found[f"hosts/{address}/network/addr.json"])
-        assert "Filesystem" in found[f"hosts/{address}/system/df"]
-    assert "Successfully registered" in found[f"service/events-{infra_env}.json"]
-    assert json.loads(found[f"service/hosts-{infra_env}.json"])[0]["id"] == near.id
-    assert json.loads(found[f"service/cluster-{cluster}.json"])["name"] == "ostest"
-    assert [name for name in found if name.startswith("service/logs/")]
-    assert "[redacted]" in found["openshift_install.log"]
-    everything = "\n".join(found.values())
+        assert "the last line" in contents[f"hosts/{address}/journal.log"]
+        assert json.loads(contents[f"hosts/{address}/network/addr.json"])
+        assert "Filesystem" in contents[f"hosts/{address}/system/df"]
+    assert "Successfully registered" in contents[f"service/events-{infra_env}.json"]
+    assert json.loads(contents[f"service/hosts-{infra_env}.json"])[0]["id"] == near.id
+    assert json.loads(contents[f"service/cluster-{cluster}.json"])["name"] == "ostest"
+    assert [name for name in contents if name.startswith("service/logs/")]
+    assert "[redacted]" in contents["openshift_install.log"]
+    everything = "\n".join(contents.values())
     planted = {secret for vector in corpus.vectors() for secret in vector.secrets}
     for secret in (*SECRETS, *planted, service.keys.token("watcherAuth"), "BEGIN PRIVATE KEY"):
         assert secret not in everything
-    summary = found["summary.txt"]
+    summary = contents["summary.txt"]
     assert "host host-1 (127.0.0.2):" in summary
     [missing] = [line for line in summary.splitlines() if "127.0.0.3" in line]
     assert "Connection refused" in missing
@@ -187,9 +187,9 @@ def test_hosts_alone_when_the_service_is_gone(host: Host, service: Running, tmp_
     target = tmp_path / "here.tar.gz"
     port = Reach(rest_port=service.port, connect_timeout=2)
     assert gather.run(directory, host.access(), output=target, reach=port) == 0
-    found = texts(target)
-    assert "the last line" in found["hosts/127.0.0.1/journal.log"]
-    assert "service: https://127.0.0.1" in found["summary.txt"]
+    contents = texts(target)
+    assert "the last line" in contents["hosts/127.0.0.1/journal.log"]
+    assert "service: https://127.0.0.1" in contents["summary.txt"]
     # With a key that is nobody's, and a host that never ends, there is nothing; both are said, and nothing is left.
     stranger = host.access(key=host.key.with_name("stranger"))
     with pytest.raises(InstallerError, match="nothing could be gathered"):
@@ -221,12 +221,12 @@ def test_an_address_is_never_an_option() -> None:
 
 def test_a_hostile_archive_stays_in_its_folder(tmp_path: Path) -> None:
     packed = tmp_path / "evil.tar"
-    with tarfile.open(packed, "w") as made:
+    with tarfile.open(packed, "w") as archive:
         for name, kind in (("../up", tarfile.REGTYPE), ("/abs", tarfile.REGTYPE), ("top/link", tarfile.SYMTYPE)):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, "/etc/shadow"
-            made.addfile(info, io.BytesIO(b"") if kind == tarfile.REGTYPE else None)
-        made.addfile(tarfile.TarInfo("top/good"), io.BytesIO(b""))
+            archive.addfile(info, io.BytesIO(b"") if kind == tarfile.REGTYPE else None)
+        archive.addfile(tarfile.TarInfo("top/good"), io.BytesIO(b""))
     with tarfile.open(tmp_path / "out.tar", "w") as out:
         assert add(out, packed, "t/hosts/h", Redactor()) == 1
     with tarfile.open(tmp_path / "out.tar") as out:
@@ -265,13 +265,13 @@ def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_p
         wait_for("a host's part to come", lambda: list(directory.glob("node0-gather-*/host-0")), 60)
         wait_for("ssh", lambda: ssh_processes(host.port), 60)
         process.terminate()
-        _, said = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
         (host.shims / "journalctl").write_text(original)
-    assert process.returncode == EXIT_INTERRUPTED, said
-    assert "SIGTERM" in said
-    assert "Traceback" not in said
+    assert process.returncode == EXIT_INTERRUPTED, stderr
+    assert "SIGTERM" in stderr
+    assert "Traceback" not in stderr
     assert ssh_processes(host.port) == []
     assert sorted(path.name for path in directory.iterdir() if path.name != ".openshift_install.log") == before

@@ -17,9 +17,9 @@ ENDLESS = "echo $$ > $log; cat > /dev/null; exec cat /dev/zero"
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    made = Programs(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
-    return made
+    programs = Programs(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{programs.folder}:{os.environ['PATH']}")
+    return programs
 
 
 def access(timeout: float = 60) -> Access:

@@ -188,9 +188,9 @@ def test_with_the_python_of_an_image(sandbox: Sandbox) -> None:
 def test_without_any_python_nothing_that_may_hold_secrets_is_kept(sandbox: Sandbox) -> None:
     sandbox.install()
     sandbox.command("python3", "exit 127")
-    files, said = sandbox.run()
+    files, output = sandbox.run()
     nothing_leaks(files)
-    assert "are left out" in said
+    assert "are left out" in output
     assert "are left out" in files["left-out.txt"]
     assert files["journal.log"] == ""
     assert "Filesystem" in files["system/df"]
@@ -205,6 +205,6 @@ def test_what_cannot_be_taken_out_there_is_taken_out_here(sandbox: Sandbox, tmp_
     with tarfile.open(tmp_path / "out.tar", "w") as out:
         assert add(out, tmp_path / "packed", "t", clean) == len(files)
     with tarfile.open(tmp_path / "out.tar") as tar:
-        found = {m.name.partition("/")[2]: tar.extractfile(m).read().decode() for m in tar}
-    nothing_leaks(found)
-    all_is_there(found)
+        contents = {m.name.partition("/")[2]: tar.extractfile(m).read().decode() for m in tar}
+    nothing_leaks(contents)
+    all_is_there(contents)

@@ -25,9 +25,9 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_container_without_the_hosts_root_sees_it_through_the_first_process(first: Path) -> None:
-    found = system.detect()
-    assert found.root == first / "root"
-    assert found.command(["lsblk"]) == [*system.NSENTER, "lsblk"]
+    host = system.detect()
+    assert host.root == first / "root"
+    assert host.command(["lsblk"]) == [*system.NSENTER, "lsblk"]
 
 
 def test_processes_of_the_host_itself_and_of_closed_containers_use_what_is_around_them(

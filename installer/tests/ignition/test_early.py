@@ -36,10 +36,10 @@ def test_the_hook_gives_coreos_the_files_of_this_host(tmp_path: Path):
     script = tmp_path / "hook.sh"
     script.write_text(hook)
     environment = {**os.environ, "PATH_PREFIX": str(tmp_path)}
-    found = tmp_path / "etc/coreos-firstboot-network/enp1s0.nmconnection"
+    keyfile = tmp_path / "etc/coreos-firstboot-network/enp1s0.nmconnection"
     for content in (KEYFILE.replace("eth0\n", "enp1s0\n", 2).replace("id=eth0", "id=enp1s0"), "changed"):
         run = ["sh", "-ec", f". {script}; echo went on"]
         done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.endswith("went on\n"), done.stderr
-        assert found.read_text() == content
-        found.write_text("changed")
+        assert keyfile.read_text() == content
+        keyfile.write_text("changed")

@@ -18,13 +18,13 @@ SCRIPT = Path(str(resources.files("installer.ignition") / "data/bin/oci-eval-use
 
 
 def test_proxies_are_doubly_escaped_and_the_file_is_always_there():
-    given = proxy_file({"HTTPS_PROXY": "http://u:50%@proxy.example", "NO_PROXY": '.example,"x"', "HTTP_PROXY": ""})
-    assert given.content.decode() == (
+    files = proxy_file({"HTTPS_PROXY": "http://u:50%@proxy.example", "NO_PROXY": '.example,"x"', "HTTP_PROXY": ""})
+    assert files.content.decode() == (
         '[Manager]\nDefaultEnvironment=HTTPS_PROXY="http://u:50%%@proxy.example"\n'
         'DefaultEnvironment=NO_PROXY=".example,\\"x\\""\n'
     )
     assert proxy_file({}).content == b""
-    assert proxy_file({}).path == given.path
+    assert proxy_file({}).path == files.path
 
 
 def test_the_console_names_the_cluster_where_there_is_one():

@@ -264,9 +264,9 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
     (tmp_path / "usr/local/share/start-cluster/start-cluster.env").write_text(
         "REQUIRED_MASTER_NODES=1\nREQUIRED_ARBITER_NODES=0\nREQUIRED_WORKER_NODES=1\n"
     )
-    known, both = '[{"status":"known"}]', '[{"status":"known"},{"status":"known"}]'
+    one, both = '[{"status":"known"}]', '[{"status":"known"},{"status":"known"}]'
     (tmp_path / "status").write_text("insufficient")
-    (tmp_path / "hosts").write_text(known)
+    (tmp_path / "hosts").write_text(one)
     (tmp_path / "then1").write_text('echo ready >"$STATE/status"')
     (tmp_path / "then2").write_text(f"echo '{both}' >\"$STATE/hosts\"")
     (tmp_path / "then3").write_text('touch "$STATE/applied"')
@@ -276,8 +276,8 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
     base = "https://[fd00::5]:8090/api/assisted-install/v2/"
     assert [line for line in requests if line.startswith("POST")] == [f"POST {base}clusters/c1/actions/install"]
     issues = (tmp_path / "issues").read_text()
-    for said in ("1 of 2 are ready", "1 of exactly 2", "disk hints", "has been started"):
-        assert said in issues
+    for words in ("1 of 2 are ready", "1 of exactly 2", "disk hints", "has been started"):
+        assert words in issues
     assert set((tmp_path / "auth").read_text().splitlines()) == {'header = "Authorization: tok.en"'}
     assert "tok.en" not in "".join(requests), "the token shows in no command line"
 
@@ -346,10 +346,10 @@ PULL_AGAIN = (
 
 
 def test_a_pull_that_fails_is_on_the_console_and_in_the_banner(tmp_path):
-    said = look_at_the_status(tmp_path, PULL_AGAIN)
+    output = look_at_the_status(tmp_path, PULL_AGAIN)
     want = "Images cannot be pulled: assisted-service.service: initializing source docker://r.example/a@sha256:0: "
-    assert said.startswith(f"install-status: {want}")
-    assert said.endswith('lookup r.example: i/o timeout"\n')
+    assert output.startswith(f"install-status: {want}")
+    assert output.endswith('lookup r.example: i/o timeout"\n')
     assert (tmp_path / "etc/issue.d/75-agent-images.issue").read_text().startswith(want)
 
 
@@ -357,8 +357,8 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
     lines = (
         f"Error: initializing source docker://r.example/a: Access violation\n{PULL_AGAIN.split(' ')[0]} Trying to pull"
     )
-    said = look_at_the_status(tmp_path, lines, HTTPS_PROXY="http://me:p%40ss@192.0.2.1:3128")
-    assert said == (
+    output = look_at_the_status(tmp_path, lines, HTTPS_PROXY="http://me:p%40ss@192.0.2.1:3128")
+    assert output == (
         "install-status: Images cannot be pulled through the proxy http://192.0.2.1:3128: assisted-service.service: "
         "initializing source docker://r.example/a: Access violation\n"
     )

@@ -14,8 +14,8 @@ def test_archives_by_their_bytes():
     def header(*fields: int) -> bytes:
         return b"070701" + b"".join(b"%08X" % field for field in fields)
 
-    made = cpio.pack_modes([("a/b", b"xyz", 0o600), ("a/c", b"", 0o644)])
-    assert made == (
+    archive = cpio.pack_modes([("a/b", b"xyz", 0o600), ("a/c", b"", 0o644)])
+    assert archive == (
         header(1, 0o040755, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0) + b"a\0"
         + header(2, 0o100600, 0, 0, 1, 0, 3, 0, 0, 0, 0, 4, 0) + b"a/b\0\0\0" + b"xyz\0"
         + header(3, 0o100644, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 0) + b"a/c\0\0\0"
@@ -24,7 +24,7 @@ def test_archives_by_their_bytes():
     assert cpio.pack({"b": b"2", "/a/": b"1"}) == cpio.pack_modes([("a", b"1", 0o644), ("b", b"2", 0o644)])
     assert b"".join(cpio.pieces([])) == header(1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 11, 0) + b"TRAILER!!!\0\0\0\0"
     assert cpio.pack_modes([("a/b/c", b"", 0o644)]).count(b"070701") == 4
-    assert cpio.unpack(made) == {"a/b": b"xyz", "a/c": b""}
+    assert cpio.unpack(archive) == {"a/b": b"xyz", "a/c": b""}
     link = b"".join(cpio.pieces([("l", 0o120777, b"a"), ("d", 0o040755, b""), ("f", 0o100644, b"f")]))
     assert cpio.unpack(link) == {"f": b"f"}
 
@@ -37,16 +37,16 @@ def test_joined():
 
 
 def test_damaged_archives():
-    made = cpio.pack({"a": b"12345"})
+    archive = cpio.pack({"a": b"12345"})
     for cut in (0, 109):
         with pytest.raises(ValueError, match="not a newc cpio archive"):
-            cpio.unpack(made[:cut])
+            cpio.unpack(archive[:cut])
     with pytest.raises(ValueError, match="not a newc cpio archive"):
-        cpio.unpack(b"070702" + made[6:])
+        cpio.unpack(b"070702" + archive[6:])
     with pytest.raises(ValueError, match="truncated cpio archive"):
-        cpio.unpack(made[:116])
+        cpio.unpack(archive[:116])
     with pytest.raises(ValueError, match="not a newc cpio archive"):
-        cpio.unpack(made[:117])  # the content is there, what follows it is not
+        cpio.unpack(archive[:117])  # the content is there, what follows it is not
 
 
 def test_compression():

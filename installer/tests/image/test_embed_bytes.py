@@ -26,7 +26,7 @@ def test_the_area_by_its_description():
     assert embed.ignition_area(opened(live(info=inside))) == Extent("IGN.IMG;1", FIRST + SECTOR + 100, 3996, False)
     rest = {"file": "ign.img", "offset": 100}
     assert embed.ignition_area(opened(live(info=rest))).length == 3996
-    for wrong, told in (
+    for wrong, expected in (
         ({"file": "ign.img", "offset": 100, "length": 3997}, "beyond the end of ign.img"),
         ({"file": "ign.img", "offset": -1, "length": 1}, "beyond the end of ign.img"),
         ({"file": "ign.img", "offset": 4096}, "the Ignition embed area lies outside the image"),
@@ -35,7 +35,7 @@ def test_the_area_by_its_description():
         ({}, "names no file, which is not in the image"),
         ({"file": "coreos"}, "names coreos, which is not"),
     ):
-        with pytest.raises(NotIso9660, match=told):
+        with pytest.raises(NotIso9660, match=expected):
             embed.ignition_area(opened(live(info=wrong)))
 
 
@@ -51,8 +51,8 @@ def test_the_area_by_the_header_of_2020():
     ):
         struct.pack_into("<8sQQ", plain, SYSTEM_AREA - 24, b"coreiso+", offset, length)
         if fine:
-            found = embed.ignition_area(opened(plain))
-            assert (found.offset, found.length) == (offset, length)
+            area = embed.ignition_area(opened(plain))
+            assert (area.offset, area.length) == (offset, length)
         else:
             with pytest.raises(NotIso9660, match="lies outside the image"):
                 embed.ignition_area(opened(plain))
@@ -95,14 +95,14 @@ def test_kernel_arguments_by_their_description():
     assert embed.kargs_patches(iso, lambda _: "x" * 19) == [Patch(FIRST + 4, b"x" * 19 + b"\n")]
     with pytest.raises(EmbedTooBig, match="the kernel command line needs 21 bytes, its embed area has 20"):
         embed.kargs_patches(iso, lambda _: "x" * 20)
-    for wrong, told in (
+    for wrong, expected in (
         ({**one, "size": 2049}, "kernel argument areas of 2049 bytes for a default of 5|outside"),
         ({**one, "size": 5}, "kernel argument areas of 5 bytes for a default of 5"),
         ({**one, "size": 0}, "the kernel argument area lies outside the image"),
         ({**one, "files": [{"path": "no"}]}, "names no, which is not in the image"),
         ({**one, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
     ):
-        with pytest.raises(NotIso9660, match=told):
+        with pytest.raises(NotIso9660, match=expected):
             embed.kargs_area(opened(live(kargs=wrong) + bytes(4096)))
     assert embed.kargs_area(opened(live(kargs={**one, "size": 6}))).areas[0].length == 6
     assert embed.kargs_area(opened(live(kargs={**one, "size": 2048}) + bytes(4096))).areas[0].length == 2048

@@ -19,10 +19,10 @@ from installer.testing.create.iso_bytes_kit import whole
 
 
 def test_parts_of_a_segment():
-    for source, found in ((100, 103), (b"0123456789", b"34567"), (None, None)):
+    for source, expected in ((100, 103), (b"0123456789", b"34567"), (None, None)):
         one = Segment(50, 10, source)
         assert one.end == 60
-        assert one.part(53, 58) == Segment(53, 5, found)
+        assert one.part(53, 58) == Segment(53, 5, expected)
         assert one.part(0, 100) == one
     overlay = Overlay(io.BytesIO(b"0123456789"))
     overlay.write_at(4, b"ab")

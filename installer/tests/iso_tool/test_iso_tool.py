@@ -26,12 +26,12 @@ pytestmark = needs_xorriso
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    made = {}
+    images = {}
 
     def get(name):
-        if name not in made:
-            made[name] = build(tmp_path_factory.mktemp("iso"), name)
-        return made[name]
+        if name not in images:
+            images[name] = build(tmp_path_factory.mktemp("iso"), name)
+        return images[name]
 
     return get
 
@@ -56,7 +56,7 @@ def test_no_output_takes_the_place_of_the_image_or_of_another(bases, tmp_path, c
     link.symlink_to(iso)
     before = iso.read_bytes()
     small = ("minimal", "--rootfs-url", "http://h.example/r")
-    for args, told in (
+    for args, expected in (
         ((*small, "--rootfs", iso, "-o", out, iso), "--rootfs"),
         ((*small, "--rootfs", link, "-o", out, iso), "--rootfs"),
         ((*small, "-o", iso, iso), "--output"),
@@ -64,7 +64,7 @@ def test_no_output_takes_the_place_of_the_image_or_of_another(bases, tmp_path, c
         (("extract", "-o", iso, link, "/images/pxeboot/vmlinuz"), "cannot replace the image"),
     ):
         assert node0(*args) == 1
-        assert told in capfd.readouterr().err
+        assert expected in capfd.readouterr().err
         assert iso.read_bytes() == before
         assert not out.exists()
     assert node0(*small, "--rootfs", "/dev/null", "-o", "/dev/null", iso) == 0

@@ -34,8 +34,8 @@ def manifest(install, agent=None):
 
 
 def overrides(install, agent=None):
-    found = manifest(install, agent)["metadata"].get("annotations", {}).get(ANNOTATION)
-    return json.loads(found) if found else None
+    annotation = manifest(install, agent)["metadata"].get("annotations", {}).get(ANNOTATION)
+    return json.loads(annotation) if annotation else None
 
 
 @pytest.mark.parametrize("install", [SNO, COMPACT, ARBITER], ids=["sno", "compact", "arbiter"])
@@ -68,9 +68,9 @@ def test_bmcs_and_the_provisioning_network_for_them():
 def test_vsphere():
     spec = manifest(VSPHERE)["spec"]
     assert (spec["platformType"], spec["apiVIPs"], "apiVIP" in spec) == ("VSphere", ["192.168.111.5"], False)
-    given = VSPHERE["platform"]["vsphere"]
+    platform = VSPHERE["platform"]["vsphere"]
     assert overrides(VSPHERE) == {
-        "platform": {"vsphere": {"vcenters": given["vcenters"], "failureDomains": given["failureDomains"]}}
+        "platform": {"vsphere": {"vcenters": platform["vcenters"], "failureDomains": platform["failureDomains"]}}
     }
     plain = changed(changed(VSPHERE, "platform.vsphere.vcenters", []), "platform.vsphere.failureDomains", [])
     assert overrides(plain) is None
@@ -98,8 +98,8 @@ def test_the_rest_in_one():
         "featureGates": ["A=true"],
     }
     install = changed(install, "networking.networkType", "Calico")
-    found = overrides(install)
-    assert found == {
+    overridden = overrides(install)
+    assert overridden == {
         "capabilities": {"baselineCapabilitySet": "v4.18", "additionalEnabledCapabilities": ["Console"]},
         "cpuPartitioningMode": "AllNodes",
         "additionalTrustBundlePolicy": "Always",
@@ -116,8 +116,8 @@ def test_the_rest_in_one():
 
 
 def test_fencing_credentials_for_the_live_host():
-    found = yaml.safe_load(fencing_yaml(parse_install_config(text(FENCED))))
-    assert found["credentials"][0] == {
+    document = yaml.safe_load(fencing_yaml(parse_install_config(text(FENCED))))
+    assert document["credentials"][0] == {
         "hostname": "master-1",
         "username": "u",
         "password": "s3cr3t",

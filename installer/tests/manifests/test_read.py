@@ -26,8 +26,8 @@ def generated(install=SNO, agent=AGENT):
     config = parse_install_config(text(install))
     parsed = parse_agent_config(text(agent))
     hosts = resolve_hosts(config, parsed)
-    made = cluster_manifests(Inputs(config, ("ntp.example",), hosts, RELEASE, "4.18.0"))
-    return config, hosts, {f"{names.DIRECTORY}/{name}": data for name, data in made.items()}
+    manifests = cluster_manifests(Inputs(config, ("ntp.example",), hosts, RELEASE, "4.18.0"))
+    return config, hosts, {f"{names.DIRECTORY}/{name}": data for name, data in manifests.items()}
 
 
 def edited(files, name, path, value):
@@ -167,10 +167,10 @@ def test_what_was_filled_in_is_handed_on_and_the_rest_as_it_is():
     before = edited(before, names.PULL_SECRET, "stringData", {read.SECRET_KEY: '{"auths":{"r":{"auth":"dTpw"}}}'})
     before[names.NMSTATE] = b"---\n"
     after = completed(read.read_manifests(before, RELEASE, "X"))
-    found = {name: yaml.safe_load(data) for name, data in after.items()}
-    assert found[names.INSTALL] == yaml.safe_load(files[names.INSTALL])
-    assert found[names.INFRA_ENV]["spec"]["cpuArchitecture"] == "aarch64"
-    assert found[names.PULL_SECRET]["stringData"][read.SECRET_KEY].startswith('{\n  "auths": {')
+    documents = {name: yaml.safe_load(data) for name, data in after.items()}
+    assert documents[names.INSTALL] == yaml.safe_load(files[names.INSTALL])
+    assert documents[names.INFRA_ENV]["spec"]["cpuArchitecture"] == "aarch64"
+    assert documents[names.PULL_SECRET]["stringData"][read.SECRET_KEY].startswith('{\n  "auths": {')
     assert names.NMSTATE not in after
 
 

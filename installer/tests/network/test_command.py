@@ -62,10 +62,10 @@ NICS = [{"name": "eno2", "macAddress": "02:00:00:00:00:0B"}, {"name": "eno1", "m
 
 
 def test_host_directory():
-    made = host_network_files(NICS, load(DOCUMENTS["bond-vlan"]))
-    assert made.pop("mac_interface.ini") == "02:00:00:00:00:0B=eno2\n02:00:00:00:00:0a=eno1\n"
-    assert set(made) == set(keyfiles(load(DOCUMENTS["bond-vlan"])))
-    for text in made.values():
+    by_name = host_network_files(NICS, load(DOCUMENTS["bond-vlan"]))
+    assert by_name.pop("mac_interface.ini") == "02:00:00:00:00:0B=eno2\n02:00:00:00:00:0a=eno1\n"
+    assert set(by_name) == set(keyfiles(load(DOCUMENTS["bond-vlan"])))
+    for text in by_name.values():
         connection = parse(text)["connection"]
         assert (connection["autoconnect"], connection["autoconnect-priority"]) == ("true", "1")
 

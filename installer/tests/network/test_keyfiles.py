@@ -299,8 +299,8 @@ def test_open_vswitch():
 
 def test_what_an_ovs_bridge_does_not_have(caplog):
     """Addresses of the bridge are those of an interface in it; that a family is on asks for none."""
-    given = "mtu: 1400, ipv4: {enabled: true}, ipv6: {enabled: true}"
-    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge, {given}}}]")
+    settings = "mtu: 1400, ipv4: {enabled: true}, ipv6: {enabled: true}"
+    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge, {settings}}}]")
     assert files["br-x-br"]["ipv4"] == files["br-x-br"]["ipv6"] == {"dhcp-timeout": FOREVER, "method": "disabled"}
     assert "ethernet" not in files["br-x-br"]
     assert [record.getMessage() for record in caplog.records] == [

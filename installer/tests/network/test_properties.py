@@ -49,11 +49,11 @@ LINE = re.compile(r"\[[a-z0-9-]+\]|[A-Za-z0-9_.:-]+=[^\n]+|")
 
 def places(value, path=()):
     """The path of every value inside a document, at any depth."""
-    found = [path]
+    paths = [path]
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
-        found += places(inner, (*path, key))
-    return found
+        paths += places(inner, (*path, key))
+    return paths
 
 
 @st.composite

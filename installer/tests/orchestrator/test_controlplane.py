@@ -16,8 +16,8 @@ from installer.testing.orchestrator_kit import Cluster, Site, api_server
 
 @pytest.fixture
 def cluster(site: Site, tmp_path: Path) -> Iterator[Cluster]:
-    with api_server(tmp_path / "api") as made:
-        yield made
+    with api_server(tmp_path / "api") as api:
+        yield api
 
 
 def kubeconfig(site: Site, cluster: Cluster) -> None:
@@ -100,8 +100,8 @@ def test_the_service_is_told_who_has_joined(site: Site, cluster: Cluster) -> Non
         host("stageless"),
     ]
     controlplane.wait_masters(site.host, site.reporter(), 3, site.sleep)
-    told = [line for line in site.timeline.all() if line.startswith("PUT")]
-    assert told == [
+    lines = [line for line in site.timeline.all() if line.startswith("PUT")]
+    assert lines == [
         'PUT /infra-envs/i/hosts/id-ready/progress {"current_stage": "Joined"}',
         'PUT /infra-envs/i/hosts/id-again/progress {"current_stage": "Joined"}',
         'PUT /infra-envs/i/hosts/id-coming/progress {"current_stage": "Configuring"}',
@@ -207,8 +207,8 @@ def test_events_by_their_name_and_by_their_reason(cluster: Cluster, tmp_path: Pa
     assert not api.has_event("empty", "A")
     cluster.event("ns", "A.17f", "B")
     cluster.event("ns", "C.17f.x")
-    found = {name for name in ("A", "B", "C", "A.17f", "17f", "D") if api.has_event("ns", name)}
-    assert found == {"A", "B", "C"}
+    existing = {name for name in ("A", "B", "C", "A.17f", "17f", "D") if api.has_event("ns", name)}
+    assert existing == {"A", "B", "C"}
     api.close()
 
 

@@ -41,9 +41,9 @@ def clean(site: Site, lsblk: str, pvs: str = "") -> tuple[list[str], list[str]]:
     cleaners(site)
     site.programs.says("lsblk", lsblk)
     site.programs.says("pvs", pvs)
-    told = disk.clean(site.host, "/dev/vda")
+    failures = disk.clean(site.host, "/dev/vda")
     assert site.timeline.argv("lsblk") == [["-J", "-p", "-o", "NAME,TYPE,FSTYPE", "/dev/vda"]]
-    return told, [line for line in site.timeline.programs() if not line.startswith(("lsblk", "pvs"))]
+    return failures, [line for line in site.timeline.programs() if not line.startswith(("lsblk", "pvs"))]
 
 
 def test_an_empty_disk_loses_its_signatures_only(site: Site) -> None:
@@ -70,8 +70,8 @@ def test_volume_groups_of_other_disks_stay(site: Site) -> None:
         f"  /dev/vdb   {DATA} data  \n  /dev/vda2  {OLD} old   \n  /dev/vda20 {TWENTY} twenty\n"
         "  /dev/vda3                                                \n  /dev/vdc\n"
     )
-    told, ran = clean(site, lsblk, pvs)
-    assert told == []
+    failures, ran = clean(site, lsblk, pvs)
+    assert failures == []
     assert ran == [
         f"vgremove --select vg_uuid={OLD} -y --force",
         "pvremove /dev/vda2 -y -ff",
@@ -83,8 +83,8 @@ def test_volume_groups_of_other_disks_stay(site: Site) -> None:
 
 def test_of_two_volume_groups_of_one_name_that_of_this_disk_goes(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """By name LVM removes neither: "Multiple VGs found with the same name", exit code 5."""
-    told, ran = clean(site, tree(node("/dev/loop1", "disk", "LVM2_member")), TWINS)
-    assert told == []
+    failures, ran = clean(site, tree(node("/dev/loop1", "disk", "LVM2_member")), TWINS)
+    assert failures == []
     assert ran[:2] == [f"vgremove --select vg_uuid={OLD} -y --force", "pvremove /dev/loop1 -y -ff"]
     assert DATA not in " ".join(ran)
     assert not caplog.records
@@ -94,8 +94,8 @@ def test_of_two_volume_groups_of_one_name_that_of_this_disk_goes(site: Site, cap
 def test_a_volume_group_on_two_disks_goes_and_who_loses_it_is_told(
     site: Site, caplog: pytest.LogCaptureFixture, disk_name: str, other: str
 ) -> None:
-    told, ran = clean(site, tree(node(disk_name, "disk", "LVM2_member")), SPAN)
-    assert told == []
+    failures, ran = clean(site, tree(node(disk_name, "disk", "LVM2_member")), SPAN)
+    assert failures == []
     assert ran[:2] == [f"vgremove --select vg_uuid={TWENTY} -y --force", f"pvremove {disk_name} -y -ff"]
     assert caplog.messages == [f"volume group span is removed as a whole, so its data is lost on {other} too"]
 
@@ -136,8 +136,8 @@ def test_arrays_are_stopped_before_their_members_on_this_disk_are_cleared(site: 
 
 def test_a_volume_group_on_an_array_goes_before_the_array(site: Site) -> None:
     array = node("/dev/md0", "raid1", "LVM2_member", node("/dev/mapper/vg-a", "lvm", None))
-    told, ran = clean(site, tree(node("/dev/vda", "disk", "linux_raid_member", array)), f"  /dev/md0 {OLD} vg\n")
-    assert told == []
+    failures, ran = clean(site, tree(node("/dev/vda", "disk", "linux_raid_member", array)), f"  /dev/md0 {OLD} vg\n")
+    assert failures == []
     assert ran == [
         f"vgremove --select vg_uuid={OLD} -y --force",
         "pvremove /dev/md0 -y -ff",
@@ -153,8 +153,8 @@ def test_what_cannot_be_cleaned_is_told_and_the_rest_is_cleaned(site: Site) -> N
     site.programs.says("pvs", f"  /dev/vda {OLD} vg\n")
     site.programs.fails("vgremove", "vg is in use", 5)
     site.programs.fails("wipefs", "probing failed")
-    told = disk.clean(site.host, "/dev/vda")
-    assert told == [
+    failures = disk.clean(site.host, "/dev/vda")
+    assert failures == [
         f"vgremove --select vg_uuid={OLD}: exit code 5: vg is in use",
         "wipefs --all --force: exit code 1: probing failed",
     ]

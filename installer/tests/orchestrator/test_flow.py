@@ -30,8 +30,8 @@ CONTROLLER = Controller(
 
 @pytest.fixture
 def cluster(site: Site, tmp_path: Path) -> Iterator[Cluster]:
-    with api_server(tmp_path / "api") as made:
-        yield made
+    with api_server(tmp_path / "api") as api:
+        yield api
 
 
 def bootkube_is_done(site: Site) -> None:
@@ -49,8 +49,8 @@ def noted(site: Site, text: str, action: Callable[[], object]) -> Callable[[], N
 
 
 def in_order(site: Site, row: str) -> None:
-    found = [stages.STAGES[row].index(Stage(name)) for name, _ in site.timeline.stages()]
-    assert found == sorted(found)
+    indices = [stages.STAGES[row].index(Stage(name)) for name, _ in site.timeline.stages()]
+    assert indices == sorted(indices)
 
 
 def test_one_node(machine: Site) -> None:

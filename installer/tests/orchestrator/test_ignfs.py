@@ -36,8 +36,8 @@ def mode(path: Path) -> int:
 
 
 def owner(path: Path) -> tuple[int, int]:
-    found = path.lstat()
-    return found.st_uid, found.st_gid
+    status = path.lstat()
+    return status.st_uid, status.st_gid
 
 
 def test_files_are_counted_and_have_their_modes(root: Path) -> None:
@@ -69,8 +69,8 @@ def test_owners_by_number_and_by_name(root: Path) -> None:
         directories=[{"path": "/dir", "user": {"id": 7}, "group": {"id": 8}}],
         links=[{"path": "/link", "target": "number", "user": {"id": 9}, "group": {"id": 10}}],
     )
-    found = {name: owner(root / name) for name in ("number", "name", "unknown", "odd", "dir", "link")}
-    assert found == {
+    owners = {name: owner(root / name) for name in ("number", "name", "unknown", "odd", "dir", "link")}
+    assert owners == {
         "number": (5, 6),
         "name": (1234, 77),
         "unknown": (0, 0),
@@ -134,8 +134,8 @@ def test_links(root: Path) -> None:
             {"path": "/hard", "target": "/target", "hard": True},
         ],
     )
-    found = {name: os.readlink(root / name) for name in ("file", "dir", "dangling", "new/deep/place")}
-    assert found == {"file": "target", "dir": "/target", "dangling": "target", "new/deep/place": "../../target"}
+    targets = {name: os.readlink(root / name) for name in ("file", "dir", "dangling", "new/deep/place")}
+    assert targets == {"file": "target", "dir": "/target", "dangling": "target", "new/deep/place": "../../target"}
     assert (root / "hard").samefile(root / "target")
     assert not (root / "hard").is_symlink()
 
@@ -150,8 +150,8 @@ def test_units_with_drop_ins(root: Path) -> None:
     result = ignfs.Writer(root).extract({"systemd": {"units": units}})
     assert (result.enable, result.mask, result.files) == (["a.service", "d.service"], ["c.service"], 0)
     folder = root / "etc/systemd/system"
-    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    assert found == ["a.service", "b.service.d/1.conf"]
+    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    assert paths == ["a.service", "b.service.d/1.conf"]
     assert (folder / "a.service").read_text() == "[Unit]\nA=ä\n"
     assert (folder / "b.service.d/1.conf").read_text() == "one"
     assert mode(folder / "a.service") == 0o644

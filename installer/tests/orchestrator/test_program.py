@@ -32,8 +32,8 @@ ARGS = {
 
 
 def argv(site: Site, **changes: str) -> list[str]:
-    given = {**ARGS, "url": site.service.url, **{key.replace("_", "-"): value for key, value in changes.items()}}
-    return [part for name, value in given.items() for part in (f"--{name}", value)]
+    values = {**ARGS, "url": site.service.url, **{key.replace("_", "-"): value for key, value in changes.items()}}
+    return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
 def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,20 +80,20 @@ def test_defaults_are_three_masters_with_cleaning(
     monkeypatch.delenv("INSTALLATION_ATTEMPT", raising=False)
     ca = tmp_path / "ca"
     ca.write_text("the CA's text")
-    given = argv(machine, cacert=str(ca))
-    at = given.index("--control-plane-count")
-    assert program.main([*given[:at], *given[at + 2 :]]) == 7
-    made, controller = seen[0].plan, seen[0].controller
-    assert (made.control_plane_count, made.installer_args, made.format_disks, made.skip_cleanup) == (3, [], [], False)
+    arguments = argv(machine, cacert=str(ca))
+    at = arguments.index("--control-plane-count")
+    assert program.main([*arguments[:at], *arguments[at + 2 :]]) == 7
+    plan, controller = seen[0].plan, seen[0].controller
+    assert (plan.control_plane_count, plan.installer_args, plan.format_disks, plan.skip_cleanup) == (3, [], [], False)
     assert (controller.ca_pem, controller.insecure, controller.token, controller.control_plane_count) == (
         "the CA's text",
         False,
         "",
         3,
     )
-    assert program.main([*given, "--skip-installation-disk-cleanup"]) == 7
+    assert program.main([*arguments, "--skip-installation-disk-cleanup"]) == 7
     assert seen[1].plan.skip_cleanup
-    assert program.main([*given, "--skip-installation-disk-cleanup", "false", "--insecure", "false"]) == 7
+    assert program.main([*arguments, "--skip-installation-disk-cleanup", "false", "--insecure", "false"]) == 7
     assert not seen[2].plan.skip_cleanup
 
 
@@ -109,17 +109,17 @@ def test_bad_arguments_are_one_line(
     site: Site, capsys: pytest.CaptureFixture[str], changes: dict[str, str], text: str
 ) -> None:
     assert program.main(argv(site, **changes)) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(text)
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(text)
+    assert stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", [*(name for name in ARGS if name != "control-plane-count"), "url"])
 def test_what_has_to_be_given(site: Site, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = argv(site)
-    at = given.index(f"--{name}")
+    arguments = argv(site)
+    at = arguments.index(f"--{name}")
     with pytest.raises(SystemExit) as caught:
-        program.main([*given[:at], *given[at + 2 :]])
+        program.main([*arguments[:at], *arguments[at + 2 :]])
     assert caught.value.code == 2
     assert f"--{name}" in capsys.readouterr().err.splitlines()[-1]
 
@@ -129,9 +129,9 @@ def test_the_service_on_tls(machine: Site, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("NODE0_HOST_ROOT", str(machine.root))
     plain = machine.service
     with serving(plain, tmp_path / "tls") as service:
-        given = argv(machine, role="master", control_plane_count="3")
+        arguments = argv(machine, role="master", control_plane_count="3")
         flags = ["--cacert", str(tmp_path / "tls/ca.crt")] if trust == "cacert" else ["--insecure"]
-        assert program.main([*given, *flags]) == 0
+        assert program.main([*arguments, *flags]) == 0
         assert service.url.startswith("https:")
     assert machine.timeline.stages()[-1][0] == "Rebooting"
     assert len(machine.timeline.argv("coreos-installer")) == 1

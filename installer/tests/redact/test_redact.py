@@ -40,13 +40,13 @@ def through(data: bytes, size: int = 1 << 20) -> bytes:
 
 def opened(text: str, depth: int = 3) -> str:
     """The text and whatever is encoded in it: by means of its own, as the redactor's are what is in question."""
-    found = [text, urllib.parse.unquote(text)]
-    for run in re.findall(r"[A-Za-z0-9+/]{12,}", found[1]) if depth else ():
+    forms = [text, urllib.parse.unquote(text)]
+    for run in re.findall(r"[A-Za-z0-9+/]{12,}", forms[1]) if depth else ():
         run = run[: len(run) - (len(run) % 4 == 1)]
         raw = base64.b64decode(run + "=" * (-len(run) % 4))
         raw = zlib.decompressobj(31).decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        found.append(opened(raw.decode(errors="replace"), depth - 1))
-    return "\n".join(found)
+        forms.append(opened(raw.decode(errors="replace"), depth - 1))
+    return "\n".join(forms)
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -306,9 +306,9 @@ def test_the_program(tmp_path: Path) -> None:
     """It runs with a Python alone, and takes secrets out of a stream, or of a tree's files in their place."""
     path = tmp_path / "agent-redact"
     path.write_bytes(program())
-    known = tmp_path / "known"
-    known.write_text("PULL_SECRET_TOKEN=0pen-Tok3n\n")
-    command = [sys.executable, "-I", "-S", str(path), "--known", str(known), "--known", "/absent"]
+    known_file = tmp_path / "known"
+    known_file.write_text("PULL_SECRET_TOKEN=0pen-Tok3n\n")
+    command = [sys.executable, "-I", "-S", str(path), "--known", str(known_file), "--known", "/absent"]
     text = around("password: hunter2x\nsaid 0pen-Tok3n")
     done = subprocess.run(command, input=text.encode() + b"\xff\0", capture_output=True, check=True, timeout=60)
     assert done.stdout == around(f"password: {MARK}\nsaid {MARK}").encode() + b"\xff\0"
@@ -316,11 +316,11 @@ def test_the_program(tmp_path: Path) -> None:
     (tree / "a").mkdir(parents=True)
     (tree / "a/file").write_text(text)
     (tree / "a/file").chmod(0o640)
-    (tree / "link").symlink_to(known)
+    (tree / "link").symlink_to(known_file)
     subprocess.run([*command, "--tree", str(tree)], check=True, timeout=60)
     assert (tree / "a/file").read_text() == around(f"password: {MARK}\nsaid {MARK}")
     assert (tree / "a/file").stat().st_mode & 0o777 == 0o640
-    assert "0pen-Tok3n" in known.read_text()
+    assert "0pen-Tok3n" in known_file.read_text()
     assert sorted(path.name for path in tree.rglob("*")) == ["a", "file", "link"]
 
 

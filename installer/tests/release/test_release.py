@@ -32,7 +32,7 @@ names = st.from_regex(r"[a-z0-9]{1,8}(\.[a-z]{1,4})?(:[0-9]{2,4})?(/[a-z0-9._-]{
 def test_registries_conf_is_toml_that_says_the_same(sources):
     data = tomllib.loads(registries_conf(sources))
     assert data["unqualified-search-registries"] == []
-    found = [
+    importers = [
         DigestSource(
             entry["location"],
             tuple(mirror["location"] for mirror in entry.get("mirror", [])),
@@ -44,7 +44,7 @@ def test_registries_conf_is_toml_that_says_the_same(sources):
     merged: dict[tuple[str, bool], list[str]] = {}
     for source in sources:
         merged.setdefault((source.source, source.never_contact_source), []).extend(source.mirrors)
-    assert found == [
+    assert importers == [
         DigestSource(name, tuple(dict.fromkeys(mirrors)), never) for (name, never), mirrors in merged.items() if mirrors
     ]
     assert all(entry["mirror-by-digest-only"] for entry in data.get("registry", []))
@@ -144,9 +144,9 @@ def test_extracts_through_layers_links_and_whiteouts(access, release, tmp_path):
     payload = Release(release, access)
     image = payload.image_for("tool")
     for path in ("usr/bin/tool", "/usr/bin/link", "etc/abs"):
-        found = payload.extract(image, path, tmp_path / "out")
-        assert found.read_bytes() == b"new" * 100_000
-        assert os.access(found, os.X_OK)
+        extracted = payload.extract(image, path, tmp_path / "out")
+        assert extracted.read_bytes() == b"new" * 100_000
+        assert os.access(extracted, os.X_OK)
     both = payload.extract_all(image, {"etc/other": tmp_path / "a", "usr/bin/tool": tmp_path / "b"})
     assert both["etc/other"].read_bytes() == b"z"
     for path in ("usr/bin/gone", "opt/dir/file", "absent", "usr/bin"):

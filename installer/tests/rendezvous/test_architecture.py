@@ -115,9 +115,9 @@ def test_each_architecture_gets_its_own(place: Place, standalone: Any, order: tu
         content = maker.file(env(place, name), "full.iso").read_bytes()
         assert [mark in content for mark in MARKS.values()] == [name == known for known in MARKS]
     for name in order:
-        found = payload.cached(settings, name)
-        assert found is not None
-        assert found.iso.name == f"coreos-{name}.iso"
+        cached = payload.cached(settings, name)
+        assert cached is not None
+        assert cached.iso.name == f"coreos-{name}.iso"
     assert payload.cached(settings, "s390x") is None
     assert payload.cached(settings) is not None
     # Each ISO of its own: one that was removed from the cache is fetched again, the other still is the other.
@@ -240,9 +240,9 @@ def test_what_the_release_does_not_offer_is_refused_at_once(world: World) -> Non
     notes(world, "amd64")
     with pytest.raises(BadRequest, match="is for amd64 only"):
         sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "aarch64"})
-    known = sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "x86_64"})
+    infra_env = sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "x86_64"})
     with pytest.raises(BadRequest, match='unknown field "cpu_architecture"'):
-        sent_kit.update_infra_env(world.engine, known.id, {"cpu_architecture": "s390x"})
+        sent_kit.update_infra_env(world.engine, infra_env.id, {"cpu_architecture": "s390x"})
     for name in ("aarch64", "multi"):
         with pytest.raises(BadRequest, match=f"Requested CPU architecture {name} is not available"):
             sent_kit.register_cluster(world.engine, {**CLUSTER, "cpu_architecture": name})
@@ -272,8 +272,8 @@ def test_a_cluster_is_of_the_architecture_of_its_hosts_images(spec: dict[str, st
 def test_an_image_is_made_anew_when_anything_that_it_is_made_of_changes(place: Place, standalone: Any) -> None:
     _, images = standalone("both")
     first = env(place, "x86_64")
-    made = images.file(first, "minimal.iso")
-    assert images.file(first, "minimal.iso") == made
+    image = images.file(first, "minimal.iso")
+    assert images.file(first, "minimal.iso") == image
     for change in (
         {"image_key": "b" * 64},  # the URL of the root file system is signed with it
         {"kernel_arguments": [KernelArgument(operation="append", value="a=1")]},
@@ -281,12 +281,12 @@ def test_an_image_is_made_anew_when_anything_that_it_is_made_of_changes(place: P
     ):
         other = msgspec.structs.replace(first, **change)
         again = images.file(other, "minimal.iso")
-        assert again != made, change
+        assert again != image, change
         assert again.is_file()
-        made = images.file(first, "minimal.iso")
+        image = images.file(first, "minimal.iso")
     iso = images.payload_of(first).iso
     os.utime(iso, ns=(1, 1))
-    assert images.file(first, "minimal.iso") != made
+    assert images.file(first, "minimal.iso") != image
 
 
 @needs_xorriso
@@ -303,5 +303,5 @@ def test_a_base_image_of_ones_own_counts_for_the_start_that_names_it(
         settings, images = standalone("both")
         marked = MARKS["x86_64"] in images.file(wanted, "full.iso").read_bytes()
         assert marked is not named
-        found = payload.cached(settings, "x86_64")
-        assert found is None or (found.iso == own) is named
+        cached = payload.cached(settings, "x86_64")
+        assert cached is None or (cached.iso == own) is named

@@ -57,10 +57,10 @@ def test_the_shell_does_not_say_who_may_come_in(tmp_path: Path, caplog: pytest.L
     plain = standalone.settings_of(tmp_path, LISTEN, {})
     assert not caplog.records
     with caplog.at_level(logging.WARNING):
-        found = standalone.settings_of(tmp_path, LISTEN, HOSTILE)
-    assert found == plain
-    assert found.auth_type == "agent-installer-local"
-    assert found.db_path == tmp_path / "data/assisted.db"
+        service_settings = standalone.settings_of(tmp_path, LISTEN, HOSTILE)
+    assert service_settings == plain
+    assert service_settings.auth_type == "agent-installer-local"
+    assert service_settings.db_path == tmp_path / "data/assisted.db"
     [told] = caplog.messages
     assert told == f"ignored in the environment: {', '.join(sorted(HOSTILE))}"
     assert "stranger" not in told
@@ -82,13 +82,25 @@ def test_what_the_shell_may_set_is_taken(tmp_path: Path) -> None:
         "HOST_STAGE_REBOOTING_TIMEOUT": "7m",
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": "r.example/release@sha256:1",
     }
-    found = standalone.settings_of(tmp_path, LISTEN, given)
-    assert (found.page_access, found.hw_requirements, found.poll_seconds) == ("open", SMALL, 7)
-    assert (found.monitor_seconds, found.host_disconnect, found.bootstrap_grace) == (0.5, 60, 120)
-    assert (found.prepare_host, found.prepare_cluster, found.host_installing) == (180, 240, 300)
-    assert found.disk_check_timeout == 90
-    assert (found.pending_user_action, found.stage_timeouts) == (360, {"REBOOTING": 420})
-    assert found.release_image == "r.example/release@sha256:1"
+    service_settings = standalone.settings_of(tmp_path, LISTEN, given)
+    assert (service_settings.page_access, service_settings.hw_requirements, service_settings.poll_seconds) == (
+        "open",
+        SMALL,
+        7,
+    )
+    assert (service_settings.monitor_seconds, service_settings.host_disconnect, service_settings.bootstrap_grace) == (
+        0.5,
+        60,
+        120,
+    )
+    assert (service_settings.prepare_host, service_settings.prepare_cluster, service_settings.host_installing) == (
+        180,
+        240,
+        300,
+    )
+    assert service_settings.disk_check_timeout == 90
+    assert (service_settings.pending_user_action, service_settings.stage_timeouts) == (360, {"REBOOTING": 420})
+    assert service_settings.release_image == "r.example/release@sha256:1"
 
 
 class Asked(Mapping[str, str]):
@@ -161,9 +173,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_one_lost_file_makes_no_new_identity(tmp_path: Path) -> None:
     """Images that were given out, and hosts that booted, know the old one."""
     standalone.settings_of(tmp_path, LISTEN, {})
-    made = contents(tmp_path)
-    assert not [name for name in made if standalone.BEGUN in name]
-    files = [name for name in made if name.startswith(("tls/", "auth/"))]
+    before = contents(tmp_path)
+    assert not [name for name in before if standalone.BEGUN in name]
+    files = [name for name in before if name.startswith(("tls/", "auth/"))]
     assert len(files) == 6
     for name in files:
         path = tmp_path / name
@@ -172,9 +184,9 @@ def test_one_lost_file_makes_no_new_identity(tmp_path: Path) -> None:
             standalone.settings_of(tmp_path, LISTEN, {})
         assert str(path) in str(caught.value)
         assert "put it back" in str(caught.value)
-        path.write_bytes(made[name])
+        path.write_bytes(before[name])
         standalone.settings_of(tmp_path, LISTEN, {})
-        assert contents(tmp_path) == made
+        assert contents(tmp_path) == before
     for folder in ("tls", "auth"):
         # All of them gone is a wish; and what a start that was cut short has left is nobody's.
         kept = contents(tmp_path / folder)

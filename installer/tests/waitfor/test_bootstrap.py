@@ -156,8 +156,8 @@ def test_nobody_answers(run):
 
 @pytest.mark.parametrize(("looks", "told"), [(["x", "", "x", ""], False), (["", "x", "y", "y"], True)])
 def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeypatch, looks, told):
-    said = iter([*looks, *[""] * 1000])
-    monkeypatch.setattr(outside, "complaint", lambda *_: next(said))
+    complaints = iter([*looks, *[""] * 1000])
+    monkeypatch.setattr(outside, "complaint", lambda *_: next(complaints))
     assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=1) == 5
     expected = ["Rendezvous Host 127.0.0.1 says: y"] if told else []
     assert [line for line in run.lines("WARNING") if " says: " in line] == expected
@@ -205,9 +205,9 @@ def test_preparing_again_and_wrong_boot_order(run):
 @pytest.mark.parametrize(("ca", "token", "text"), [(OTHER_CA, TOKEN, "TLS with"), (SERVICE_CA, "other", "401: token")])
 def test_another_images_service_is_told_once(run, ca, token, text):
     assert run([Moment(cluster("ready"), [])], ca=ca, token=token, timeout=0.4) == 5
-    found = [line for line in run.lines("WARNING") if text in line]
-    assert len(found) == 1
-    assert "was the host booted from the image in" in found[0]
+    lines = [line for line in run.lines("WARNING") if text in line]
+    assert len(lines) == 1
+    assert "was the host booted from the image in" in lines[0]
 
 
 def test_service_lost_before_the_reboot(run):
@@ -245,9 +245,9 @@ def test_a_stage_that_fails_again_is_told_long_before_the_time_is_over(run):
     failing = Moment(cluster("installing"), [installing("Waiting for bootkube", words)], evaluations=3)
     over = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")])
     assert run([failing, over, failing, Moment(kube=DONE)]) == 0
-    told = f"Host master-0 is at stage Waiting for bootkube: {words}"
+    line = f"Host master-0 is at stage Waiting for bootkube: {words}"
     # Each time that it begins to, and not at each look.
-    assert run.lines("WARNING").count(told) == 2
+    assert run.lines("WARNING").count(line) == 2
 
 
 def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
@@ -255,16 +255,16 @@ def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
     on = replace(silent, events=[event("it goes on")], evaluations=1)
     settings = replace(QUICK, unchanged_for=0.1)
     assert run([silent, on, Moment(kube=DONE)], settings=settings) == 0
-    told = "Nothing is new for 0.1s: host master-0 is at stage Waiting for bootkube: etcd is up"
+    line = "Nothing is new for 0.1s: host master-0 is at stage Waiting for bootkube: etcd is up"
     # Once for each silence, of which there may be a second one after the event, and not at each look.
     warnings = run.lines("WARNING")
-    assert set(warnings) == {told}
+    assert set(warnings) == {line}
     assert len(warnings) <= 2
 
 
 def test_before_the_installation_nobody_is_at_a_stage(run):
-    found = Moment(cluster("insufficient"), [host("master-0", "discovering")], evaluations=3)
-    assert run([found, Moment(kube=DONE)], settings=replace(QUICK, unchanged_for=0.1)) == 0
+    insufficient = Moment(cluster("insufficient"), [host("master-0", "discovering")], evaluations=3)
+    assert run([insufficient, Moment(kube=DONE)], settings=replace(QUICK, unchanged_for=0.1)) == 0
     assert not any("Nothing is new" in line for line in run.lines())
 
 

@@ -30,11 +30,11 @@ NAMES = ("host-0", "host-1", "host-2")
 def moment(fleet: Fleet) -> Moment:
     """What the service would answer now."""
     views = Views(fleet.world.engine)
-    found = fleet.world.store.hosts(infra_env_id=fleet.infra_env_id)
+    hosts = fleet.world.store.hosts(infra_env_id=fleet.infra_env_id)
     rows = fleet.world.store.select_events("ORDER BY seq", [])
     return Moment(
         json.loads(encode(views.cluster(fleet.cluster, with_hosts=False))),
-        [json.loads(encode(views.host_map(host))) for host in found],
+        [json.loads(encode(views.host_map(host))) for host in hosts],
         [msgspec.json.decode(doc) for _, doc in rows],
     )
 

@@ -224,9 +224,12 @@ def test_missing_hosts_are_known_by_their_macs():
 
 def test_hosts_that_nobody_expects_are_named():
     expected = Expected(("master-0",), 1, MACS[:1])
-    known, stranger = host("m", macs=frozenset({"52:54:00:00:00:01"})), host("x", macs=frozenset({"52:54:00:00:00:99"}))
-    assert decide.surplus(expected, [known]) == ()
-    assert decide.surplus(expected, [known, stranger]) == (
+    expected_host, stranger = (
+        host("m", macs=frozenset({"52:54:00:00:00:01"})),
+        host("x", macs=frozenset({"52:54:00:00:00:99"})),
+    )
+    assert decide.surplus(expected, [expected_host]) == ()
+    assert decide.surplus(expected, [expected_host, stranger]) == (
         "2 hosts registered, the configuration has replicas for 1; not described by the configuration: "
         "x (52:54:00:00:00:99)",
     )

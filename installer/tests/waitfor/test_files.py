@@ -32,11 +32,11 @@ noise = st.sampled_from(["", "\n", "# a comment\n", "\r\n"])
 @given(bundles, bundles, noise)
 def test_merge_router_first_nothing_lost_nothing_twice(router, current, between):
     merged = kubeconfig.merge(("\n" + between).join(router), "\n".join(current))
-    found = kubeconfig.blocks(merged)
-    assert found[: len(set(router))] == list(dict.fromkeys(router))
-    assert set(found) == {*router, *current}
-    assert len(found) == len(set(found))
-    rest = [block for block in found if block not in router]
+    blocks = kubeconfig.blocks(merged)
+    assert blocks[: len(set(router))] == list(dict.fromkeys(router))
+    assert set(blocks) == {*router, *current}
+    assert len(blocks) == len(set(blocks))
+    rest = [block for block in blocks if block not in router]
     assert rest == [block for block in dict.fromkeys(current) if block not in router]
     assert kubeconfig.merge("\n".join(router), merged) == merged
 

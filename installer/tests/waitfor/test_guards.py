@@ -20,8 +20,8 @@ CLUSTER = ClusterSeen("c", "insufficient", "not ready")
 
 def stuck(cluster: ClusterSeen, hosts: list[HostSeen], wanted: Expected) -> set[tuple[str, str]] | None:
     """What `decide.stuck` found, as a set that can be written down."""
-    found = decide.stuck(cluster, hosts, wanted)
-    return None if found is None else set(found)
+    fingerprint = decide.stuck(cluster, hosts, wanted)
+    return None if fingerprint is None else set(fingerprint)
 
 
 def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostSeen:
@@ -241,27 +241,29 @@ def test_missing_by_name():
 
 
 def test_surplus():
-    known, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
-    told = "hosts registered, the configuration has replicas for"
+    expected_host, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
+    words = "hosts registered, the configuration has replicas for"
     one = expected(1, ("a",), MACS)
     assert (
         decide.surplus(one, [])
         == decide.surplus(one, [stranger])
-        == decide.surplus(expected(2), [known, stranger])
+        == decide.surplus(expected(2), [expected_host, stranger])
         == ()
     )
-    assert decide.surplus(one, [known, stranger]) == (f"2 {told} 1; not described by the configuration: s (m8, m9)",)
-    assert decide.surplus(one, [stranger, stranger]) == (f"2 {told} 1; registered: s (m8, m9), s (m8, m9)",)
-    assert decide.surplus(one, [known, known]) == (f"2 {told} 1; registered: k (m0), k (m0)",)
-    assert decide.surplus(expected(1), [known, host("n")]) == (f"2 {told} 1; registered: k (m0), n (id-n)",)
+    assert decide.surplus(one, [expected_host, stranger]) == (
+        f"2 {words} 1; not described by the configuration: s (m8, m9)",
+    )
+    assert decide.surplus(one, [stranger, stranger]) == (f"2 {words} 1; registered: s (m8, m9), s (m8, m9)",)
+    assert decide.surplus(one, [expected_host, expected_host]) == (f"2 {words} 1; registered: k (m0), k (m0)",)
+    assert decide.surplus(expected(1), [expected_host, host("n")]) == (f"2 {words} 1; registered: k (m0), n (id-n)",)
 
 
 def test_others_instead():
-    known, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
+    expected_host, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
     one = expected(1, ("a",), MACS)
-    assert decide.others_instead(one, []) == decide.others_instead(one, [known]) == ()
+    assert decide.others_instead(one, []) == decide.others_instead(one, [expected_host]) == ()
     assert decide.others_instead(expected(1), [stranger]) == ()
-    assert decide.others_instead(expected(2, (), MACS[:2]), [known, host("silent")]) == ()
+    assert decide.others_instead(expected(2, (), MACS[:2]), [expected_host, host("silent")]) == ()
     assert decide.others_instead(expected(1, ("a",), MACS[:1]), [stranger]) == (
         f"Host {MACS[0][0]} with MAC address m0 never registered "
         "(1 hosts registered, not described by the configuration: s (m8, m9))",

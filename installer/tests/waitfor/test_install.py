@@ -155,8 +155,8 @@ def test_how_long_an_operator_has_been_still_is_the_clusters_to_say(run, date, c
         for condition in item["status"]["conditions"]:
             condition["lastTransitionTime"] = "2024-01-01T00:00:00Z"
     settings = dataclasses.replace(QUICK, stable_for=30, operators=0.5)
-    found = run([Moment(kube=state)], target="install-complete", settings=settings, dated=lambda: date)
-    assert found == code
+    result = run([Moment(kube=state)], target="install-complete", settings=settings, dated=lambda: date)
+    assert result == code
 
 
 def test_a_name_that_keeps_nodes_from_joining_is_told_long_before_the_time_is_over(run):
@@ -168,9 +168,9 @@ def test_a_name_that_keeps_nodes_from_joining_is_told_long_before_the_time_is_ov
         run([Moment(kube=waiting, evaluations=4), Moment(kube=joined)], target="install-complete", settings=settings)
         == 0
     )
-    told = [line for line in run.lines("WARNING") if "has not joined" in line]
-    assert len(told) == 1
-    assert told[0].startswith(
+    lines = [line for line in run.lines("WARNING") if "has not joined" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(
         "Node master-0 has not joined the cluster: its kubelet has not registered it; kubelets look"
     )
-    assert "api-int.ostest.x.example: api-int.ostest.x.example has no address here" in told[0]
+    assert "api-int.ostest.x.example: api-int.ostest.x.example has no address here" in lines[0]

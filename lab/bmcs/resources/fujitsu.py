@@ -36,7 +36,7 @@ class Fujitsu:
         return f"{self.state.system}/Actions/Oem/FTSComputerSystem.VirtualMedia"
 
     def show(self, body: dict[str, Any]) -> None:
-        """Put them into the system's document."""
+        """Add the remote images to the system's document."""
         if self.path:
             connected = bool(self.media.holds(self.state.profile.media.drives[0]))
             oem = body.setdefault("Actions", {}).setdefault("Oem", {})
@@ -74,7 +74,7 @@ class Fujitsu:
         return f"{self._kind.lower()}://{self._server}/{self._share.strip('/')}/{self._image}"
 
     def _remember(self) -> None:
-        """What is connected from before this BMC was started."""
+        """Take over what was connected before this BMC was started."""
         url = self.media.holds(self.state.profile.media.drives[0])
         if url and not self._server:
             parts = urlparse(url)

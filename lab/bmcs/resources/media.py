@@ -28,7 +28,7 @@ class Media:
     _: KW_ONLY
     _names: dict[str, str] = field(default_factory=dict)  # drive: the URL that it once had
     _ejected: dict[str, tuple[float, str]] = field(default_factory=dict)  # drive: when, and what it was
-    _known: bool = False
+    _remembered: bool = False
     _boot_next: dict[str, int] = field(default_factory=dict)  # drive: power-ons since BootOnNextServerReset was set
 
     def __post_init__(self) -> None:
@@ -37,19 +37,19 @@ class Media:
 
     @property
     def base(self) -> str:
-        """Their collection's path; empty when they hang nowhere, or elsewhere."""
+        """The path of the drives' collection; empty when this BMC has none there."""
         at = self.state.profile.media.at
         owner = {"system": self.state.system, "manager": self.state.manager}.get(at)
         return f"{owner}/VirtualMedia" if owner else ""
 
     def link(self, body: dict[str, Any], owner: str) -> None:
-        """Put them into the document of their owner, and take them out of the other's."""
+        """Link the drives from the document of their owner, and remove the link from the other's."""
         body.pop("VirtualMedia", None)
         if self.base and self.base.startswith(f"{owner}/"):
             body["VirtualMedia"] = {"@odata.id": self.base}
 
     def handle(self, request: Request, path: str) -> Response | None:
-        """Answer for their resources and actions; None for other paths. Raises Refusal."""
+        """Answer for the drives' resources and actions; None for other paths. Raises Refusal."""
         self._remember()
         self.tasks.finish_due()
         if (answer := self.tasks.handle(request, path)) is not None:
@@ -75,10 +75,10 @@ class Media:
         raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
 
     def _remember(self) -> None:
-        """What the emulator's drive holds from before this BMC was started."""
-        if self._known:
+        """Take over what the emulator's drive held before this BMC was started."""
+        if self._remembered:
             return
-        self._known = True
+        self._remembered = True
         inner = self.state.ask("GET", _DRIVE).body or {}
         drives = [drive for drive in self.state.profile.media.drives if drive.boots and "CD" in drive.types]
         drives = [drive for drive in drives if drive.how != "local"]
@@ -87,7 +87,7 @@ class Media:
             self._held[drive.id] = self._names[drive.id] = str(inner["Image"])
 
     def _elsewhere(self, path: str) -> None:
-        """Where the emulator has them, this BMC has none."""
+        """Raises Refusal for the paths where the emulator has drives and this BMC has none."""
         if "/VirtualMedia" in path and path.startswith((self.state.system, self.state.manager)):
             raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
 
@@ -163,7 +163,7 @@ class Media:
         return self._taken(drive, body)
 
     def may(self, url: str) -> None:
-        """Whether an image's URL is one that this BMC takes. Raises Refusal."""
+        """Raises Refusal unless this BMC takes an image from that URL."""
         media, scheme = self.state.profile.media, urlparse(url).scheme
         if scheme not in media.schemes:
             raise refusal(
@@ -221,7 +221,8 @@ class Media:
                 self.state.ask("POST", _DRIVE + _EJECT, {})
 
     def connect(self, drive: Drive, url: str) -> None:
-        """Put an image into a drive, past the form of the request. Raises Refusal."""
+        """Put an image into a drive for a vendor's own action, without the checks of InsertMedia's form. Raises
+        Refusal."""
         self._take(drive, {"Image": url})
 
     def _reset(self) -> None:

@@ -30,7 +30,7 @@ def is_open(path: str) -> bool:
 
 
 class Protocol:
-    """One service's."""
+    """The well-known documents of one BMC's service."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -25,17 +25,17 @@ class SchemaFixes:
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         """A document of the emulator's, in its own paths, without what is wrong."""
-        gone = _UNKNOWN.get(str(body.get("@odata.type")), ())
-        kept = {key: value for key, value in body.items() if key not in gone}
-        return {key: self._value(value) for key, value in _named(kept) if self._leads_somewhere(value)}
+        unknown = _UNKNOWN.get(str(body.get("@odata.type")), ())
+        valid = {key: value for key, value in body.items() if key not in unknown}
+        return {key: self._value(value) for key, value in _named(valid) if self._leads_somewhere(value)}
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._value(one) for one in value if self._leads_somewhere(one)]
         if isinstance(value, dict):
             info = value.get("@Redfish.ActionInfo")
-            gone = info is not None and not self._leads_somewhere({"@odata.id": info})
-            return {key: self._value(one) for key, one in _named(value) if not (gone and one == info)}
+            dangling = info is not None and not self._leads_somewhere({"@odata.id": info})
+            return {key: self._value(one) for key, one in _named(value) if not (dangling and one == info)}
         return value
 
     def _leads_somewhere(self, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What takes its time: tasks and their monitor (DSP0266, "Asynchronous operations")."""
+"""Operations that take time: tasks and their monitors (DSP0266, "Asynchronous operations")."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _ip(*words: str) -> str:
 
 
 class _Group:
-    """One group, as it is now: its ports that are there, their lines, and those that frames go out by."""
+    """One group of ports as it is now: which exist, their sockets, and which of them send frames."""
 
     def __init__(self, group: Group, number: int, folder: Path, selector: selectors.BaseSelector) -> None:
         self.group, self._folder, self._selector = group, folder, selector
@@ -56,7 +56,7 @@ class _Group:
         return socket.if_nametoindex(f"{leg.name}p")
 
     def look(self, links: dict[str, dict[str, Any]], now: float) -> None:
-        """Cables have come or gone."""
+        """React to cables that have come or gone."""
         there = {name: int(links[name]["ifindex"]) for name in self.group.ports if name in links}
         up = {name for name in there if "LOWER_UP" in links[name]["flags"]}
         for name in self.group.ports:
@@ -87,7 +87,7 @@ class _Group:
             line.close()
 
     def hear(self, name: str) -> None:
-        """A port has received something."""
+        """React to what a port has received."""
         line = self._lines.get(name)
         if line is None or self.lacp is None:
             return
@@ -102,7 +102,7 @@ class _Group:
             self._connect()
 
     def tick(self) -> None:
-        """A second is over."""
+        """Do what is due each second."""
         if self.lacp is not None:
             self.lacp.look(time.monotonic())
             for name in self._up:
@@ -116,24 +116,24 @@ class _Group:
                 line.sendto(self.lacp.say(self.group.ports.index(name)), (name, lacp.TYPE, 0, 0, lacp.GROUP))
 
     def _connect(self) -> None:
-        """Give the kernel the programs for how things are."""
+        """Give the kernel the programs for the present ports."""
         carrying = [
             name
             for index, name in enumerate(self.group.ports)
             if name in self._up and (self.lacp is None or self.lacp.ports[index].carries)
         ]
-        wanted = (carrying, dict(self._there))
-        if wanted == self._done:
+        paths = (carrying, dict(self._there))
+        if paths == self._done:
             return
         ways = [(leg.vlan, self._legs[leg.name]) for leg in self.group.legs]
         with contextlib.suppress(subprocess.CalledProcessError):
-            # A cable that has just gone: the kernel will tell.
+            # It fails for a cable that has just gone, of which the kernel will tell.
             for leg in self.group.legs:
                 out = bpf.to_ports(leg.vlan, [self._there[name] for name in carrying])
                 bpf.attach(f"{leg.name}p", out, self._folder)
             for name in self._there:
                 bpf.attach(name, bpf.from_port(ways if name in carrying else ()), self._folder)
-            self._done = wanted
+            self._done = paths
         print(f"{'+'.join(self.group.ports)}: frames pass by {', '.join(carrying) or 'none'}", flush=True)
 
 
@@ -177,7 +177,7 @@ def _drain(news: socket.socket) -> None:
 
 
 def main(argv: list[str]) -> NoReturn:
-    """See the module's text."""
+    """Run the daemon (see the module's docstring)."""
     config, folder = Path(argv[0]), Path(argv[1])
     namespaces.unshare(namespaces.CLONE_NEWNS)
     namespaces.mount("none", "/", flags=namespaces.MS_REC | namespaces.MS_PRIVATE)

@@ -77,7 +77,7 @@ def to_ports(vlan: int, ports: Sequence[int]) -> bytes:
     if not ports:
         return program + _end(_DROP)
     if len(ports) > 1:
-        # Before the tag: what lies behind it is hashed alike either way, but this is cheaper.
+        # The port is chosen before the tag is pushed: the hash would be the same after it, but costs more.
         program += _copy(1, 6) + _call(_HASH) + _copy(8, 0) + _code(0x97, 8, number=len(ports))
     if vlan:
         program += _copy(1, 6) + _put(2, _VLAN) + _put(3, vlan) + _call(_PUSH)

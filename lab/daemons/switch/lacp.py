@@ -28,12 +28,12 @@ class Side:
     port_priority: int = 0xFF
 
     def packed(self) -> bytes:
-        """As it stands in an LACPDU."""
+        """Its bytes in an LACPDU."""
         return _INFORMATION.pack(self.system_priority, self.system, self.key, self.port_priority, self.port, self.state)
 
     @classmethod
     def of(cls, data: bytes) -> Side:
-        """Read it there."""
+        """A side, read from an LACPDU."""
         system_priority, system, key, port_priority, port, state = _INFORMATION.unpack(data)
         return cls(system, key, port, state, system_priority, port_priority)
 
@@ -101,7 +101,7 @@ class Aggregator:
     def look(self, now: float) -> bool:
         """Bring all ports' states up to date; whether one has changed."""
         alive = [port for port in self.ports if now - port.heard < SHORT and port.partner.state & AGGREGATION]
-        # The one that was there first says whose ports these are.
+        # A port that carries frames already says which system the group belongs to.
         first = next((port.partner for port in sorted(alive, key=lambda port: not port.carries)), None)
         changed = False
         for port in self.ports:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab.machines.container.kernel import syscalls, treewalk
 
-# In its root file system; of PID 1, which passes it on to users' managers.
+# systemd's socket, in the machine's root file system; PID 1 passes messages on to users' managers.
 SOCKET = "run/systemd/cgroups-agent"
 _PATH_BYTES = 4096
 # Deeper than any that a systemd makes.
@@ -25,7 +25,7 @@ def populated(top: Path) -> dict[str, bool]:
     """Whether there is a process in a group or below it, by systemd's names of the groups below `top`: those that one
     can name, which end at a path's length."""
     by_group: dict[str, bool] = {}
-    # By depth: whether a group that has been looked at and lies so deep has one, below the one that comes next.
+    # By depth: whether a group of that depth, of those below the next one to be visited, has a process.
     below: dict[int, bool] = {}
 
     def look(folder: int, names: list[str]) -> None:
@@ -35,7 +35,7 @@ def populated(top: Path) -> dict[str, bool]:
             with treewalk.file_in(folder, "cgroup.procs", os.O_RDONLY) as file:
                 full = bool(os.read(file, 1)) or full
         except OSError:
-            # Just removed.
+            # The group has just been removed.
             return
         below[depth] = below.get(depth, False) or full
         if depth < _DEEPEST and len(path := f"/{'/'.join(names)}") < _PATH_BYTES:
@@ -64,9 +64,9 @@ class Watch:
         emptied = self.look()
         if not emptied:
             return
-        # What is not sent is told when this is called next: systemd's queue is short.
+        # What cannot be sent now is sent the next time: systemd's queue is short.
         self._known.update(dict.fromkeys(emptied, True))
-        # No systemd yet, or no more.
+        # systemd does not run yet, or has ended.
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
             top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             held.callback(os.close, top)

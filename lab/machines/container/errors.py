@@ -6,7 +6,7 @@ from lab.errors import LabError
 
 
 class MachineError(LabError):
-    """What was asked for cannot be; `kind` is of drivers.container.Reply."""
+    """What was asked for cannot be done; `kind` as in drivers.container.Reply."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

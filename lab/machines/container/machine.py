@@ -113,7 +113,7 @@ class Machine:
             self.running = True
             return
         if self._end() == holder.REBOOTED:
-            # What was to be tried once has been.
+            # A device that was to be tried once has been.
             powered = self.directory / "on"
             msgspec.structs.replace(MachineSpec.load(powered), boot_once=None).save(powered)
             self._start()
@@ -165,7 +165,7 @@ class Machine:
         """Ask its init to power off."""
         if self.warden is None or not self.running:
             return
-        # None when its init has died: then nobody hears it.
+        # None when its init has died: nobody would receive the signal.
         for outer in _children(self.warden.pid):
             for init in _children(outer):
                 os.kill(init, _POWER_OFF)
@@ -213,5 +213,5 @@ def _children(pid: int) -> list[int]:
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
-        # It has just ended.
+        # The machine has just ended.
         return []

@@ -107,7 +107,7 @@ class Daemon:
         try:
             machine.read_status()
         except Exception:
-            # What a machine leaves that cannot be cleared away is its own misfortune, not that of the lab's others.
+            # What a machine leaves and cannot be cleared away must not affect the lab's other machines.
             print(f"{machine.spec.name}:", file=sys.stderr)
             traceback.print_exc(file=sys.stderr)
 

@@ -38,7 +38,7 @@ FirmwareKind = Literal["uefi", "bios"]
 
 class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A network card: its name in the machine, its MAC address, the bridge of the lab's that its cable ends in ("": the
-    lab's switch), and as what it shows itself (PCI ids of vendor and device, driver)."""
+    lab's switch); and `shown`, the PCI ids of vendor and device and the driver that the machine sees."""
 
     name: str
     mac: str
@@ -49,7 +49,7 @@ class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image or a block device, `size` in
-    bytes, `bus` what it shows itself as a disk of."""
+    bytes, `bus` the bus that the machine sees it on."""
 
     target: str
     path: str

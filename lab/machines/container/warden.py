@@ -46,7 +46,8 @@ FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
 _GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
-# Of proc_pid_oom_score_adj(5)'s -1000 to 1000, where the host's own have 0 unless somebody chose otherwise.
+# On proc_pid_oom_score_adj(5)'s scale of -1000 to 1000; the host's own processes have 0 unless somebody chose
+# otherwise.
 OOM_SCORE = 300
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -85,7 +86,7 @@ class Warden:
     # -- what the broker asks for ----------------------------------------------------------------------------------
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
-        """Names in it by numbers."""
+        """The machine's names of its disks and partitions, by their device numbers."""
         media = {drive.number: drive.name for drive in self._drives}
         return media | {number: name for disk in self._disks for number, name in disk.names().items()}
 
@@ -234,7 +235,7 @@ class Warden:
                 key.data()
             if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
                 emptied = time.monotonic()
-                # What has just ended is nobody's to tell.
+                # The machine may just have ended: then there is nobody to tell.
                 with contextlib.suppress(OSError):
                     self.hold_to_its_groups()
                     groups.tell(Path(f"/proc/{self.init()}/root"))

@@ -145,10 +145,12 @@ def test_deploy_of_a_failed_installation_tells_and_ends_the_lab_when_asked_to(cl
 def test_deploy_in_a_lab_whose_registry_ends_waits_for_nothing_and_blames_the_lab(cluster, capfd, caplog):
     (cluster / "kill").touch()
     assert deploy(cluster, "--lab-keep", "never") == 1
-    said = capfd.readouterr().err
+    stderr = capfd.readouterr().err
     # In a terminal the log is what is shown; under pytest it is pytest's.
     assert re.search(r"^\[\d\d:\d\d\] lab ostest-\w+: registry was killed by SIGKILL at ", caplog.text, re.M)
-    assert re.search(r"^node0-lab: lab ostest-\w+ itself failed: registry was killed by SIGKILL at ", said, re.M), said
+    assert re.search(r"^node0-lab: lab ostest-\w+ itself failed: registry was killed by SIGKILL at ", stderr, re.M), (
+        stderr
+    )
     assert "registry was killed" in (cluster / "artifacts/lab-failed.txt").read_text()
     assert "The lab itself failed" in (cluster / "artifacts/index.html").read_text()
     assert [record.id for record in all_labs() if record.owner[0] == os.getpid()] == []

@@ -25,21 +25,21 @@ def refused(capsys, *words):
 )
 def test_a_lab_that_is_named_without_its_option_is_told_the_option(line, unknown, capsys):
     command = line.split()[0]
-    told = f"node0-lab {command}: error: unrecognized arguments: {unknown} (which lab is said with --lab ID)"
-    assert refused(capsys, *line.split()) == (told, command)
+    expected = f"node0-lab {command}: error: unrecognized arguments: {unknown} (which lab is said with --lab ID)"
+    assert refused(capsys, *line.split()) == (expected, command)
 
 
 def test_a_fault_says_so_too(capsys):
-    said, _ = refused(capsys, "fault", "ls", "sno-1a2b")
-    assert said == "node0-lab fault ls: error: unrecognized arguments: sno-1a2b (which lab is said with --lab ID)"
+    stderr, _ = refused(capsys, "fault", "ls", "sno-1a2b")
+    assert stderr == "node0-lab fault ls: error: unrecognized arguments: sno-1a2b (which lab is said with --lab ID)"
 
 
 @pytest.mark.parametrize("line", ["ls sno-1a2b", "down --lab sno-1a2b also", "gc --no-such"])
 def test_what_means_no_lab_is_not_told_the_option(line, capsys):
-    said, _ = refused(capsys, *line.split())
-    assert said == f"node0-lab: error: unrecognized arguments: {line.split()[-1]}"
+    stderr, _ = refused(capsys, *line.split())
+    assert stderr == f"node0-lab: error: unrecognized arguments: {line.split()[-1]}"
 
 
 def test_ssh_needs_a_machine_and_no_command(capsys):
-    said, _ = refused(capsys, "ssh")
-    assert said == "node0-lab ssh: error: the following arguments are required: NODE"
+    stderr, _ = refused(capsys, "ssh")
+    assert stderr == "node0-lab ssh: error: the following arguments are required: NODE"

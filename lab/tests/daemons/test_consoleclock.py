@@ -25,6 +25,6 @@ def test_a_machine_that_prints_line_ends_alone_does_not_fill_the_disk(tmp_path, 
     for count in (1000, 2000, 3000):
         log.write_bytes(b"\n" * count)
         assert stamper.step(now) == 1000
-    said = (tmp_path / "n.timed.log").read_bytes()
-    assert 10_000 <= len(said) < 10_100
-    assert said.endswith(b"03:04:05.000 \nnode0: this log is full; the raw one may go on\n")
+    stamped = (tmp_path / "n.timed.log").read_bytes()
+    assert 10_000 <= len(stamped) < 10_100
+    assert stamped.endswith(b"03:04:05.000 \nnode0: this log is full; the raw one may go on\n")

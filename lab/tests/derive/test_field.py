@@ -245,10 +245,10 @@ def test_disks_satisfy_the_hints(name, disks):
     _, node = one(name)
     assert [(disk.bus, disk.root) for disk in node.disks] == disks
     root = next(disk for disk in node.disks if disk.root)
-    said = {"by-id": root.wwn, "wwn": root.wwn, "serial": root.serial, "model": root.model}
+    hints = {"by-id": root.wwn, "wwn": root.wwn, "serial": root.serial, "model": root.model}
     wanted = {"serial": "S3Z8NB0K123456", "model": "SAMSUNG MZ7KM480"}
-    if name in said:
-        assert said[name] == wanted.get(name, "0x5000c500a0b1c2d3")
+    if name in hints:
+        assert hints[name] == wanted.get(name, "0x5000c500a0b1c2d3")
     if name == "rotational":
         assert (root.rotational, root.size_gib) == (False, 121)
     if name == "nvme":
@@ -286,5 +286,5 @@ def test_of_hosts_whose_role_is_left_open_the_rendezvous_host_is_a_master_and_ma
     assert max(by_role["master"]) < min(by_role["worker"])
     for host in files["hosts"][2:4]:
         host["role"] = "worker"
-    said = derive(install(3, 2, platform=VIPS), files)
-    assert [n.memory_mib for n in said.nodes if n.role == "worker"] == [topology.WORKER_MIB] * 2
+    plan = derive(install(3, 2, platform=VIPS), files)
+    assert [n.memory_mib for n in plan.nodes if n.role == "worker"] == [topology.WORKER_MIB] * 2

@@ -45,6 +45,6 @@ def test_a_disk_of_the_right_bus_is_made(values, bus, rotational):
     ],
 )
 def test_what_cannot_be_had_is_told_by_its_hint(values, line):
-    made, [wrong] = disks(values)
-    assert made == ()
+    found_disks, [wrong] = disks(values)
+    assert found_disks == ()
     assert wrong.startswith(line)

@@ -92,9 +92,9 @@ def test_a_host_that_takes_no_login_is_told_before_anybody_tries(lab, host):
 
     def greet():
         # The one before has gone unanswered.
-        for said in (b"", b"220 mail"):
+        for greeting in (b"", b"220 mail"):
             with host.accept()[0] as caller:
-                caller.sendall(said)
+                caller.sendall(greeting)
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(greet)

@@ -212,16 +212,16 @@ def test_lists_that_stages_are_asked_for_with(owner, name, function, asked, monk
 
 @pytest.mark.parametrize("variable", ["PATH", "GOFLAGS", "CGO_ENABLED", "KUBE_GIT_VERSION", "MAKEFLAGS"])
 def test_kubernetes_is_not_built_with_the_callers_environment(variable, monkeypatch, tmp_path):
-    given: dict[str, str] = {}
+    environment: dict[str, str] = {}
     inputs = kubernetes.Inputs.now()
     monkeypatch.setenv(variable, "/callers/own")
-    monkeypatch.setattr(kubernetes.progress, "run", lambda *_a, env, **_kw: given.update(env))
+    monkeypatch.setattr(kubernetes.progress, "run", lambda *_a, env, **_kw: environment.update(env))
     (tmp_path / "work/tree/_output/bin").mkdir(parents=True)
     for name in kubernetes.BINARIES:
         (tmp_path / "work/tree/_output/bin" / name).touch()
     kubernetes._make(Store(tmp_path), inputs, tmp_path / "work", tmp_path / "work/tree")
-    assert given["GOPATH"]
-    assert "/callers/own" not in given.values()
+    assert environment["GOPATH"]
+    assert "/callers/own" not in environment.values()
 
 
 def test_a_layer_is_known_by_what_is_in_it(tmp_path):

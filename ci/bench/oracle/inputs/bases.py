@@ -125,9 +125,9 @@ def _agent(entries: list[Config] | None = None, **change: Any) -> Config:
 
 
 def bases(bundle: str) -> dict[str, tuple[Config, Config]]:
-    """All of them; `bundle` is a certificate for those that trust one."""
+    """All bases by name, each (install-config, agent-config); `bundle` is a certificate for those that trust one."""
     dual = merged(kit.DUAL_STACK, {"platform": {"baremetal": _BOTH_VIPS}})
-    six = {key: [entry for entry in nets if ":" in str(entry)] for key, nets in dual["networking"].items()}
+    ipv6_networking = {key: [entry for entry in nets if ":" in str(entry)] for key, nets in dual["networking"].items()}
     wwn = {"model": "m", "vendor": "v", "serialNumber": "s", "wwn": "0x1", "hctl": "0:0:0:0"}
     one = host(0, "master")
     one["rootDeviceHints"] = {**kit.AGENT["hosts"][0]["rootDeviceHints"], **wwn}
@@ -156,7 +156,7 @@ def bases(bundle: str) -> dict[str, tuple[Config, Config]]:
         "ha-external": (merged(_HA, {"platform": {"external": {"platformName": "some-cloud"}}}), _agent()),
         "dual-stack": (dual, _agent(hosts(*MASTERS, families=(4, 6)))),
         "ipv6": (
-            merged(_COMPACT, {"networking": six, "platform": {"baremetal": _VIPS_6}}),
+            merged(_COMPACT, {"networking": ipv6_networking, "platform": {"baremetal": _VIPS_6}}),
             _agent(hosts(*MASTERS, families=(6,)), rendezvousIP=f"{MACHINES_6}:80"),
         ),
         "vsphere": (merged(_COMPACT, {"platform": kit.VSPHERE["platform"]}), _agent(hosts(*MASTERS))),

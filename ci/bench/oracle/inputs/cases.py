@@ -32,8 +32,8 @@ class Change:
     value: Any
 
     def __str__(self) -> str:
-        shown = "absent" if self.value is ABSENT else json.dumps(self.value, default=str, ensure_ascii=False)
-        return f"{self.file} {self.path}={shown if len(shown) < 60 else shown[:57] + '...'}"
+        text = "absent" if self.value is ABSENT else json.dumps(self.value, default=str, ensure_ascii=False)
+        return f"{self.file} {self.path}={text if len(text) < 60 else text[:57] + '...'}"
 
 
 def dump(document: Config) -> bytes:
@@ -43,25 +43,25 @@ def dump(document: Config) -> bytes:
 
 def apply(document: Config, path: str, value: Any) -> None:
     """Set or remove the field at a dotted path. Raises LookupError or TypeError where there is no such place."""
-    *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
-    here: Any = document
-    for part in way:
-        here = here.setdefault(part, {}) if isinstance(here, dict) else here[part]
+    *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    container: Any = document
+    for part in parents:
+        container = container.setdefault(part, {}) if isinstance(container, dict) else container[part]
     if value is ABSENT:
-        del here[last]
-    elif isinstance(here, list) and last == len(here):
-        here.append(copy.deepcopy(value))
+        del container[last]
+    elif isinstance(container, list) and last == len(container):
+        container.append(copy.deepcopy(value))
     else:
-        here[last] = copy.deepcopy(value)
+        container[last] = copy.deepcopy(value)
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every field below, with its dotted path."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        here = f"{path}.{key}" if path else str(key)
-        yield here, item
-        yield from walk(item, here)
+        field_path = f"{path}.{key}" if path else str(key)
+        yield field_path, item
+        yield from walk(item, field_path)
 
 
 def general(path: str) -> str:
@@ -70,7 +70,7 @@ def general(path: str) -> str:
 
 
 def of_other_types(value: Any) -> list[Any]:
-    """What a field of this one's type is not to hold, and edges of what it is."""
+    """Values that a field of this type must not hold, and the limits of those that it may."""
     if isinstance(value, bool):
         return ["x", 1, None, []]
     if isinstance(value, int):
@@ -172,7 +172,7 @@ class Cases:
                 continue
             try:
                 pair = self._input(name, [one, other])
-            except (LookupError, TypeError, AttributeError):  # the first took away where the second belongs
+            except (LookupError, TypeError, AttributeError):  # the first change removed the place of the second
                 continue
             count += 1
             yield pair

@@ -78,7 +78,7 @@ def manifests() -> dict[str, list[Config]]:
 
 
 def _object(version: str, kind: str, metadata: Config, **rest: Any) -> Config:
-    # A copy, so that a change of one place is none of another.
+    # A copy, so that a change in one place does not change another.
     return copy.deepcopy({"apiVersion": version, "kind": kind, "metadata": metadata}) | copy.deepcopy(rest)
 
 
@@ -132,7 +132,7 @@ _FILES: tuple[dict[str, str | None], ...] = (
 
 
 def inputs(certificate: str, seed: int) -> list[Input]:
-    """All of them, each named by what was changed."""
+    """All inputs of this module, each named by what was changed."""
     rng = random.Random(seed)
     return [*_of_manifests(rng), *_again(certificate, rng)]
 
@@ -143,7 +143,7 @@ def _of_manifests(rng: random.Random) -> Iterator[Input]:
     yield from (_written(str(change), [change], {}) for change in changes)
     absent: list[dict[str, str | None]] = [{name: None} for name in manifests()]
     yield from (_written(_files_changed(files), [], files) for files in (*absent, *_FILES))
-    # Of one file, since openshift-install tells no more than what is wrong with the first.
+    # Pairs within one file: openshift-install reports only the first file that is wrong.
     for _ in range(MANIFEST_PAIRS):
         change = rng.choice(changes)
         other = rng.choice([one for one in changes if (one.file, one.path) != (change.file, change.path)])
@@ -168,7 +168,7 @@ def _written(name: str, changes: list[Change], files: dict[str, str | None]) -> 
 
 
 def _edits(certificate: str, install: Config, agent: Config) -> dict[str, tuple[Edit, ...]]:
-    """What is done to a directory between two runs, by what it is called."""
+    """Edits that are made between two runs, by a name for the input."""
     later = {**agent, "additionalNTPSources": ["192.0.2.1"]}
     without_hosts = {name: value for name, value in agent.items() if name != "hosts"}
     removed = {f"{name} absent": (Edit(name),) for name in (*manifests(), _REGISTRIES, _BUNDLE)}

@@ -1,4 +1,4 @@
-"""Which field holds which kind of value, and fields that the bases have not, with what they are given."""
+"""The kind of value of each field; and fields that the bases lack, with the values that they are given."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Material:
 
 
 def material(folder: Path) -> Material:
-    """What is kept in `folder`; made where there is none."""
+    """The material that is kept in `folder`; made where there is none."""
     path = folder / "material.json"
     if not path.exists():
         fresh = Material(_authority("one"), _authority("other"), _key_pem(ec.generate_private_key(ec.SECP256R1())))

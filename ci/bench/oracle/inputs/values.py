@@ -1,4 +1,4 @@
-"""What is put into fields: by the kind of value that a field holds, which of those it may be wrong in its own ways."""
+"""Values that are put into fields, by the field's kind: right ones, and those that are wrong for this kind."""
 
 from __future__ import annotations
 

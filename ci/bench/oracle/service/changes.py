@@ -1,4 +1,5 @@
-"""What may be out of order in a scenario. Each changes the world in place; False: there is nothing here to change."""
+"""What may be out of order in a scenario. Each changes the world in place, and returns False where this world has
+nothing to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A scenario played to one service: registration, hosts, their answers, changes; then what the service thinks of it."""
+"""A scenario played to one service: registration, hosts, their answers, changes; then the states that the service
+shows."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def seen(api: Api, played: Played) -> dict[str, Any]:
 
 
 def play_all(api: Api, worlds: Sequence[World]) -> list[tuple[Played, dict[str, Any]]]:
-    """All scenarios, and what is thought of each when nothing moves any more."""
+    """Play all scenarios; returns what the service shows of each once nothing changes any more."""
     with ThreadPoolExecutor(4) as pool:
         played = list(pool.map(lambda world: play(api, world), worlds))
         last: list[Any] = []

@@ -120,22 +120,22 @@ class Host:
                 if address is None:
                     continue
                 out = next((name for name, mine in own if mine and address.ip in mine.network), "")
-                shown = str(address.ip)
+                remote_ip = str(address.ip)
                 if out:
                     layer2.append(
-                        {"outgoing_nic": out, "remote_ip_address": shown, "remote_mac": mac, "successful": good}
+                        {"outgoing_nic": out, "remote_ip_address": remote_ip, "remote_mac": mac, "successful": good}
                     )
                     mtu.append(
                         {
                             "outgoing_nic": out,
-                            "remote_ip_address": shown,
+                            "remote_ip_address": remote_ip,
                             "mtu_successful": good and not self.small_packets,
                         }
                     )
                 layer3.append(
                     {
                         "outgoing_nic": out,
-                        "remote_ip_address": shown,
+                        "remote_ip_address": remote_ip,
                         "successful": good,
                         "average_rtt_ms": self.rtt_ms,
                         "packet_loss_percentage": self.loss,

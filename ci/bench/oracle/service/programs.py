@@ -58,7 +58,7 @@ esac
 
 @dataclass(frozen=True)
 class Answer:
-    """What a service answered: the status code, and the body's JSON (its text where it is none)."""
+    """What a service answered: the status code, and the body's JSON (its text where it is not JSON)."""
 
     code: int
     body: Any = None

@@ -1,4 +1,4 @@
-"""Requests as somebody's script gets them wrong: bodies, ids, tokens and orders; both services' status codes."""
+"""Wrong requests, as scripts send them: bodies, ids, tokens and orders of calls; both services' status codes."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ _ACTIONS = (
 
 
 def _strangers() -> Iterator[Request]:
-    """Every operation with ids that are none, or nobody's; with tokens that are none, or nobody's."""
+    """Every operation with malformed ids and unknown ones, and with malformed tokens and unknown ones."""
     for method, path in _ACTIONS:
         yield Request("as it is", method, path)
         if "{" in path:

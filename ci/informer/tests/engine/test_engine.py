@@ -209,10 +209,10 @@ def rows(fleet: Fleet):
 
 def whole(fleet: Fleet, count: int, others: int = 0) -> None:
     """All runs are there once, with their evidence, and no run ended twice; others are in another history."""
-    found = rows(fleet)
-    assert [row.outcome for row in found] == [Outcome.PASSED] * count
-    assert len({row.key for row in found}) == count
-    for row in found:
+    ended_rows = rows(fleet)
+    assert [row.outcome for row in ended_rows] == [Outcome.PASSED] * count
+    assert len({row.key for row in ended_rows}) == count
+    for row in ended_rows:
         assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 20
     assert len(fleet.log("ended")) == count + others
     assert list(fleet.home.glob("state-*/units/*/*/result.json")) == []
@@ -227,8 +227,8 @@ def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
     whole(fleet, 3)
     assert {row.host for row in rows(fleet)} == {"a", "b", "c"}
     for name in ("scheduler", "a"):
-        told = (fleet.home / f"{name}.log").read_text().splitlines()
-        assert len(told) == 1, told  # where it is, and nothing of what Dask does meanwhile
+        lines = (fleet.home / f"{name}.log").read_text().splitlines()
+        assert len(lines) == 1, lines  # where it is, and nothing of what Dask does meanwhile
 
 
 def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
@@ -261,8 +261,8 @@ def test_collectors_do_not_take_the_same_room(fleet):
     first = Collecting(fleet, 3)
     fleet.until("began", 3)
     second = Collecting(fleet, 1, history="other.db")
-    told = "sno-ipv4-static-uefi@vm: waits; other collectors' runs have the hosts' room"
-    wait_until(lambda: told in second.said, LIMIT, "the second collector to wait", lambda: second.said, poll=0.05)
+    message = "sno-ipv4-static-uefi@vm: waits; other collectors' runs have the hosts' room"
+    wait_until(lambda: message in second.said, LIMIT, "the second collector to wait", lambda: second.said, poll=0.05)
     assert len(fleet.log("began")) == 3
     fleet.go()
     first.done()

@@ -207,8 +207,8 @@ def test_a_history_is_a_file(tmp_path, monkeypatch, capsys, path):
     os.mkfifo(tmp_path / "pipe")
     for words in (["status"], ["load", __file__, "--payload", "p", "--job", "j"]):
         main(["--history", path, *words])
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == f"node0-ci: {path}: not a history of node0-ci: not a file"
+    stderr = capsys.readouterr().err.splitlines()
+    assert stderr[0] == f"node0-ci: {path}: not a history of node0-ci: not a file"
 
 
 def test_no_name_of_a_history_is_not_the_usual_one(capsys):

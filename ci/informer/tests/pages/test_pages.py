@@ -146,8 +146,8 @@ def test_pages_are_accessible_in_a_browser(pages, tmp_path):
                     page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
                 )
                 assert passed > 10
-                told = [f"{path.name} {mode} {one['id']}: {one['nodes'][0]['html'][:200]}" for one in violations]
-                assert not told
+                lines = [f"{path.name} {mode} {one['id']}: {one['nodes'][0]['html'][:200]}" for one in violations]
+                assert not lines
             assert page.js(OVERLAPPING) == []
 
 

@@ -38,11 +38,11 @@ def answers(path, *requests):
 
     async def asked():
         async with TestClient(TestServer(application(path))) as client:
-            found = []
+            results = []
             for method, where in requests:
                 async with client.request(method, where) as answer:
-                    found.append((answer.status, await answer.text(), answer.headers))
-            return found
+                    results.append((answer.status, await answer.text(), answer.headers))
+            return results
 
     return asyncio.run(asked())
 
@@ -87,17 +87,17 @@ def test_the_address_is_told_when_it_answers(path, host, url):
     with socket.socket(family) as probe:
         probe.bind((host, 0))
         port = probe.getsockname()[1]
-    told = []
+    lines = []
 
     def say(line):
-        told.append(line)
+        lines.append(line)
         try:
             socket.create_connection((host, port), timeout=5).close()
         finally:
             signal.raise_signal(signal.SIGTERM)
 
     serve(path, host, port, (), say=say)
-    assert told == [url.format(port)]
+    assert lines == [url.format(port)]
 
 
 def test_a_job_of_any_name_has_a_page(path):
@@ -163,11 +163,11 @@ def test_a_history_that_cannot_be_read_now_is_said(path):
 
 
 def test_a_free_port_is_told(path):
-    told = []
+    lines = []
 
     def say(line):
-        told.append(line)
+        lines.append(line)
         signal.raise_signal(signal.SIGTERM)
 
     serve(path, "127.0.0.1", 0, (), say=say)
-    assert int(told[0].rpartition(":")[2].rstrip("/")) > 0
+    assert int(lines[0].rpartition(":")[2].rstrip("/")) > 0

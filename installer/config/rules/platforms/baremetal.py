@@ -19,7 +19,7 @@ _VIRTUAL_MEDIA = ("redfish-virtualmedia", "idrac-virtualmedia", "ilo5-virtualmed
 
 @rule("24", "platform.baremetal.provisioningNetwork")
 def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
-    """One of three."""
+    """Managed, Unmanaged or Disabled."""
     platform = config.platform.baremetal
     if platform is not None and platform.provisioning_network not in PROVISIONING_NETWORKS:
         yield unsupported(
@@ -29,7 +29,7 @@ def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("25", "platform.baremetal.{bootstrap,cluster}ProvisioningIP")
 def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
-    """IP addresses."""
+    """They have to be IP addresses."""
     platform = config.platform.baremetal
     if platform is None:
         return
@@ -43,7 +43,7 @@ def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("26", "platform.baremetal.loadBalancer.type")
 def load_balancer(config: InstallConfig) -> Iterator[FieldError]:
-    """Known types; DNS records elsewhere need a load balancer elsewhere."""
+    """A known type; external DNS records need a load balancer of the user's own."""
     platform = config.platform.baremetal
     if platform is not None:
         yield from balancer_and_dns("platform.baremetal", platform.load_balancer, platform.dns_records_type)
@@ -71,7 +71,7 @@ def provisioning(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _without_provisioning(platform: BareMetalPlatform, config: InstallConfig) -> Iterator[FieldError]:
-    """What provides the hosts is on a machine network then."""
+    """Without a provisioning network, the provisioning addresses have to be in a machine network."""
     value = platform.cluster_provisioning_ip
     address = check.address(value)
     cidrs = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
@@ -101,16 +101,16 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
 
 
 def _driver(path: str, address: str) -> Iterator[FieldError]:
-    """One that boots a host without a provisioning network."""
-    shown = check.without_password(address)
+    """The BMC has to have a driver that boots a host without a provisioning network."""
+    safe_address = check.without_password(address)
     try:
         driver = bmc.driver(address)
     except ValueError as error:
-        yield invalid(path, shown, str(error))
+        yield invalid(path, safe_address, str(error))
         return
     if driver.network:
         text = f"driver {driver.name} requires provisioning network, use one of {', '.join(_VIRTUAL_MEDIA)}"
-        yield invalid(path, shown, text)
+        yield invalid(path, safe_address, text)
 
 
 def _provisioning_network(platform: BareMetalPlatform, config: InstallConfig) -> Iterator[FieldError]:
@@ -128,8 +128,8 @@ def _provisioning_network(platform: BareMetalPlatform, config: InstallConfig) ->
             break
     cluster = check.address(platform.cluster_provisioning_ip)
     if cluster is None or cluster not in network:
-        shown = platform.cluster_provisioning_ip
-        yield invalid(f"{path}.clusterProvisioningIP", shown, f'"{shown}" is not in the provisioning network')
+        ip = platform.cluster_provisioning_ip
+        yield invalid(f"{path}.clusterProvisioningIP", ip, f'"{ip}" is not in the provisioning network')
     if ipaddress.ip_interface(value).ip != network.network_address:
         yield invalid(
             f"{path}.provisioningNetworkCIDR", value, f"provisioningNetworkCIDR has host bits set, expected {network}"

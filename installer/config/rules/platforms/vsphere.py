@@ -59,7 +59,7 @@ def credentials(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _generated(domain: VSphereFailureDomain) -> bool:
-    """Is it made from the deprecated form, which may lack anything?"""
+    """Was the failure domain made from the deprecated fields, any of which may be missing?"""
     return domain.name == GENERATED or domain.zone == GENERATED_ZONE or domain.region == GENERATED_REGION
 
 

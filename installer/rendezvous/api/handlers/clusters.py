@@ -55,7 +55,7 @@ async def get(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}: as judged by everything that was reported so far."""
     await service.reconcile_pending(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
-    # By the specification a query; a header is taken as well.
+    # The specification has a query parameter; a header is accepted too.
     header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
     excluded = boolean(header, "exclude-hosts", "header") or boolean(parameter, "exclude-hosts")
     etag = service.views.etag(cluster.id)

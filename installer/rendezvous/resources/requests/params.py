@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # As go-openapi has it: dashes may be left out.
 UUID = re.compile("-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)))
-# As RFC 3339 begins; of ISO 8601's other forms go-openapi takes none.
+# How a time of RFC 3339 begins: go-openapi takes no other form of ISO 8601.
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INT64 = 1 << 63
 # As Go reads a number of the query: no blanks, no underscores, no other script's digits.

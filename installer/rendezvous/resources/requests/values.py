@@ -86,7 +86,7 @@ def domain(value: str) -> str | None:
 
 
 def tags(value: str) -> str | None:
-    """Words, and spaces within, divided by commas."""
+    """Tags separated by commas, each of words and single spaces."""
     if all(_TAG.fullmatch(part) for part in value.split(",")):
         return None
     return f"Invalid format for Tags: {value[:80]!r}: a comma-separated list of words of letters, digits and _"
@@ -146,7 +146,7 @@ def certificates(value: str) -> str | None:
 
 
 def ntp_sources(value: str) -> str | None:
-    """Names and addresses, divided by commas alone."""
+    """Names and addresses, separated by commas without blanks."""
     for source in value.split(","):
         if _address(source) is not None and (len(source) < 2 or _name(source) is not None):
             return f"{source[:80]!r} is neither a name nor an address"
@@ -193,7 +193,7 @@ def _proxy(*schemes: str) -> Check:
 
 
 def no_proxy(value: str) -> str | None:
-    """Addresses, networks and domains, divided by commas; with a ``*`` anything, as upstream has it."""
+    """Addresses, networks and domains, separated by commas; with a ``*`` anything, as upstream has it."""
     if "*" in value:
         return None
     for entry in (part.strip() for part in value.split(",")):

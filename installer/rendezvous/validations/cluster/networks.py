@@ -35,7 +35,7 @@ VIP_NAMES = {"api": "API", "ingress": "Ingress"}
 HOST_BITS = 7
 
 
-# Networks of hosts that count even where they are not there yet.
+# Hosts for which a cluster network must have room, however few there are.
 LEAST_HOSTS = 4
 
 
@@ -86,7 +86,7 @@ def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
 
 
 def _networks_open(view: ClusterView) -> Verdict | None:
-    """What is said while a network that is needed is missing."""
+    """The pending verdict while a network that is needed is missing."""
     needed = networks.machine_network_needed(view.cluster)
     if view.cidrs("cluster") and view.cidrs("service") and (not needed or _machine(view)):
         return None
@@ -174,7 +174,7 @@ def shown_name(host: Host) -> str:
 
 
 def _vip_in_use(vip: str, view: ClusterView) -> str | None:
-    """Who says that a VIP is taken, empty when somebody looked and found it free, None while nobody has looked.
+    """Names of the hosts that found a VIP taken; empty when some host found it free, None while none has checked.
 
     verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
     """
@@ -269,7 +269,7 @@ def _with_our_load_balancer(view: ClusterView, which: str) -> Verdict:
 
 
 def _room(cidr: str, hosts: int) -> int:
-    """Addresses of a network that are left after its hosts, two VIPs and the two that are no hosts'."""
+    """Addresses of a network that are left after its hosts, two VIPs, and the network's and broadcast address."""
     network = networks.network_of(cidr)
     return int(network.num_addresses) - hosts - 4
 

@@ -139,7 +139,7 @@ def _network_type_valid(view: ClusterView) -> Verdict:
 
 
 def _calculated(view: ClusterView) -> Verdict:
-    """Where VIPs are held, the machine network must be the very subnet that the hosts have there."""
+    """Where the cluster holds VIPs, the machine network must be exactly a subnet of the hosts."""
     if networks.user_managed(view.cluster):
         return success("The Cluster Machine CIDR is not required: User Managed Networking")
     if networks.own_load_balancer(view.cluster):

@@ -14,8 +14,8 @@ MAC = bytes.fromhex("525400000001")
 
 @given(st.binary(max_size=80))
 def test_any_frame_is_either_a_reply_or_nothing(frame):
-    said = arp.answer(frame)
-    assert said is None or len(frame) >= 42
+    answer = arp.answer(frame)
+    assert answer is None or len(frame) >= 42
 
 
 def test_a_request_turned_round_is_an_answer():

@@ -76,14 +76,14 @@ cat {state} 2>/dev/null; true
 def test_missing_sources_of_time_are_added_by_the_name_that_was_given(host: Host, programs: Programs) -> None:
     state = host.write("/state", "^* 192.0.2.1 2\n^? ntp.example 0\n")
     programs.put("chronyc", CHRONY.replace("{state}", str(state)))
-    found = json.loads(netchecks.ntp(host, NtpRequest(ntp_source=" ntp.example, ntp.example.org,, 192.0.2.1 ")))
+    answer = json.loads(netchecks.ntp(host, NtpRequest(ntp_source=" ntp.example, ntp.example.org,, 192.0.2.1 ")))
     assert [line for line in programs.calls("chronyc") if "add" in line] == ["add server ntp.example.org iburst"]
-    assert [item["source_name"] for item in found["ntp_sources"]] == ["192.0.2.1", "ntp.example", "ntp.example.org"]
+    assert [item["source_name"] for item in answer["ntp_sources"]] == ["192.0.2.1", "ntp.example", "ntp.example.org"]
     asked = len(programs.calls("chronyc"))
     netchecks.ntp(host, NtpRequest(ntp_source="ntp.example.org"))
     # Nothing to add: asked by address and by name, once each.
     assert len(programs.calls("chronyc")) == asked + 2
-    assert json.loads(netchecks.ntp(host, NtpRequest()))["ntp_sources"] == found["ntp_sources"]
+    assert json.loads(netchecks.ntp(host, NtpRequest()))["ntp_sources"] == answer["ntp_sources"]
 
 
 def test_a_chrony_that_does_not_answer_fails_the_step(host: Host, programs: Programs) -> None:
@@ -99,8 +99,8 @@ def test_names(host: Host, programs: Programs) -> None:
         "getent", 'case "$2" in a.example) echo "192.0.2.5 STREAM a"; echo "2001:db8::5 STREAM";; *) exit 2;; esac'
     )
     request = DomainsRequest(domains=[Domain(domain_name=name) for name in ("a.example", "b.example")])
-    found = json.loads(netchecks.domains(host, request))
-    assert found["resolutions"] == [
+    answer = json.loads(netchecks.domains(host, request))
+    assert answer["resolutions"] == [
         {"domain_name": "a.example", "ipv4_addresses": ["192.0.2.5"], "ipv6_addresses": ["2001:db8::5"], "cnames": []},
         {"domain_name": "b.example", "ipv4_addresses": [], "ipv6_addresses": [], "cnames": []},
     ]
@@ -205,8 +205,8 @@ def test_virtual_addresses(host: Host, programs: Programs, asked: list[Any]) -> 
         "2001:db8::3": "succeeded",
         "203.0.113.1": "unverified",
     }
-    found = json.loads(netchecks.verify_vips(host, [VipRequest(vip=vip, vip_type="api") for vip in wanted]))
-    assert found == [{"vip": vip, "vip_type": "api", "verification": said} for vip, said in wanted.items()]
+    answer = json.loads(netchecks.verify_vips(host, [VipRequest(vip=vip, vip_type="api") for vip in wanted]))
+    assert answer == [{"vip": vip, "vip_type": "api", "verification": said} for vip, said in wanted.items()]
 
 
 def test_an_interface_that_cannot_be_asked_fails_the_step(

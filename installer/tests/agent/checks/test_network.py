@@ -19,12 +19,12 @@ from installer.assisted.steparguments import ApiVipRequest, TangRequest, TangSer
 
 class _Web(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        found = self.server.pages.get(self.path)
+        page = self.server.pages.get(self.path)
         token = self.headers.get("Authorization", "")
-        self.send_response(302 if self.path == "/moved" else 404 if found is None else 200)
+        self.send_response(302 if self.path == "/moved" else 404 if page is None else 200)
         self.send_header("Location", "/config")
         self.end_headers()
-        self.wfile.write((found or "").replace("TOKEN", token).encode())
+        self.wfile.write((page or "").replace("TOKEN", token).encode())
 
     def log_message(self, *args: object) -> None:
         """Silent."""
@@ -55,18 +55,18 @@ def web() -> Iterator[Any]:
 def test_tang(web: str) -> None:
     good = {"url": web, "thumbprint": "THUMB"}
     assert json.loads(webchecks.tang(TangRequest(tang_servers=json.dumps([good]))))["is_success"] is True
-    found = json.loads(
+    answer = json.loads(
         webchecks.tang(TangRequest(tang_servers=[TangServer(**good), TangServer(url=web, thumbprint="no")]))
     )
-    assert found["is_success"] is False
-    assert "HTTP 404" in found["tang_server_response"][1]["error"]
+    assert answer["is_success"] is False
+    assert "HTTP 404" in answer["tang_server_response"][1]["error"]
     for thumbprint, words in (
         ("LESS", "signatures[0].signature is required"),
         ("TEXT", "is not JSON"),
         ("DEEP", "nested deeper"),
     ):
-        found = json.loads(webchecks.tang(TangRequest(tang_servers=[TangServer(url=web, thumbprint=thumbprint)])))
-        assert words in found["tang_server_response"][0]["error"]
+        answer = json.loads(webchecks.tang(TangRequest(tang_servers=[TangServer(url=web, thumbprint=thumbprint)])))
+        assert words in answer["tang_server_response"][0]["error"]
 
 
 def test_tang_that_nobody_serves() -> None:
@@ -80,9 +80,9 @@ def test_tang_that_nobody_serves() -> None:
 
 
 def test_ignition_of_a_later_host(web: str) -> None:
-    found = json.loads(webchecks.ignition(ApiVipRequest(url=f"{web}/config", ignition_endpoint_token="t0k")))
-    assert found["is_success"] is True
-    assert json.loads(found["ignition"])["seen"] == "Bearer t0k"
+    answer = json.loads(webchecks.ignition(ApiVipRequest(url=f"{web}/config", ignition_endpoint_token="t0k")))
+    assert answer["is_success"] is True
+    assert json.loads(answer["ignition"])["seen"] == "Bearer t0k"
     answers = {
         "/other": "not an Ignition config",
         "/number": "not an Ignition config",
@@ -90,9 +90,9 @@ def test_ignition_of_a_later_host(web: str) -> None:
         "/deep": "not an Ignition config",
     }
     for path, words in (*answers.items(), ("/none", "HTTP 404"), ("/moved", "HTTP 302")):
-        found = json.loads(webchecks.ignition(ApiVipRequest(url=web + path)))
-        assert found["is_success"] is False
-        assert words in found["download_error"]
+        answer = json.loads(webchecks.ignition(ApiVipRequest(url=web + path)))
+        assert answer["is_success"] is False
+        assert words in answer["download_error"]
     assert "not an http" in json.loads(webchecks.ignition(ApiVipRequest(url="file:///etc/passwd")))["download_error"]
 
 

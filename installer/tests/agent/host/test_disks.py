@@ -91,9 +91,9 @@ def test_kinds_of_disks(columns: dict[str, Any], kind: str) -> None:
 )
 def test_what_speaks_against_a_disk(columns: dict[str, Any], objections: list[str], media: bool) -> None:
     assert blockdev.reasons(disk(**columns)) == (objections, media)
-    found = blockdev.parse(disk(**columns), {}, {})
-    assert found.is_installation_media is media
-    assert found.installation_eligibility == inv.Eligibility(eligible=not objections, not_eligible_reasons=objections)
+    parsed = blockdev.parse(disk(**columns), {}, {})
+    assert parsed.is_installation_media is media
+    assert parsed.installation_eligibility == inv.Eligibility(eligible=not objections, not_eligible_reasons=objections)
 
 
 def test_the_most_telling_name() -> None:
@@ -128,12 +128,12 @@ def test_a_disk_in_full() -> None:
             {"kname": "p2", "type": "part", "parttypename": "Linux"},
         ],
     )  # fmt: skip
-    found = blockdev.parse(node, {"dm-3": ["/dev/disk/by-id/x", "/dev/disk/by-id/wwn-0x5"]}, {"dm-3": ["/p1", "/p2"]})
-    assert (found.id, found.by_id, found.by_path) == ("/dev/disk/by-id/wwn-0x5", "/dev/disk/by-id/wwn-0x5", "/p1")
-    assert (found.name, found.path, found.size_bytes) == ("dm-3", "/dev/dm-3", 100)
-    assert (found.hctl, found.vendor, found.model, found.serial, found.wwn) == ("1:0:0:0", "V", "M", "S", "0x5")
-    assert (found.bootable, found.removable, found.has_uuid) == (True, True, True)
-    assert (found.partition_types, found.holders) == ("EFI System, Linux", "dm-9")
+    parsed = blockdev.parse(node, {"dm-3": ["/dev/disk/by-id/x", "/dev/disk/by-id/wwn-0x5"]}, {"dm-3": ["/p1", "/p2"]})
+    assert (parsed.id, parsed.by_id, parsed.by_path) == ("/dev/disk/by-id/wwn-0x5", "/dev/disk/by-id/wwn-0x5", "/p1")
+    assert (parsed.name, parsed.path, parsed.size_bytes) == ("dm-3", "/dev/dm-3", 100)
+    assert (parsed.hctl, parsed.vendor, parsed.model, parsed.serial, parsed.wwn) == ("1:0:0:0", "V", "M", "S", "0x5")
+    assert (parsed.bootable, parsed.removable, parsed.has_uuid) == (True, True, True)
+    assert (parsed.partition_types, parsed.holders) == ("EFI System, Linux", "dm-9")
     plain = blockdev.parse(disk(kname=None, size=None), {}, {"vda": ["/p1"]})
     assert (plain.id, plain.name, plain.size_bytes, plain.has_uuid, plain.bootable) == ("/p1", "vda", 0, False, False)
     assert blockdev.parse(disk(), {}, {}).id == "/dev/vda"
@@ -171,8 +171,8 @@ def test_which_devices_are_disks(host: Host, programs: Programs) -> None:
         disk(name="fd0", kname="fd0"),
     ]
     programs.put("lsblk", f"cat <<'END'\n{json.dumps({'blockdevices': nodes})}\nEND")
-    found = blockdev.disks(host)
-    assert [(each.name, each.drive_type) for each in found] == [
+    disks = blockdev.disks(host)
+    assert [(each.name, each.drive_type) for each in disks] == [
         ("sda", "SSD"), ("sdb", "SSD"), ("sr0", "ODD"), ("dm-0", "Multipath"), ("md0", "RAID")
     ]  # fmt: skip
     assert programs.calls("lsblk") == ["-J -b -O"]

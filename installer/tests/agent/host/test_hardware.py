@@ -32,16 +32,16 @@ def test_processors(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware.platform, "machine", lambda: "x86_64")
     assert hardware.cpu(host) == inv.Cpu(count=0, frequency=0.0, flags=[], model_name="", architecture="x86_64")
     host.write("/proc/cpuinfo", CPU.format(0) + CPU.format(1).replace("A CPU", "Another"))
-    found = hardware.cpu(host)
-    assert (found.count, found.frequency, found.flags, found.model_name) == (2, 0.0, ["fpu", "vmx"], "A CPU")
+    cpu = hardware.cpu(host)
+    assert (cpu.count, cpu.frequency, cpu.flags, cpu.model_name) == (2, 0.0, ["fpu", "vmx"], "A CPU")
     host.write("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3100000\n")
     assert hardware.cpu(host).frequency == 3100.0
     host.write("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\ncpu MHz\t: unknown\n")
     host.write("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "")
     for machine, name in (("arm64", "aarch64"), ("amd64", "x86_64"), ("s390x", "s390x")):
         monkeypatch.setattr(hardware.platform, "machine", lambda machine=machine: machine)
-        found = hardware.cpu(host)
-        assert (found.architecture, found.flags, found.frequency) == (name, ["fp", "asimd"], 0.0)
+        cpu = hardware.cpu(host)
+        assert (cpu.architecture, cpu.flags, cpu.frequency) == (name, ["fp", "asimd"], 0.0)
 
 
 DMI = "Memory Device\n\tSize: {}\n\tVolatile Size: 8 GB\nMemory Device\n\tSize: No Module Installed\n"
@@ -61,9 +61,9 @@ def test_memory(host: Host, programs: Programs, said: str, physical: int, method
     usable = 1_500_000 * 1024
     host.write("/proc/meminfo", "MemTotal:        1500000 kB\nMemFree: 1 kB\n")
     programs.put("dmidecode", f"cat <<'END'\n{DMI.format(said)}END")
-    found = hardware.memory(host)
-    assert (found.physical_bytes, found.usable_bytes) == (physical if method == "dmidecode" else usable, usable)
-    assert found.physical_bytes_method == method
+    memory = hardware.memory(host)
+    assert (memory.physical_bytes, memory.usable_bytes) == (physical if method == "dmidecode" else usable, usable)
+    assert memory.physical_bytes_method == method
     assert programs.calls("dmidecode") == ["-t 17"]
 
 
@@ -94,22 +94,22 @@ def test_modules_of_memory_are_added_up() -> None:
 
 
 def test_how_a_host_was_booted(host: Host) -> None:
-    found = hardware.boot(host)
-    assert (found.current_boot_mode, found.secure_boot_state, found.device_type) == (
+    boot = hardware.boot(host)
+    assert (boot.current_boot_mode, boot.secure_boot_state, boot.device_type) == (
         "bios",
         "NotSupported",
         "",
     )
-    assert found.pxe_interface == ""
+    assert boot.pxe_interface == ""
     host.path("/sysroot/ostree").mkdir(parents=True)
     assert hardware.boot(host).device_type == "persistent"
     host.write("/proc/cmdline", "a coreos.liveiso=x BOOTIF=01-52-54-00-aa-bb-cc b\n")
-    found = hardware.boot(host)
-    assert (found.device_type, found.pxe_interface) == ("ephemeral", "01-52-54-00-aa-bb-cc")
-    assert found.command_line == "a coreos.liveiso=x BOOTIF=01-52-54-00-aa-bb-cc b"
+    boot = hardware.boot(host)
+    assert (boot.device_type, boot.pxe_interface) == ("ephemeral", "01-52-54-00-aa-bb-cc")
+    assert boot.command_line == "a coreos.liveiso=x BOOTIF=01-52-54-00-aa-bb-cc b"
     host.write("/proc/cmdline", "BOOTIF=52:54 coreos.live.rootfs_url=http://x NOBOOTIF=1")
-    found = hardware.boot(host)
-    assert (found.device_type, found.pxe_interface) == ("ephemeral", "52:54")
+    boot = hardware.boot(host)
+    assert (boot.device_type, boot.pxe_interface) == ("ephemeral", "52:54")
     host.write("/proc/cmdline", "NOBOOTIF=52")
     assert hardware.boot(host).pxe_interface == ""
     host.write("/run/ostree-live", "")
@@ -119,8 +119,8 @@ def test_how_a_host_was_booted(host: Host) -> None:
 @pytest.mark.parametrize(("value", "state"), [(b"\x01", "Enabled"), (b"\x00", "Disabled"), (b"", "Disabled")])
 def test_secure_boot(host: Host, value: bytes, state: str) -> None:
     host.path("/sys/firmware/efi").mkdir(parents=True)
-    found = hardware.boot(host)
-    assert (found.current_boot_mode, found.secure_boot_state) == ("uefi", "Unknown")
+    boot = hardware.boot(host)
+    assert (boot.current_boot_mode, boot.secure_boot_state) == ("uefi", "Unknown")
     host.write(hardware.SECURE_BOOT, b"\x06\0\0\0" + value)
     assert hardware.boot(host).secure_boot_state == state
 

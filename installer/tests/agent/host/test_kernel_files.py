@@ -31,19 +31,19 @@ def put(site: Site, name: str, content: str | bytes = "") -> None:
 
 def test_the_first_cpu_speaks_for_all(site: Site) -> None:
     put(site, "/proc/cpuinfo", CPUINFO)
-    found = hardware.cpu(site.host)
-    assert (found.count, found.model_name, found.frequency, found.flags) == (2, "First CPU", 0.0, ["fpu", "sse"])
+    cpu = hardware.cpu(site.host)
+    assert (cpu.count, cpu.model_name, cpu.frequency, cpu.flags) == (2, "First CPU", 0.0, ["fpu", "sse"])
     put(site, "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3400000\n")
     assert hardware.cpu(site.host).frequency == 3400.0
 
 
 def test_an_arm_cpu_and_none_at_all(site: Site) -> None:
     put(site, "/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n")
-    found = hardware.cpu(site.host)
-    assert (found.count, found.model_name, found.frequency, found.flags) == (1, "", 0.0, ["fp", "asimd"])
+    cpu = hardware.cpu(site.host)
+    assert (cpu.count, cpu.model_name, cpu.frequency, cpu.flags) == (1, "", 0.0, ["fp", "asimd"])
     put(site, "/proc/cpuinfo")
-    found = hardware.cpu(site.host)
-    assert (found.count, found.flags) == (0, [])
+    cpu = hardware.cpu(site.host)
+    assert (cpu.count, cpu.flags) == (0, [])
 
 
 @pytest.mark.parametrize(("machine", "name"), [("amd64", "x86_64"), ("arm64", "aarch64"), ("s390x", "s390x")])
@@ -58,19 +58,19 @@ def test_memory_by_smbios(site: Site) -> None:
     put(site, "/proc/meminfo", "MemFree: 1 kB\nMemTotal:       1000000 kB\n")
     devices = "1 kB", "1 KB", "1 MB", "1 GB", "1 TB", "No Module Installed", "Unknown"
     site.programs.says("dmidecode", "".join(f"\tSize: {size}\n" for size in devices) + "\tMaximum Size: 9 TB\n")
-    found = hardware.memory(site.host)
+    memory = hardware.memory(site.host)
     assert site.timeline.argv("dmidecode") == [["-t", "17"]]
-    assert found.physical_bytes == 2 * 1024 + 1024**2 + 1024**3 + 1024**4
-    assert (found.usable_bytes, found.physical_bytes_method) == (1000000 * 1024, "dmidecode")
+    assert memory.physical_bytes == 2 * 1024 + 1024**2 + 1024**3 + 1024**4
+    assert (memory.usable_bytes, memory.physical_bytes_method) == (1000000 * 1024, "dmidecode")
 
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_memory_where_smbios_says_too_little_or_nothing(site: Site, code: int) -> None:
     put(site, "/proc/meminfo", "MemTotal: 2048 kB\n")
     site.programs.says("dmidecode", "\tSize: 1 MB\n", code)
-    found = hardware.memory(site.host)
-    assert (found.physical_bytes, found.usable_bytes) == (2048 * 1024, 2048 * 1024)
-    assert found.physical_bytes_method == "meminfo"
+    memory = hardware.memory(site.host)
+    assert (memory.physical_bytes, memory.usable_bytes) == (2048 * 1024, 2048 * 1024)
+    assert memory.physical_bytes_method == "meminfo"
 
 
 def test_memory_that_is_all_usable_and_memory_that_nobody_knows(site: Site) -> None:
@@ -82,13 +82,13 @@ def test_memory_that_is_all_usable_and_memory_that_nobody_knows(site: Site) -> N
 
 def test_a_bios_with_a_disk(site: Site) -> None:
     put(site, "/proc/cmdline", "root=/dev/vda noBOOTIF=aa\n")
-    found = hardware.boot(site.host)
-    assert (found.current_boot_mode, found.secure_boot_state, found.device_type) == (
+    boot = hardware.boot(site.host)
+    assert (boot.current_boot_mode, boot.secure_boot_state, boot.device_type) == (
         "bios",
         "NotSupported",
         "",
     )
-    assert (found.command_line, found.pxe_interface) == ("root=/dev/vda noBOOTIF=aa", "")
+    assert (boot.command_line, boot.pxe_interface) == ("root=/dev/vda noBOOTIF=aa", "")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_secure_boot(site: Site, value: bytes | None, state: str) -> None:
     site.host.path("/sys/firmware/efi").mkdir(parents=True)
     if value is not None:
         put(site, EFIVAR, value)
-    found = hardware.boot(site.host)
-    assert (found.current_boot_mode, found.secure_boot_state) == ("uefi", state)
+    boot = hardware.boot(site.host)
+    assert (boot.current_boot_mode, boot.secure_boot_state) == ("uefi", state)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_vendors(site: Site, maker: str, product: str, virtual: bool) -> None:
     for name, text in (("sys_vendor", maker), ("product_name", product), ("product_serial", "S1")):
         put(site, f"/sys/class/dmi/id/{name}", text)
     site.programs.says("systemd-detect-virt", "none\n", 1)
-    found = hardware.vendor(site.host)
+    vendor = hardware.vendor(site.host)
     names = (maker or "unknown", product or "unknown", "S1")
-    assert (found.manufacturer, found.product_name, found.serial_number) == names
-    assert found.virtual is virtual
+    assert (vendor.manufacturer, vendor.product_name, vendor.serial_number) == names
+    assert vendor.virtual is virtual
 
 
 def test_display_controllers_only(site: Site) -> None:

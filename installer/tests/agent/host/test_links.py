@@ -48,7 +48,7 @@ def test_which_links_count(fields: dict[str, Any], physical: bool, wanted: bool)
 
 
 def test_a_link_in_full() -> None:
-    found = network.parse_link(
+    interface = network.parse_link(
         link(
             flags=["BROADCAST", "UP", "LOWER_UP"],
             linkinfo={"info_kind": "team", "info_slave_data": {"perm_hwaddr": "52:54:00:AA:00:09"}},
@@ -64,10 +64,19 @@ def test_a_link_in_full() -> None:
         vendor="0x1af4",
         product="0x1000",
     )
-    assert (found.name, found.mac_address, found.mtu, found.type) == ("ens3", "52:54:00:aa:00:09", 1500, "bond")
-    assert (found.ipv4_addresses, found.ipv6_addresses) == (["192.0.2.1/24"], ["2001:db8::1/64"])
-    assert (found.speed_mbps, found.has_carrier, found.flags) == (1000, False, ["up", "broadcast", "running"])
-    assert (found.vendor, found.product) == ("0x1af4", "0x1000")
+    assert (interface.name, interface.mac_address, interface.mtu, interface.type) == (
+        "ens3",
+        "52:54:00:aa:00:09",
+        1500,
+        "bond",
+    )
+    assert (interface.ipv4_addresses, interface.ipv6_addresses) == (["192.0.2.1/24"], ["2001:db8::1/64"])
+    assert (interface.speed_mbps, interface.has_carrier, interface.flags) == (
+        1000,
+        False,
+        ["up", "broadcast", "running"],
+    )
+    assert (interface.vendor, interface.product) == ("0x1af4", "0x1000")
     bare = network.parse_link({})
     assert (bare.name, bare.mac_address, bare.mtu, bare.type, bare.speed_mbps) == ("", "", 0, "physical", 0)
     assert network.parse_link(link(linkinfo={"info_kind": "vlan"})).type == "vlan"

@@ -76,8 +76,8 @@ DRIVERS = {
 
 @pytest.mark.parametrize("address", DRIVERS)
 def test_the_driver_of_a_bmc(address):
-    found = bmc.driver(address)
-    assert (found.name, found.network) == DRIVERS[address]
+    driver = bmc.driver(address)
+    assert (driver.name, driver.network) == DRIVERS[address]
 
 
 NO_DRIVERS = {

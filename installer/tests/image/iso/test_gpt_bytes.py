@@ -45,27 +45,27 @@ def resized(data: bytes, new_size: int) -> bytes:
 @pytest.mark.parametrize("new", [60, 100, 200])
 def test_a_partition_table_after_its_image(new):
     """The primary header, the array and their backups, by their bytes (UEFI 2.10 §5.3.2)."""
-    made = resized(table(100 * 512), new * 512)
-    assert len(made) == new * 512
+    image = resized(table(100 * 512), new * 512)
+    assert len(image) == new * 512
     usable = new - 1 - 2
     for at, other, array_at in ((1, new - 1, 2), (new - 1, 1, new - 2)):
-        header = bytearray(made[at * 512 : at * 512 + 92])
+        header = bytearray(image[at * 512 : at * 512 + 92])
         crc = struct.unpack_from("<I", header, 16)[0]
         struct.pack_into("<I", header, 16, 0)
         assert crc == zlib.crc32(header)
         assert struct.unpack_from("<QQQQ", header, 24) == (at, other, 34, usable)
-        array = made[array_at * 512 : array_at * 512 + 512]
+        array = image[array_at * 512 : array_at * 512 + 512]
         assert struct.unpack_from("<QIII", header, 72) == (array_at, 4, 128, zlib.crc32(array))
         assert struct.unpack_from("<QQ", array, 32) == (34, 40)
         assert struct.unpack_from("<QQ", array, 128 + 32) == (41, min(97, usable))
         assert array[256:] == bytes(256)
-    assert struct.unpack_from("<II", made, 454) == (1, new - 1)
+    assert struct.unpack_from("<II", image, 454) == (1, new - 1)
 
 
 def test_a_partition_that_does_not_fit_any_more_ends_where_it_begins():
-    made = resized(table(100 * 512), 38 * 512)
-    assert struct.unpack_from("<QQ", made, 1024 + 32) == (34, 35)
-    assert struct.unpack_from("<QQ", made, 1024 + 128 + 32) == (41, 41)
+    image = resized(table(100 * 512), 38 * 512)
+    assert struct.unpack_from("<QQ", image, 1024 + 32) == (34, 35)
+    assert struct.unpack_from("<QQ", image, 1024 + 128 + 32) == (41, 41)
 
 
 @pytest.mark.parametrize(("sizes", "touched"), [
@@ -76,16 +76,16 @@ def test_a_partition_that_does_not_fit_any_more_ends_where_it_begins():
 ])  # fmt: skip
 def test_a_header_that_cannot_be_one_is_left_alone(sizes, touched):
     data = table(100 * 512, **sizes)
-    made = resized(data, 90 * 512)
-    assert (made[512:1024] != data[512:1024]) is touched
+    image = resized(data, 90 * 512)
+    assert (image[512:1024] != data[512:1024]) is touched
 
 
 def test_the_largest_array():
     size = 5000 * 512
     data = table(size, count=1 << 13)  # a mebibyte of entries
-    made = resized(data, size - 512)
-    assert struct.unpack_from("<Q", made, 512 + 48)[0] == 4999 - 2048 - 2
-    assert made[512:1024] != data[512:1024]
+    image = resized(data, size - 512)
+    assert struct.unpack_from("<Q", image, 512 + 48)[0] == 4999 - 2048 - 2
+    assert image[512:1024] != data[512:1024]
 
 
 def test_what_is_no_table_for_this_image_is_left_alone():
@@ -93,9 +93,9 @@ def test_what_is_no_table_for_this_image_is_left_alone():
     for change in ((512, b"X"), (512 + 32, struct.pack("<Q", 98)), (512 + 32, struct.pack("<Q", 100))):
         other = bytearray(data)
         other[change[0] : change[0] + len(change[1])] = change[1]
-        made = resized(other, 90 * 512)
-        assert made[512:] == other[512 : 90 * 512]
-        assert struct.unpack_from("<II", made, 454) == (1, 89)  # the MBR has no checksum to be wrong
+        image = resized(other, 90 * 512)
+        assert image[512:] == other[512 : 90 * 512]
+        assert struct.unpack_from("<II", image, 454) == (1, 89)  # the MBR has no checksum to be wrong
     for at in (510, 511):
         other = bytearray(data)
         other[at] = 0
@@ -118,6 +118,6 @@ def test_what_is_no_table_for_this_image_is_left_alone():
 ])  # fmt: skip
 def test_master_boot_record(entry, new, after):
     data = table(100 * 512, mbr=[(0, 0), (1, 2), (0, 0), entry])
-    made = resized(data, new * 512)
-    assert struct.unpack_from("<II", made, 446 + 48 + 8) == after
-    assert struct.unpack_from("<II", made, 446 + 16 + 8) == (1, min(2, max(new - 1, 1)))
+    image = resized(data, new * 512)
+    assert struct.unpack_from("<II", image, 446 + 48 + 8) == after
+    assert struct.unpack_from("<II", image, 446 + 16 + 8) == (1, min(2, max(new - 1, 1)))

@@ -114,16 +114,16 @@ def test_records_by_their_bytes():
     patch = records.Record(1000, 40, 0, 0, False).patch(5 * SECTOR, 77)
     assert patch == Patch(1002, b"\5\0\0\0\0\0\0\5" + b"\x4d\0\0\0\0\0\0\x4d")
     data = image({"A;1": b"aaa", "B;1": b"bb"}, extra=(volume(19, SECTOR, 9, 2),))
-    found = records.records(opened(data))
+    all_records = records.records(opened(data))
     root = 19 * SECTOR
     size = len(record(b"A;1", 0, 0))
     begin = root + 2 * len(record(b"\0", 0, 0))
     # Both volumes have one root here: it is read once.
-    assert found == [
+    assert all_records == [
         records.Record(begin, size, root + SECTOR, 3, False),
         records.Record(begin + size, size, root + 2 * SECTOR, 2, False),
     ]
-    assert records.records_of(opened(data), Extent("a", root + SECTOR, 3, False)) == found[:1]
+    assert records.records_of(opened(data), Extent("a", root + SECTOR, 3, False)) == all_records[:1]
     for wrong in (Extent("a", root + SECTOR, 2, False), Extent("a", root, 3, False)):
         with pytest.raises(NotIso9660, match="the directory records of a were not found"):
             records.records_of(opened(data), wrong)
@@ -147,8 +147,8 @@ def test_records_that_are_not_what_they_seem():
     # A directory below is looked into, one that holds itself only once.
     below = record(b"SUB", 19, SECTOR, 2)
     inner = (record(b"SUB", 19, SECTOR, 2) + record(b"X;1", 20, 7)).ljust(SECTOR, b"\0")
-    found = records.records(opened(image({"S;1": inner, "X;1": bytes(7)}, root=below)))
-    assert [(one.directory, one.length) for one in found] == [(True, SECTOR), (True, SECTOR), (False, 7)]
+    all_records = records.records(opened(image({"S;1": inner, "X;1": bytes(7)}, root=below)))
+    assert [(one.directory, one.length) for one in all_records] == [(True, SECTOR), (True, SECTOR), (False, 7)]
 
 
 def test_boot_images():

@@ -79,10 +79,10 @@ def test_what_is_no_token_is_told_without_it() -> None:
         jwt.encode({"auth_scheme": "agentAuth"}, base64.b64decode(KEYS.public_base64).hex(), algorithm="HS256"),
         "\udcff.\udcff.\udcff",
     ):
-        with pytest.raises(Unauthorized) as told:
+        with pytest.raises(Unauthorized) as caught:
             made().check({HEADERS[AGENT]: token}, one(AGENT))
-        assert "token" in told.value.reason
-        assert not token or len(token) < 6 or token not in told.value.reason
+        assert "token" in caught.value.reason
+        assert not token or len(token) < 6 or token not in caught.value.reason
 
 
 def test_a_token_as_long_as_may_be_is_looked_at() -> None:
@@ -99,10 +99,10 @@ def test_a_token_ends() -> None:
     verifier = made()
     headers = {HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) + 100)}
     assert verifier.check(headers, one(AGENT)) is AGENT
-    for seconds, known in ((99, AGENT), (100, None), (101, None)):
+    for seconds, recognized in ((99, AGENT), (100, None), (101, None)):
         with mock.patch.object(auth.time, "time", return_value=int(now) + seconds):
-            assert verifier.recognized(headers, one(AGENT)) is known
-            if known is None:
+            assert verifier.recognized(headers, one(AGENT)) is recognized
+            if recognized is None:
                 with pytest.raises(Unauthorized, match="expired"):
                     verifier.check(headers, one(AGENT))
             else:

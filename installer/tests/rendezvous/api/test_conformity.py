@@ -69,8 +69,8 @@ def test_logs_that_are_no_multipart_are_refused_and_leave_nothing(tmp_path: Path
         assert not [file for file in tmp_path.rglob("logs/*/*") if file.is_file()]
         form = b'--a\r\nContent-Disposition: form-data; name="upfile"; filename="x"\r\n\r\nabc\r\n--a--\r\n'
         assert (await client.post(path, data=form, headers=kind)).status == 204
-        found = await client.get(path, headers=header(Scheme.USER))
-        assert (await found.read(), found.headers["Content-Type"]) == (b"abc", "application/octet-stream")
+        response = await client.get(path, headers=header(Scheme.USER))
+        assert (await response.read(), response.headers["Content-Type"]) == (b"abc", "application/octet-stream")
 
     serve(tmp_path, use)
 

@@ -82,8 +82,8 @@ def file_of(config: dict[str, Any], path: str) -> str:
 
 def answer_steps(agent: Any, infra_env_id: str, machine: Machine) -> list[str]:
     kinds = []
-    found = agent.v2_get_next_steps(infra_env_id, machine.id, timestamp=int(time.time()))
-    for step in found.instructions or []:
+    instructions = agent.v2_get_next_steps(infra_env_id, machine.id, timestamp=int(time.time()))
+    for step in instructions.instructions or []:
         kinds.append(step.step_type)
         output = machine.answer(step.step_type, step.args)
         if output is not None:

@@ -154,8 +154,8 @@ def wrongs(kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def refusal(text: str) -> str:
-    told = json.loads(text)
-    return str(told.get("message") or told["reason"])
+    body = json.loads(text)
+    return str(body.get("message") or body["reason"])
 
 
 def test_every_operation_with_a_body_is_here() -> None:
@@ -344,8 +344,8 @@ def test_bytes_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture
             proof = header(scheme)[HEADERS[scheme]].encode()
             reader, writer = await asyncio.open_connection(client.host, client.port)
             head = b"%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" % (method.encode(), path.encode())
-            given = b"" if name == HEADERS[scheme].encode() else b"%s: %s\r\n" % (HEADERS[scheme].encode(), proof)
-            writer.write(head + given + b"%s: %s\r\nContent-Length: %d\r\n\r\n%s" % (name, value, len(body), body))
+            headers = b"" if name == HEADERS[scheme].encode() else b"%s: %s\r\n" % (HEADERS[scheme].encode(), proof)
+            writer.write(head + headers + b"%s: %s\r\nContent-Length: %d\r\n\r\n%s" % (name, value, len(body), body))
             answer = await asyncio.wait_for(reader.read(), 20)
             writer.close()
             return int(answer.split()[1])

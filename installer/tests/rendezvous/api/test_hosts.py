@@ -91,9 +91,9 @@ def test_ntp_is_only_a_warning(world: World) -> None:
     world.reply(infra_env_id, StepType.NTP, sources)
     host = world.host(infra_env_id)
     assert host.status is HostStatus.KNOWN
-    found = {item["id"]: item for item in load_json(host.validations_info.text)["network"]}
-    assert found["ntp-synced"]["status"] == "failure"
-    assert "192.168.111.1 is unreachable" in found["ntp-synced"]["message"]
+    by_id = {item["id"]: item for item in load_json(host.validations_info.text)["network"]}
+    assert by_id["ntp-synced"]["status"] == "failure"
+    assert "192.168.111.1 is unreachable" in by_id["ntp-synced"]["message"]
 
 
 def test_media_disconnect(world: World) -> None:

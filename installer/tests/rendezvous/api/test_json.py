@@ -63,10 +63,10 @@ def test_shapes_that_are_known_have_the_same_limits(kind: Any) -> None:
 
 
 def test_a_host_with_a_thousand_disks_is_read() -> None:
-    found = inventory()
-    [disk] = found["disks"]
+    document = inventory()
+    [disk] = document["disks"]
     every = msgspec.to_builtins(inv.decode(json.dumps({"disks": [{**disk, "holders": "dm-0,dm-1"}]})))["disks"]
-    text = json.dumps({**found, "disks": every * 1000})
+    text = json.dumps({**document, "disks": every * 1000})
     assert len(inv.decode(text).disks) == 1000
     reply = json.dumps({"step_type": "inventory", "output": text})
     assert len(reply) < MAX_BODY / 4

@@ -91,11 +91,11 @@ def test_discovery_to_installing_with_a_killed_service(service: Running, tmp_pat
         wait_for("a host to be known", lambda: [h for h in user.call("GET", hosts) if h["status"] == "known"])
         service.kill()
         service.start()
-        found = user.call("GET", f"/clusters/{cluster['id']}")
-        assert found["status"] == "ready", found["status_info"]
-        assert found["hosts"][0]["installation_disk_id"] == "/dev/spare"
+        answer = user.call("GET", f"/clusters/{cluster['id']}")
+        assert answer["status"] == "ready", answer["status_info"]
+        assert answer["hosts"][0]["installation_disk_id"] == "/dev/spare"
         # The agent survives the service's death and goes on polling.
-        before = found["hosts"][0]["checked_in_at"]
+        before = answer["hosts"][0]["checked_in_at"]
         wait_for("the agent to call in again", lambda: user.call("GET", hosts)[0]["checked_in_at"] > before)
 
         api = _public_api(service)
@@ -103,7 +103,7 @@ def test_discovery_to_installing_with_a_killed_service(service: Running, tmp_pat
         assert [item["id"] for item in listed] == [cluster["id"]]
         typed = api.v2_get_cluster(cluster_id=cluster["id"])
         assert typed.status == "ready"
-        assert typed.hosts[0].requested_hostname == found["hosts"][0]["requested_hostname"]
+        assert typed.hosts[0].requested_hostname == answer["hosts"][0]["requested_hostname"]
         assert api.v2_list_hosts(infra_env_id=infra_env["id"])[0]["status"] == "known"
 
         user.call("POST", f"/clusters/{cluster['id']}/actions/install")
@@ -162,8 +162,8 @@ def test_a_host_is_told_which_agent_to_run_from_now_on(tmp_path: Path, wanted: s
     """Upstream's agent starts its runner from that image: the one that it has would be told to upgrade for ever."""
     with running(tmp_path, AGENT_DOCKER_IMAGE=wanted) as live:
         cluster = live.client().call("POST", "/clusters", CLUSTER)
-        made = {"name": "e", "cluster_id": cluster["id"], "pull_secret": PULL_SECRET, "openshift_version": "4.18.0"}
-        infra_env = live.client().call("POST", "/infra-envs", made)
+        params = {"name": "e", "cluster_id": cluster["id"], "pull_secret": PULL_SECRET, "openshift_version": "4.18.0"}
+        infra_env = live.client().call("POST", "/infra-envs", params)
         body = {"host_id": "00000000-0000-4000-8000-000000000007", "discovery_agent_version": own}
         host = live.client("agentAuth").call("POST", f"/infra-envs/{infra_env['id']}/hosts", body)
     [text] = host["next_step_runner_command"]["args"]

@@ -282,9 +282,9 @@ def test_what_is_there_at_the_start_counts_and_what_was_half_written_goes(tmp_pa
 
 
 def test_real_room_is_asked_of_the_file_system(tmp_path: Path) -> None:
-    found = os.statvfs(tmp_path)
+    space = os.statvfs(tmp_path)
     near = logstore.free_space(tmp_path / "not/there/yet")
-    assert abs(near - found.f_bavail * found.f_frsize) < 1024**3
+    assert abs(near - space.f_bavail * space.f_frsize) < 1024**3
 
 
 def test_all_logs_are_one_tar(tmp_path: Path) -> None:
@@ -328,8 +328,8 @@ def test_a_tar_that_cannot_be_finished_has_no_good_end(tmp_path: Path) -> None:
                 await answer.read()
         # One that has gone in between is left out.
         file.unlink()
-        with tarfile.open(fileobj=io.BytesIO(await (await fetch(client, fleet, "logs_type=all")).read())) as found:
-            assert found.getnames() == []
+        with tarfile.open(fileobj=io.BytesIO(await (await fetch(client, fleet, "logs_type=all")).read())) as archive:
+            assert archive.getnames() == []
 
     serve(tmp_path, use)
 

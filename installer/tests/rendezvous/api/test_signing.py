@@ -249,9 +249,9 @@ def test_no_parameter_counts_twice(tmp_path: Path) -> None:
             for first, second in (("a", "a"), ("a_b", "a%5Fb"), ("a", "A"), ("file_name", "File_name"), ("", "")):
                 url = f"{filled(path, fleet)}?{first}=1&x=2&{second}=3"
                 answer = await client.session.request(method, raw(client, url), headers=header(min(schemes)), data="{}")
-                told = await answer.json(content_type=None)
+                body = await answer.json(content_type=None)
                 assert answer.status == 400, (method, url)
-                assert "must be given once" in told["reason"]
+                assert "must be given once" in body["reason"]
         # One is one, and what the specification has as a list may be repeated.
         for url, status in (
             (f"{BASE}/clusters?with_hosts=true&x=1", 200),

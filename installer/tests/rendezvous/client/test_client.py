@@ -195,9 +195,9 @@ def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
         )
         for number, more in enumerate(({"certificate_verification": "Disabled"}, {"mac_address": "52:54:00:00:00:81"}))
     ]
-    found = installconfig.build(cluster, None, pair, config)["controlPlane"]
-    assert found["replicas"] == 2
-    assert found["fencing"]["credentials"] == [
+    control_plane = installconfig.build(cluster, None, pair, config)["controlPlane"]
+    assert control_plane["replicas"] == 2
+    assert control_plane["fencing"]["credentials"] == [
         {"hostName": "master-0", "certificateVerification": "Disabled", **FENCE},
         {"macAddress": "52:54:00:00:00:81", **FENCE},
     ]

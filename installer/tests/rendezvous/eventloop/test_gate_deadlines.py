@@ -97,17 +97,17 @@ def test_an_answer_that_takes_long_is_no_silence(tmp_path: Path) -> None:
 
 def test_who_is_closed_twice_while_it_is_answered_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def use(place: Place) -> None:
-        peer, begin, found = await place.connect(), place.gate.begin, []
+        peer, begin, messages = await place.connect(), place.gate.begin, []
 
         def noted(transport: asyncio.Transport | None) -> None:
-            found.append(transport)
+            messages.append(transport)
             begin(transport)
 
         over = asyncio.Event()
 
         async def close(cluster_id: str) -> None:
             for _ in range(2):
-                found[-1].close()
+                messages[-1].close()
             over.set()
 
         with mock.patch.object(place.gate, "begin", noted), mock.patch.object(place.service.logs, "forget", close):

@@ -74,8 +74,8 @@ def test_all_agents_of_one_address_may_come_at_once(tmp_path: Path, addresses: i
             await asyncio.sleep(0.01 * (number % 10))
             return await peer.get("/clusters", USER)
 
-        found = await asyncio.gather(*(agent(number) for number in range(many)), return_exceptions=True)
-        assert found == [200] * many
+        results = await asyncio.gather(*(agent(number) for number in range(many)), return_exceptions=True)
+        assert results == [200] * many
         assert place.gate.count == many
 
     at(tmp_path, use, in_all=256, head=60.0, patience=60.0)
@@ -237,10 +237,10 @@ def test_only_a_proof_makes_no_stranger(tmp_path: Path, path: str) -> None:
 
 def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
-        for tls, said in ((False, b""), (False, b"GET / HTTP/1.1\r\n\r\n"), (True, b""), (True, b"\0" * 100)):
+        for tls, first_bytes in ((False, b""), (False, b"GET / HTTP/1.1\r\n\r\n"), (True, b""), (True, b"\0" * 100)):
             for _ in range(5):
                 peer = await place.connect(tls=tls)
-                await peer.say(said)
+                await peer.say(first_bytes)
                 peer.close()
         await until(lambda: place.gate.count == 0)
         assert not place.gate.addresses
@@ -306,11 +306,11 @@ def test_limits_follow_the_files_a_process_may_open() -> None:
     ):
         with (
             mock.patch.object(resource, "getrlimit", return_value=(soft, hard)),
-            mock.patch.object(resource, "setrlimit") as given,
+            mock.patch.object(resource, "setrlimit") as setrlimit,
         ):
             limits = gate.by_files()
         assert limits.in_all == places
-        assert [call.args[1] for call in given.call_args_list] == ([] if soft == hard else [(hard, hard)])
+        assert [call.args[1] for call in setrlimit.call_args_list] == ([] if soft == hard else [(hard, hard)])
         assert 1 <= limits.strangers_of_address < limits.strangers < limits.of_address < limits.in_all
         assert 1 <= limits.greeted_of_address < limits.greeted < limits.strangers_of_address
     with (

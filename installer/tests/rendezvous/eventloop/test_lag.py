@@ -100,9 +100,9 @@ def longest_turn_while_agents_talk(directory: Path) -> float:
         assert seen == [300 * MIB + 3 * 512 + 1024] * 2
         assert not crowd.tally.errors
         assert len(crowd.tally.registered) == 120
-        found = measured(service)
-        assert found["event_loop_lag_seconds_count"] > 1000
-        return found[LONGEST]
+        measurements = measured(service)
+        assert measurements["event_loop_lag_seconds_count"] > 1000
+        return measurements[LONGEST]
 
 
 def test_the_loop_turns_while_agents_talk_and_logs_are_read(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_large_lists_are_whole_and_go_out_in_pieces(tmp_path: Path) -> None:
             answer = await client.get(filled(path, fleet), headers=user)
             text = await answer.read()
             assert len(text) == answer.content_length > 4 * PIECE, path
-            found = json.loads(text)
-            found = found[0] if path.startswith("/clusters?") else found
-            shown = found["hosts"] if isinstance(found, dict) else found
+            body = json.loads(text)
+            body = body[0] if path.startswith("/clusters?") else body
+            shown = body["hosts"] if isinstance(body, dict) else body
             wanted = [host.id for host in store.hosts(infra_env_id=fleet.infra_env_id)]
             assert [host["id"] for host in shown] == wanted
             assert {host["connectivity"] for host in shown[3:]} == {"x" * 5000}
@@ -176,8 +176,8 @@ def test_all_events_are_listed_without_stopping_the_loop(tmp_path: Path, monkeyp
 
     def noted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
         readers.add(threading.get_ident())
-        found: sqlite3.Connection = connect(*args, **kwargs)
-        return found
+        connection: sqlite3.Connection = connect(*args, **kwargs)
+        return connection
 
     async def use(client: Any, fleet: Fleet) -> None:
         store = fleet.world.store
@@ -191,16 +191,16 @@ def test_all_events_are_listed_without_stopping_the_loop(tmp_path: Path, monkeyp
             longest, answer = await watched(client.get(filled("/events"), headers=user))
             if longest < LIMIT:
                 break
-        found = await answer.json()
+        body = await answer.json()
         assert readers
         assert threading.get_ident() not in readers
-        assert len(found) == int(answer.headers["Event-Count"]) > 30_000
+        assert len(body) == int(answer.headers["Event-Count"]) > 30_000
         assert sum(
             int(answer.headers[f"Severity-Count-{name}"]) for name in ("Info", "Warning", "Error", "Critical")
-        ) == len(found)
+        ) == len(body)
         assert longest < LIMIT, longest
         page = await (await client.get(filled("/events?limit=5&offset=7&order=descending"), headers=user)).json()
-        assert page == found[::-1][7:12]
+        assert page == body[::-1][7:12]
 
     serve(tmp_path, use)
 

@@ -41,10 +41,10 @@ def test_a_busy_turn_is_seen_and_a_waiting_one_is_not() -> None:
         await asyncio.sleep(0.1)
         await asyncio.to_thread(compute)
 
-    found = in_turns(busy)
-    assert found.cpu.longest >= 0.03
+    turns = in_turns(busy)
+    assert turns.cpu.longest >= 0.03
     # The two clocks are read one after the other, and do not step alike.
-    assert found.wall.longest > 0.029
+    assert turns.wall.longest > 0.029
     assert in_turns(waiting).cpu.longest < 0.02
 
 
@@ -80,8 +80,8 @@ def test_an_event_of_what_is_no_longer_watched_is_not_handed_out() -> None:
         gone, changed, stays = (mine for mine, _ in pairs if mine.fileno() not in first)
         selector.unregister(gone)
         key = selector.modify(changed, selectors.EVENT_READ, "another reader")
-        found = selector.select(0)
-        assert [one.fd for one, _ in found] == [stays.fileno()]
+        ready = selector.select(0)
+        assert [one.fd for one, _ in ready] == [stays.fileno()]
         again = {one.fd: one for part in (selector.select(0), selector.select(0)) for one, _ in part}
         assert again[changed.fileno()] is key
         assert gone.fileno() not in again

@@ -52,9 +52,9 @@ def cluster(**encryption: Any) -> Cluster:
 
 
 def made(**encryption: Any) -> dict[str, Any]:
-    found = diskencryption.manifests(cluster(**encryption))
-    assert {item.folder for item in found} <= {"openshift"}
-    return {item.file_name: yaml.safe_load(item.content) for item in found}
+    manifests = diskencryption.manifests(cluster(**encryption))
+    assert {item.folder for item in manifests} <= {"openshift"}
+    return {item.file_name: yaml.safe_load(item.content) for item in manifests}
 
 
 def test_nothing_is_made_when_nothing_is_asked_for() -> None:
@@ -62,9 +62,9 @@ def test_nothing_is_made_when_nothing_is_asked_for() -> None:
 
 
 def test_the_tpm_opens_the_root_of_masters_and_workers() -> None:
-    found = made(enable_on="all")
-    assert list(found) == ["99-openshift-master-tpm-encryption.yaml", "99-openshift-worker-tpm-encryption.yaml"]
-    for role, config in zip(("master", "worker"), found.values(), strict=True):
+    manifests = made(enable_on="all")
+    assert list(manifests) == ["99-openshift-master-tpm-encryption.yaml", "99-openshift-worker-tpm-encryption.yaml"]
+    for role, config in zip(("master", "worker"), manifests.values(), strict=True):
         assert (config["kind"], config["metadata"]["name"]) == ("MachineConfig", f"{role}-tpm")
         assert config["metadata"]["labels"] == {"machineconfiguration.openshift.io/role": role}
         [luks] = config["spec"]["config"]["storage"]["luks"]
@@ -76,9 +76,9 @@ def test_the_tpm_opens_the_root_of_masters_and_workers() -> None:
 
 
 def test_tang_needs_the_network_in_the_initramfs() -> None:
-    found = made(enable_on="arbiters,workers", mode="tang", tang_servers=json.dumps(TANG))
-    assert list(found) == ["99-openshift-arbiter-tang-encryption.yaml", "99-openshift-worker-tang-encryption.yaml"]
-    spec = found["99-openshift-worker-tang-encryption.yaml"]["spec"]
+    manifests = made(enable_on="arbiters,workers", mode="tang", tang_servers=json.dumps(TANG))
+    assert list(manifests) == ["99-openshift-arbiter-tang-encryption.yaml", "99-openshift-worker-tang-encryption.yaml"]
+    spec = manifests["99-openshift-worker-tang-encryption.yaml"]["spec"]
     assert spec["config"]["storage"]["luks"][0]["clevis"] == {"tang": TANG}
     assert spec["kernelArguments"] == ["rd.neednet=1"]
 
@@ -122,9 +122,9 @@ def test_the_payloads_installer_finds_them_and_the_users_own_win(tmp_path: Path)
     name = "99-openshift-worker-tpm-encryption.yaml"
     own = Manifest(folder="openshift", file_name=name, content=b"kind: Mine\n")
     files = prepare.generate(job(tmp_path, cluster(enable_on="all"), own))
-    given = json.loads(files["bootstrap.ign"])["given"]
-    assert yaml.safe_load(given["99-openshift-master-tpm-encryption.yaml"])["metadata"]["name"] == "master-tpm"
-    assert given[name] == "kind: Mine\n"
+    contents = json.loads(files["bootstrap.ign"])["given"]
+    assert yaml.safe_load(contents["99-openshift-master-tpm-encryption.yaml"])["metadata"]["name"] == "master-tpm"
+    assert contents[name] == "kind: Mine\n"
 
 
 def test_a_store_with_servers_that_cannot_be_read_fails_with_the_reason(tmp_path: Path) -> None:

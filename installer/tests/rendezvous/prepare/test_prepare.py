@@ -89,8 +89,8 @@ def place(tmp_path: Path, server: Registry) -> Path:
 
 
 def by(files: dict[str, bytes]) -> tuple[str, str]:
-    found = json.loads(files["bootstrap.ign"])
-    return found["by"], found["release"]
+    bootstrap = json.loads(files["bootstrap.ign"])
+    return bootstrap["by"], bootstrap["release"]
 
 
 def programs(folder: Path) -> list[Path]:
@@ -110,8 +110,8 @@ def test_two_clusters_of_two_releases_at_once(
             for number, name in enumerate("ab")
         ]
         with ThreadPoolExecutor(2) as pool:
-            made = list(pool.map(prepare.generate, jobs))
-        assert [by(files) for files in made] == [("a", releases["a"]), ("b", releases["b"])]
+            results = list(pool.map(prepare.generate, jobs))
+        assert [by(files) for files in results] == [("a", releases["a"]), ("b", releases["b"])]
         assert sorted(os.listdir(meet)) == ["a", "b"]
     # The last one is at hand for the next time; of the others, none fills the disk.
     assert len(programs(place)) == 1
@@ -136,8 +136,8 @@ def test_one_program_for_many_at_once(
         for number, name in enumerate("acac")
     ]
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(prepare.generate, jobs))
-    assert [by(files) for files in made] == [("a", releases[name]) for name in "acac"]
+        results = list(pool.map(prepare.generate, jobs))
+    assert [by(files) for files in results] == [("a", releases[name]) for name in "acac"]
     assert len(extracted) == len(programs(place)) == 1
     [kept] = programs(place)
     before = kept.stat().st_ino

@@ -138,9 +138,9 @@ def test_a_service_may_sleep_while_the_clock_is_set(world: World, jump: float) -
 def lost(fleet: Fleet) -> int:
     """How many are in error for their silence; the bootstrap host, which has two minutes more, for the others."""
     assert set(fleet.statuses()) == {"error"}
-    said = [fleet.host(machine).status_info for machine in fleet.machines]
-    assert said.count("Host is part of a cluster that failed to install") == 1
-    return said.count("Host lost its connection to the service at stage Starting installation")
+    infos = [fleet.host(machine).status_info for machine in fleet.machines]
+    assert infos.count("Host is part of a cluster that failed to install") == 1
+    return infos.count("Host lost its connection to the service at stage Starting installation")
 
 
 @pytest.mark.parametrize("jump", JUMPS)

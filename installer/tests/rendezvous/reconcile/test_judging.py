@@ -45,14 +45,14 @@ def test_a_big_cluster_is_judged_between_requests(tmp_path: Path) -> None:
             others += 1
         await task
 
-    found = in_turns(judge)
+    turns = in_turns(judge)
     statuses, *rest = sliced.judgements()
     assert set(statuses) == {"disconnected"}
     # Each fleet called in at its own moment.
     moment = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
     assert moment.sub("then", repr((statuses, *rest))) == moment.sub("then", repr(whole.judgements()))
     assert others > 120 // SLICE
-    assert found.cpu.longest < took / 2, (found.cpu.longest, took)
+    assert turns.cpu.longest < took / 2, (turns.cpu.longest, took)
     for fleet in (whole, sliced):
         fleet.world.store.close()
 
@@ -97,8 +97,8 @@ def test_hosts_that_come_and_go_while_it_is_judged_are_no_trouble(tmp_path: Path
         await task
 
     asyncio.run(use())
-    found = {host.id: host.status.value for host in store.hosts()}
-    assert len(found) == 3 * SLICE - 1
-    assert found.pop(fleet.machines[-2].id) != "disconnected"
-    assert set(found.values()) == {"disconnected"}
+    statuses = {host.id: host.status.value for host in store.hosts()}
+    assert len(statuses) == 3 * SLICE - 1
+    assert statuses.pop(fleet.machines[-2].id) != "disconnected"
+    assert set(statuses.values()) == {"disconnected"}
     store.close()

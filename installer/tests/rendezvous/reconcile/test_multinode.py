@@ -50,10 +50,10 @@ def test_from_discovery_to_finalizing(make: Make, count: int) -> None:
     fleet.discover()
     assert fleet.known(), [fleet.host(machine).status_info for machine in fleet.machines]
     assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
-    found = [fleet.host(machine) for machine in fleet.machines]
-    assert [host.suggested_role for host in found].count(Role.MASTER) == 3
-    assert [host.bootstrap for host in found] == [number == BOOTSTRAP for number in range(count)]
-    assert found[BOOTSTRAP].role is Role.MASTER
+    hosts = [fleet.host(machine) for machine in fleet.machines]
+    assert [host.suggested_role for host in hosts].count(Role.MASTER) == 3
+    assert [host.bootstrap for host in hosts] == [number == BOOTSTRAP for number in range(count)]
+    assert hosts[BOOTSTRAP].role is Role.MASTER
     fleet.prepare()
     assert fleet.status() is ClusterStatus.INSTALLING, fleet.cluster.status_info
     assert set(fleet.statuses()) == {"installing"}

@@ -329,10 +329,10 @@ def test_an_idle_connection_costs_little_memory(tmp_path: Path) -> None:
 
         def connect(count: int) -> float:
             for _ in range(count):
-                made = http.client.HTTPSConnection("127.0.0.1", service.port, context=context, timeout=30)
-                made.request("GET", "/health")
-                assert made.getresponse().read() == b""
-                open_ones.append(made)
+                connection = http.client.HTTPSConnection("127.0.0.1", service.port, context=context, timeout=30)
+                connection.request("GET", "/health")
+                assert connection.getresponse().read() == b""
+                open_ones.append(connection)
             assert service.process is not None
             return cpu_of(service.process.pid)[1]
 

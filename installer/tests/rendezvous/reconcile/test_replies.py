@@ -24,11 +24,11 @@ BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
 
 def small(**changes: Any) -> str:
     """Requirements of which each role has these."""
-    given = json.loads(SMALL)
-    for role in given[0].values():
+    document = json.loads(SMALL)
+    for role in document[0].values():
         if isinstance(role, dict):
             role.update(changes)
-    return json.dumps(given)
+    return json.dumps(document)
 
 
 def disk(name: str, **changes: Any) -> dict[str, Any]:
@@ -271,9 +271,9 @@ def test_images(world: World) -> None:
     ]
     world.reply(infra_env_id, T.IMAGES, {"images": images})
     assert json.loads(world.host(infra_env_id).images_status.text) == images
-    found = [(event.severity, event.message) for event in events_named(world, "image_status_updated")]
+    reported = [(event.severity, event.message) for event in events_named(world, "image_status_updated")]
     head = "Host master-0: New image status r/"
-    assert found == [
+    assert reported == [
         ("info", f"{head}a:1. result: success. time: 1.24 seconds; size: 1000 bytes"),
         ("info", f"{head}b:1. result: success. time: 0.00 seconds; size: 0 bytes"),
         ("error", f"{head}c:1. result: failure. no route"),

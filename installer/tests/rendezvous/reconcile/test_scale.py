@@ -47,7 +47,7 @@ def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", RELEASE)
     (tmp_path / "install-config.yaml").write_text(text(COMPACT))
     (tmp_path / "agent-config.yaml").write_text(text(AGENT))
-    made = check(read(tmp_path, "x"), "x")
+    checked = check(read(tmp_path, "x"), "x")
     _install, agent = many_hosts(NMSTATE_CONFIGS)
     documents = [
         {
@@ -55,7 +55,7 @@ def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
             "kind": "NMStateConfig",
             "metadata": {
                 "name": f"host-{index}",
-                "labels": {"infraenvs.agent-install.openshift.io": made.install.metadata.name},
+                "labels": {"infraenvs.agent-install.openshift.io": checked.install.metadata.name},
             },
             "spec": {"config": host["networkConfig"], "interfaces": host["interfaces"]},
         }
@@ -65,7 +65,7 @@ def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
         path.unlink()
     folder = tmp_path / "cluster-manifests"
     folder.mkdir()
-    for name, data in cluster_manifests(Inputs(made.install, (), (), RELEASE, "4.18.0")).items():
+    for name, data in cluster_manifests(Inputs(checked.install, (), (), RELEASE, "4.18.0")).items():
         (folder / name).write_bytes(data)
     (folder / "nmstateconfig.yaml").write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False))
     begin = time.process_time()

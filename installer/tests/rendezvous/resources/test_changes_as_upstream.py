@@ -120,8 +120,8 @@ def test_platform_none_takes_networks_and_virtual_addresses_away(fleet: Fleet) -
 def test_where_arbiters_can_be(fleet: Fleet, platform: str, words: str) -> None:
     store = fleet.world.store
     with store.change():
-        found = store.cluster(fleet.cluster_id)
-        store.put_cluster(msgspec.structs.replace(found, platform={"type": platform}))
+        cluster = store.cluster(fleet.cluster_id)
+        store.put_cluster(msgspec.structs.replace(cluster, platform={"type": platform}))
     if words:
         with pytest.raises(BadRequest, match=words):
             sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, fleet.machines[0].id, {"host_role": "arbiter"})

@@ -271,8 +271,8 @@ def statuses(world: World, body: dict[str, Any]) -> tuple[int, int]:
         return 201
 
     posted = status(sent_kit.register_cluster, {**BODY, **body})
-    known = sent_kit.register_cluster(world.engine, BODY)
-    return posted, status(sent_kit.update_cluster, known.id, body)
+    cluster = sent_kit.register_cluster(world.engine, BODY)
+    return posted, status(sent_kit.update_cluster, cluster.id, body)
 
 
 @pytest.mark.parametrize(("field", "value", "posted", "patched"), [*VALUES, *MORE])
@@ -290,12 +290,12 @@ def test_virtual_addresses(
 
 @pytest.mark.parametrize(("body", "change", "status"), CHANGES)
 def test_a_change_of_a_cluster(world: World, body: dict[str, Any], change: dict[str, Any], status: int) -> None:
-    known = sent_kit.register_cluster(world.engine, {**BODY, **body})
+    cluster = sent_kit.register_cluster(world.engine, {**BODY, **body})
     if status == 201:
-        sent_kit.update_cluster(world.engine, known.id, change)
+        sent_kit.update_cluster(world.engine, cluster.id, change)
         return
     with pytest.raises(ServiceError) as caught:
-        sent_kit.update_cluster(world.engine, known.id, change)
+        sent_kit.update_cluster(world.engine, cluster.id, change)
     assert caught.value.status == status
 
 
@@ -308,9 +308,9 @@ def test_more_control_plane_nodes_are_not_to_be_had_everywhere(world: World) -> 
 
 def test_the_older_single_fields_count_for_nothing(world: World) -> None:
     body = {**BODY, "cluster_network_cidr": "10.200.0.0/14", "cluster_network_host_prefix": 0}
-    known = sent_kit.register_cluster(world.engine, body)
-    assert [item["cidr"] for item in known.cluster_networks] == ["10.128.0.0/14"]
-    changed = sent_kit.update_cluster(world.engine, known.id, {"machine_network_cidr": "192.168.1.0/24"})
+    cluster = sent_kit.register_cluster(world.engine, body)
+    assert [item["cidr"] for item in cluster.cluster_networks] == ["10.128.0.0/14"]
+    changed = sent_kit.update_cluster(world.engine, cluster.id, {"machine_network_cidr": "192.168.1.0/24"})
     assert changed.machine_networks == []
 
 

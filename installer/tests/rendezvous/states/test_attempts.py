@@ -95,8 +95,8 @@ def test_the_api_does_not_show_attempts(world: World) -> None:
 
 
 def asked(world: World, infra_env_id: str) -> dict[str, str]:
-    found = hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", timestamp=int(world.clock().timestamp()))
-    return {item["step_type"]: item["step_id"] for item in found["instructions"]}
+    instructions = hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", timestamp=int(world.clock().timestamp()))
+    return {item["step_type"]: item["step_id"] for item in instructions["instructions"]}
 
 
 IMAGES = {"images": [{"name": "r.example/installer@sha256:1", "result": "success", "size_bytes": 1, "time": 1.0}]}
@@ -189,8 +189,8 @@ def test_steps_tell_their_attempt(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
 
     def told(kind: StepType) -> str:
-        made = MAKERS[kind](world.engine.view(world.host(infra_env_id)))
-        return str(json.loads((made or [""])[0])["installation_attempt"])
+        arguments = MAKERS[kind](world.engine.view(world.host(infra_env_id)))
+        return str(json.loads((arguments or [""])[0])["installation_attempt"])
 
     first = world.store.cluster(cluster_id).attempt
     assert first == told(StepType.INSTALL) == told(StepType.LOGS)
@@ -265,8 +265,8 @@ def test_names_of_steps(world: World) -> None:
         msgspec.structs.replace(host, id="other"),
     ]
     for kind in StepType:
-        known = step_id(kind, host, "a")
-        assert step_id(kind, host, "a") == known
-        assert (step_id(kind, host, "b") == known) is (kind not in OF_ATTEMPT)
-        assert known not in [step_id(kind, item, "a") for item in others]
+        first_id = step_id(kind, host, "a")
+        assert step_id(kind, host, "a") == first_id
+        assert (step_id(kind, host, "b") == first_id) is (kind not in OF_ATTEMPT)
+        assert first_id not in [step_id(kind, item, "a") for item in others]
     assert {StepType.INSTALL, StepType.IMAGES, StepType.DISK_SPEED} == OF_ATTEMPT

@@ -56,17 +56,17 @@ async def until(what: str, seen: Callable[[], Any], deadline: float = 20.0) -> N
 
 
 def serving(world: World, use: Callable[[Service, Generator], Awaitable[None]]) -> None:
-    made = Generator()
+    generator = Generator()
     keys = make_keys()
     service = Service(
-        world.engine, world.engine.settings, Authenticator("agent-installer-local", keys.public_base64), made
+        world.engine, world.engine.settings, Authenticator("agent-installer-local", keys.public_base64), generator
     )
 
     async def run() -> None:
         try:
-            await use(service, made)
+            await use(service, generator)
         finally:
-            for go in made.let.values():
+            for go in generator.let.values():
                 go.set()
 
     asyncio.run(run())
@@ -117,7 +117,7 @@ def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
         await until("the job", lambda: bool(made.jobs))
         with no_more_bytes(world.store):
             made.release(attempt, NEW)
-            await until("a try to keep it", lambda: "disk I/O error" in "".join(told))
+            await until("a try to keep it", lambda: "disk I/O error" in "".join(lines))
             assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
             await service.tick()
         await until("its being kept", lambda: not service.preparing)
@@ -125,11 +125,11 @@ def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
         # Made once, not again and again.
         assert len(made.jobs) == 1
 
-    told: list[str] = []
+    lines: list[str] = []
 
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.append(record.getMessage())
+            lines.append(record.getMessage())
 
     handler = Told()
     logging.getLogger("assisted-service").addHandler(handler)

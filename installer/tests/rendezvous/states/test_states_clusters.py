@@ -168,8 +168,8 @@ CLUSTER_TEXTS: list[tuple[cs.Trigger, C, Any, dict[str, Any], C, str | None]] = 
 def test_what_a_cluster_is_told(
     trigger: cs.Trigger, source: C, hosts: Any, facts: dict[str, Any], status: C, info: str | None
 ) -> None:
-    found = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **TOLD, **facts))
-    assert found == cs.Outcome(status, info, status is not source)
+    outcome = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **TOLD, **facts))
+    assert outcome == cs.Outcome(status, info, status is not source)
     # A missing text is left out rather than failing a transition.
     plain = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **facts))
     assert plain.status is status

@@ -266,8 +266,8 @@ TEXTS: list[tuple[hs.Trigger, H, dict[str, Any], H, str | None, tuple[hs.Effect,
 def test_what_a_host_is_told(
     trigger: hs.Trigger, source: H, facts: dict[str, Any], status: H, info: str | None, effects: tuple[hs.Effect, ...]
 ) -> None:
-    found = hs.decide(trigger, source, host_facts(**facts))
-    assert found == hs.Outcome(status, info, effects, status is not source)
+    outcome = hs.decide(trigger, source, host_facts(**facts))
+    assert outcome == hs.Outcome(status, info, effects, status is not source)
 
 
 HARDWARE = [

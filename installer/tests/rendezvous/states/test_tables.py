@@ -133,8 +133,8 @@ def test_each_validation_blocks_warns_or_tells_of_presence() -> None:
 
 
 def test_every_status_is_somewhere_in_the_tables() -> None:
-    known = {status for row in hs.TABLE for status in row.sources}
-    assert known == set(HostStatus)
+    sources = {status for row in hs.TABLE for status in row.sources}
+    assert sources == set(HostStatus)
     assert {status for row in cs.TABLE for status in row.sources} == set(ClusterStatus)
     # Adding hosts to an installed cluster, and reclaiming, are not offered: nothing leads there.
     reached = {row.to for row in hs.TABLE if row.to}

@@ -86,11 +86,11 @@ def test_a_multipath_device_over_iscsi(world: World) -> None:
     path = {**disks()[0], "drive_type": "iSCSI", "iscsi": {"host_ip_address": "10.9.0.9"}, "holders": "dm-0"}
     paths = [{**path, "name": "sda", "id": "a", "path": "/dev/sda"}, {**path, "name": "sdb", "id": "b"}]
     whole = {**disks()[0], "drive_type": "Multipath", "name": "dm-0", "path": "/dev/dm-0", "id": "m", "by_path": ""}
-    found = view(world, disks=[whole, *paths], interfaces=nics(ISCSI))
-    assert installerargs.arguments(found) == kargs(
+    host_view = view(world, disks=[whole, *paths], interfaces=nics(ISCSI))
+    assert installerargs.arguments(host_view) == kargs(
         "rw", "rd.multipath=default", "rd.iscsi.firmware=1", "ip=52-54-00-00-00-83:dhcp", NIC
     )
-    request = ordered(world, found)
+    request = ordered(world, host_view)
     # machine-config-daemon is given the name that the kernel has for the disk now, which another boot changes.
     assert (request["boot_device"], request["enable_skip_mco_reboot"]) == ("m", False)
 
@@ -111,21 +111,21 @@ def test_each_path_has_a_card_of_its_own(world: World, own: tuple[str, ...], wan
         {**path, "name": "sdb", "id": "b", "path": "/dev/sdb", "iscsi": {"host_ip_address": "10.9.1.9"}},
     ]
     whole = {**disks()[0], "drive_type": "Multipath", "name": "dm-0", "path": "/dev/dm-0", "id": "m", "by_path": ""}
-    found = view(world, own, disks=[whole, *paths], interfaces=nics(ISCSI, second))
-    assert installerargs.arguments(found) == [
+    host_view = view(world, own, disks=[whole, *paths], interfaces=nics(ISCSI, second))
+    assert installerargs.arguments(host_view) == [
         *own,
         *kargs("rw", "rd.multipath=default", "rd.iscsi.firmware=1", *wanted),
     ]
 
 
 def test_a_network_of_the_users_is_copied_once(world: World) -> None:
-    found = view(world, ("--copy-network",))
+    host_view = view(world, ("--copy-network",))
     with world.store.change():
-        assert found.infra_env is not None
+        assert host_view.infra_env is not None
         world.store.put_infra_env(
-            replace(found.infra_env, static_network_config=[StaticNetwork(network_yaml="{}", mac_interface_map=[])])
+            replace(host_view.infra_env, static_network_config=[StaticNetwork(network_yaml="{}", mac_interface_map=[])])
         )
-    for host in (found.host, replace(found.host, installer_args=InstallerArgs())):
+    for host in (host_view.host, replace(host_view.host, installer_args=InstallerArgs())):
         assert installerargs.arguments(world.engine.view(host)) == ["--copy-network"]
 
 
@@ -139,10 +139,10 @@ def ordered(world: World, found: HostView) -> dict[str, Any]:
     ("own", "kept"), [((), False), (("--save-partlabel", "data*"), True), (("--save-partindex=5-",), True)]
 )
 def test_partitions_that_are_to_stay(world: World, own: tuple[str, ...], kept: bool) -> None:
-    found = view(world, own)
-    assert ordered(world, found)["skip_installation_disk_cleanup"] is kept
+    host_view = view(world, own)
+    assert ordered(world, host_view)["skip_installation_disk_cleanup"] is kept
     # fio would write over them.
-    assert (instructions.MAKERS[StepType.DISK_SPEED](found) is None) is kept
+    assert (instructions.MAKERS[StepType.DISK_SPEED](host_view) is None) is kept
 
 
 def test_the_request_names_no_arguments_when_there_are_none(world: World) -> None:
@@ -152,8 +152,8 @@ def test_the_request_names_no_arguments_when_there_are_none(world: World) -> Non
 
 
 def test_the_disk_and_the_seconds_for_its_measurement(world: World) -> None:
-    found = view(world)
-    assert instructions.MAKERS[StepType.DISK_SPEED](found) == [
+    host_view = view(world)
+    assert instructions.MAKERS[StepType.DISK_SPEED](host_view) == [
         '{"path":"/dev/disk/by-path/pci-0000:04:00.0"}',
         "480.00",
     ]

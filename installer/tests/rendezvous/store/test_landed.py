@@ -81,9 +81,9 @@ def test_what_is_kept_is_shown_the_same_after_the_next_start(landed: Store) -> N
             landed.put_cluster(msgspec.structs.replace(cluster, status_info=cluster.status_info + "."))
     lists = {"disks_to_be_formatted", "skip_formatting_disks", "skipped_disks"}
     for table in ("hosts", "clusters"):
-        found = [json.loads(row[0]) for row in landed.db.execute(f"SELECT doc FROM {table} ORDER BY rowid")]
+        documents = [json.loads(row[0]) for row in landed.db.execute(f"SELECT doc FROM {table} ORDER BY rowid")]
         before = [json.loads(row[-1]) for row in LANDED["tables"][table]]
-        assert [item | dict.fromkeys(lists) for item in found] == [
+        assert [item | dict.fromkeys(lists) for item in documents] == [
             item | {"status_info": item["status_info"] + "."} | dict.fromkeys(lists) for item in before
         ]
     again = Store(landed.path)
@@ -128,9 +128,9 @@ def test_what_the_documents_mean(landed: Store) -> None:
     assert (host.inventory.value.hostname, len(host.inventory.value.interfaces)) == ("host-0", 1)
     assert json.loads(host.inventory.nics)[0]["ip_addresses"] == ["192.168.111.80"]
     assert host.validations_info.results()["connected"] is Result.SUCCESS
-    found = host.connectivity.findings
-    assert found.reached("l2_connectivity", "192.168.111.0/24") == {"a"}
-    assert (found.rtt, found.loss, found.broken_mtu) == ({"a": 0.25}, {"a": 1.5}, [("ens3", "192.168.111.80")])
+    findings = host.connectivity.findings
+    assert findings.reached("l2_connectivity", "192.168.111.0/24") == {"a"}
+    assert (findings.rtt, findings.loss, findings.broken_mtu) == ({"a": 0.25}, {"a": 1.5}, [("ens3", "192.168.111.80")])
     api_vip, tang, names = host.api_vip_connectivity, host.tang_connectivity, host.domain_name_resolutions
     assert api_vip.value is not None
     assert (api_vip.value.is_success, api_vip.value.download_error) == (False, "refused")
@@ -171,6 +171,6 @@ def test_documents_that_cannot_be_read_are_none_and_are_shown_as_they_are(tmp_pa
 
 def test_no_text_of_a_document_says_what_is_in_it(landed: Store) -> None:
     host = the(landed, "77")
-    told = " ".join(repr(getattr(host, name)) for name in host.__struct_fields__)
-    assert "192.168.111" not in told
+    reprs = " ".join(repr(getattr(host, name)) for name in host.__struct_fields__)
+    assert "192.168.111" not in reprs
     assert repr(host.inventory) == f"HostInventory({len(host.inventory.text)} characters)"

@@ -217,13 +217,13 @@ def test_a_transaction_that_cannot_be_rolled_back_is_given_up_with_its_connectio
 
 
 def test_a_secret_is_read_where_nothing_can_be_written(store: Store) -> None:
-    known = store.secret("urls")
-    assert len(known) == 32
+    before = store.secret("urls")
+    assert len(before) == 32
     with no_more_bytes(store):
-        assert store.secret("urls") == known
+        assert store.secret("urls") == before
         with pytest.raises(StoreError, match="disk I/O error"):
             store.secret("other")
-    assert store.secret("other") not in (known, b"")
+    assert store.secret("other") not in (before, b"")
     assert store.secret("other") == store.secret("other")
 
 
@@ -260,9 +260,9 @@ def test_order_and_place_of_hosts(store: Store) -> None:
         store.put_host(Host(id="third", infra_env_id="e", cluster_id="c"))
     with store.change():
         store.put_host(replace(HOST, status=HostStatus.KNOWN))
-    for known in (store, Store(store.path)):
-        assert [host.id for host in known.hosts()] == ["h", "lone", "third"]
-        assert [host.id for host in known.hosts(cluster_id="c")] == ["h", "third"]
-        assert [host.id for host in known.unbound_hosts()] == ["lone"]
-        assert [host.id for host in known.hosts(infra_env_id="e", cluster_id="c")] == ["h", "third"]
-        assert known.hosts(infra_env_id="other", cluster_id="c") == []
+    for each_store in (store, Store(store.path)):
+        assert [host.id for host in each_store.hosts()] == ["h", "lone", "third"]
+        assert [host.id for host in each_store.hosts(cluster_id="c")] == ["h", "third"]
+        assert [host.id for host in each_store.unbound_hosts()] == ["lone"]
+        assert [host.id for host in each_store.hosts(infra_env_id="e", cluster_id="c")] == ["h", "third"]
+        assert each_store.hosts(infra_env_id="other", cluster_id="c") == []

@@ -55,8 +55,8 @@ def test_a_file_of_its_own_and_a_log_that_a_thread_folds_in(tmp_path: Path) -> N
     path = tmp_path / "new" / "deeper" / "assisted.db"
     store = filled(path)
     wanted = {"journal_mode": "wal", "synchronous": 1, "wal_autocheckpoint": 32768, "busy_timeout": 1000}
-    found = {name: store.db.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
-    assert found == wanted
+    pragmas = {name: store.db.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
+    assert pragmas == wanted
     assert path.stat().st_mode & 0o777 == 0o600
     store.close()
     assert not Path(f"{path}-wal").exists()
@@ -81,8 +81,8 @@ def test_manifests_and_files_by_name(store: Store) -> None:
         store.put_file("c", "bootstrap.ign", b"b")
         store.put_file("d", "master.ign", b"d")
         assert store.version("c") > before
-    found = [(item.folder, item.file_name, item.content) for item in store.manifests("c")]
-    assert found == [
+    stored = [(item.folder, item.file_name, item.content) for item in store.manifests("c")]
+    assert stored == [
         ("manifests", "z.yaml", b"z.yaml"),
         ("openshift", "0.yaml", b"0.yaml"),
         ("openshift", "a.yaml", b"other"),
@@ -182,16 +182,16 @@ def test_numbers_tell_what_has_changed(store: Store) -> None:
         store.put_cluster(Cluster(id="d", name="d"))
         store.put_host(replace(LONE, cluster_id="d"))
     assert numbers()[0] == first[0]
-    known, other = store.version("c"), store.version("d")
+    before, other = store.version("c"), store.version("d")
     with store.change():
         # From one cluster to another: both look different now.
         store.put_host(replace(LONE, cluster_id="c"))
         assert store.version("d") > other
-    assert store.version("c") > known
-    known = store.version("c")
+    assert store.version("c") > before
+    before = store.version("c")
     with store.change():
         store.put_infra_env(replace(ENV, name="new"))
-    assert store.version("c") > known
+    assert store.version("c") > before
 
 
 IDS = st.sampled_from("abc")
@@ -242,5 +242,5 @@ def test_a_host_that_changes_its_cluster_is_where_it_registered(store: Store) ->
     with store.change():
         store.put_host(Host(id="third", infra_env_id="e", cluster_id="c"))
         store.put_host(replace(LONE, cluster_id="c"))
-    for known in (store, Store(store.path)):
-        assert [host.id for host in known.hosts(cluster_id="c")] == ["h", "lone", "third"]
+    for each_store in (store, Store(store.path)):
+        assert [host.id for host in each_store.hosts(cluster_id="c")] == ["h", "lone", "third"]

@@ -72,14 +72,14 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, ending: signal.Signals, si
         acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
         writer.stdout.close()
         store = Store(path)
-        found = [int(cluster.id) for cluster in store.clusters()]
+        ids = [int(cluster.id) for cluster in store.clusters()]
         # All of it, and a change is there as a whole or not at all.
-        assert found == list(range(len(found)))
-        assert len(found) >= acknowledged + 1
-        assert [event.cluster_id for event in store.events()] == [str(number) for number in found]
-        for number in found:
+        assert ids == list(range(len(ids)))
+        assert len(ids) >= acknowledged + 1
+        assert [event.cluster_id for event in store.events()] == [str(number) for number in ids]
+        for number in ids:
             assert store.file(str(number), "bootstrap.ign") == bytes([number % 251]) * size
-        acknowledged = len(found) - 1
+        acknowledged = len(ids) - 1
         store.close()
 
 
@@ -124,12 +124,12 @@ def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, endin
         hosts_of = f"/infra-envs/{user.call('POST', '/infra-envs', body)['id']}/hosts"
         agent.call("POST", hosts_of, {"host_id": HOST_ID})
         instructions = f"{hosts_of}/{HOST_ID}/instructions"
-        told = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": json.dumps(inventory())}
-        agent.call("POST", instructions, told)
+        reply = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": json.dumps(inventory())}
+        agent.call("POST", instructions, reply)
         agent.call("GET", instructions, query={"timestamp": str(int(time.time()))})
         probe = f"validateNoWildcardDNS.{CLUSTER['name']}.{CLUSTER['base_dns_domain']}."
         answers = json.dumps({"resolutions": [{"domain_name": probe}]})
-        agent.call("POST", instructions, {**told, "step_type": "domain-resolution", "output": answers})
+        agent.call("POST", instructions, {**reply, "step_type": "domain-resolution", "output": answers})
         user.call("POST", f"/clusters/{cluster}/actions/install")
         wait_for("the program to run", (place / "pids").is_file)
         program, child = map(int, (place / "pids").read_text().split())
@@ -153,8 +153,8 @@ def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, endin
         # What a killed one left is swept by the next, which begins anew: all of one run.
         wait_for("the ignition", lambda: "bootstrap.ign" in files_of(tmp_path / "data/assisted.db", cluster))
         assert not secrets[0].exists()
-        made = files_of(tmp_path / "data/assisted.db", cluster)["bootstrap.ign"]
-        assert json.loads(made)["run"] == str(before + 1)
+        bootstrap = files_of(tmp_path / "data/assisted.db", cluster)["bootstrap.ign"]
+        assert json.loads(bootstrap)["run"] == str(before + 1)
         assert user.call("GET", f"/clusters/{cluster}")["status"] == "preparing-for-installation"
         for pid in (program, child):
             if not ended(pid):

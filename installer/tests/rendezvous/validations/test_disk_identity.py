@@ -73,8 +73,8 @@ def min_disks(world: World, infra_env_id: str) -> tuple[str, str]:
 
 
 def ordered(world: World, infra_env_id: str) -> dict[str, Any] | None:
-    made = steps.MAKERS[StepType.INSTALL](world.engine.view(world.host(infra_env_id)))
-    return dict(json.loads(made[0])) if made else None
+    arguments = steps.MAKERS[StepType.INSTALL](world.engine.view(world.host(infra_env_id)))
+    return dict(json.loads(arguments[0])) if arguments else None
 
 
 def changes(world: World) -> list[str]:
@@ -156,8 +156,8 @@ def test_what_cannot_be_told_apart_after_a_restart_is_not_guessed(world: World) 
     tell(world, at, disk("sda"), disk("sdb"))
     assert min_disks(world, at)[0] == "success"
     restart(world, at)
-    for found in ((disk("sda"), disk("sdb")), (disk("sda"),)):
-        tell(world, at, *found)
+    for seen_disks in ((disk("sda"), disk("sdb")), (disk("sda"),)):
+        tell(world, at, *seen_disks)
         assert min_disks(world, at)[0] == "failure"
         assert ordered(world, at) is None
     select(world, at, "/dev/sda")
@@ -270,8 +270,8 @@ def test_kernel_names_of_the_boot_before_lead_nowhere(world: World) -> None:
     select(world, at, link)
     clusters.install(world.engine, cluster_id)
     restart(world, at)
-    found = ordered(world, at) or {}
-    assert (found["boot_device"], found["disks_to_format"]) == (link, [link])
+    order = ordered(world, at) or {}
+    assert (order["boot_device"], order["disks_to_format"]) == (link, [link])
 
 
 def test_without_an_inventory_nothing_is_installed(world: World) -> None:
@@ -296,7 +296,7 @@ def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
     marked = st.lists(st.sampled_from(["serial", "wwn", "by_id", "by_path"]), unique=True)
 
     def seen(names: list[str], present: list[int]) -> tuple[Inventory, dict[str, int]]:
-        found, whose = [], {}
+        disk_found, whose = [], {}
         for place, number in enumerate(present):
             marks = data.draw(marked)
             values: dict[str, Any] = {
@@ -306,9 +306,9 @@ def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
                 "by_path": f"/dev/disk/by-path/pci-{number}",
             }
             item = disk(names[place], **{key: values[key] for key in marks})
-            found.append(item)
+            disk_found.append(item)
             whose[item.path] = number
-        return Inventory(disks=found), whose
+        return Inventory(disks=disk_found), whose
 
     first, whose = seen(NAMES[:count], list(range(count)))
     chosen = data.draw(st.sampled_from(first.disks))
@@ -316,10 +316,10 @@ def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
     assert diskidentity.find(first, wanted) == chosen
     again = data.draw(st.permutations(range(count)))
     second, now = seen(data.draw(st.permutations(NAMES)), again[: data.draw(st.integers(0, count))])
-    found = diskidentity.find(second, diskidentity.restarted(wanted) or wanted)
+    disk_found = diskidentity.find(second, diskidentity.restarted(wanted) or wanted)
     # Of a disk without any mark that was the only one of its size, size and model decide.
-    if found is not None and not (wanted.alone and not wanted.telling):
-        assert now[found.path] == whose[chosen.path]
+    if disk_found is not None and not (wanted.alone and not wanted.telling):
+        assert now[disk_found.path] == whose[chosen.path]
 
 
 def _but(item: Disk, **changes: Any) -> Disk:
@@ -339,12 +339,12 @@ def _but(item: Disk, **changes: Any) -> Disk:
     ],
 )
 def test_what_speaks_against_it(own: dict[str, Any], changes: dict[str, Any], same: bool) -> None:
-    known = Disk(
+    chosen = Disk(
         **{"path": "/dev/sda", "id": "/dev/sda", "serial": "S", "wwn": "0x1", "size_bytes": GB, "model": "M", **own}
     )
-    wanted = diskidentity.identify(known, Inventory(disks=[known]))
-    assert diskidentity.find(Inventory(disks=[known]), wanted) == known
-    other = _but(known, **changes)
+    wanted = diskidentity.identify(chosen, Inventory(disks=[chosen]))
+    assert diskidentity.find(Inventory(disks=[chosen]), wanted) == chosen
+    other = _but(chosen, **changes)
     assert diskidentity.find(Inventory(disks=[other]), wanted) == (other if same else None)
 
 
@@ -360,8 +360,8 @@ def test_serial_numbers_that_several_disks_have_tell_nothing() -> None:
 
 def test_a_host_of_an_older_database_has_a_name_only() -> None:
     item = disk("sda", "S")
-    found = Inventory(disks=[item])
+    inventory_now = Inventory(disks=[item])
     host = hosts.Host(id=HOST_ID, infra_env_id="i", installation_disk_id="/dev/sda")
-    assert disks.installation(host, found) == item
-    assert disks.select(host, item, found).installation_disk == diskidentity.identify(item, found)
+    assert disks.installation(host, inventory_now) == item
+    assert disks.select(host, item, inventory_now).installation_disk == diskidentity.identify(item, inventory_now)
     assert disks.skip(host, ["/dev/sdz"], None).skipped_disks == [DiskIdentity(id="/dev/sdz", path="/dev/sdz")]

@@ -45,8 +45,8 @@ def test_a_chosen_disk_that_is_late_is_waited_for(chosen: tuple[World, str, str]
         assert words in host.status_info
     with pytest.raises(Conflict):
         clusters.install(world.engine, cluster_id)
-    told = [event.props for event in named(world, "host_validation_failed")]
-    assert any(MARKED in text for text in told)
+    props = [event.props for event in named(world, "host_validation_failed")]
+    assert any(MARKED in text for text in props)
     tell(world, infra_env_id, three())
     host = world.host(infra_env_id)
     assert (host.status, host.installation_disk_id) == (HostStatus.KNOWN, MARKED)
@@ -120,9 +120,9 @@ def test_the_services_own_choice_may_change_and_says_so(world: World) -> None:
     )
     tell(world, infra_env_id, three())
     assert world.host(infra_env_id).installation_disk_id == SMALL
-    said = [event.message for event in named(world, "host_installation_disk_changed")]
+    messages = [event.message for event in named(world, "host_installation_disk_changed")]
     prefix = "Host master-0: the installation disk that the service chose is"
-    assert said == [
+    assert messages == [
         f"{prefix} {BIG} now, it was {SMALL} (it is gone)",
         f"{prefix} {MARKED} now, it was {BIG} (it is worn out)",
         f"{prefix} none now, it was {MARKED} (it is gone)",

@@ -101,5 +101,5 @@ def test_a_single_node_has_its_own() -> None:
     assert alone(("10.9.0.7/16", "fe80::1/64", "fd00::7/64"), **both) == ["10.9.0.0/16", "fd00::/64"]
     assert alone(("10.9.0.7/16", "fe80::1/64"), **both) == []
     assert alone(("10.9.0.7/16",), **{**both, "service_networks": [{"cidr": "172.30.0.0/16"}]}) == []
-    given = cluster("10.0.0.0/8", control_plane_count=1)
-    assert computed(given, [NEAR]) == ["10.0.0.0/8"]
+    before = cluster("10.0.0.0/8", control_plane_count=1)
+    assert computed(before, [NEAR]) == ["10.0.0.0/8"]

@@ -77,8 +77,8 @@ def test_a_hostile_mesh_is_searched_in_so_many_steps(
 
     monkeypatch.setattr(connectivity, "coloured", counted)
     links = reach()
-    found = connectivity.largest_mesh(links)
-    assert len(found) >= least
-    assert all(b in links[a] for a, b in combinations(found, 2))
+    largest = connectivity.largest_mesh(links)
+    assert len(largest) >= least
+    assert all(b in links[a] for a, b in combinations(largest, 2))
     assert steps <= connectivity.SEARCH_STEPS
     assert (steps < connectivity.SEARCH_STEPS) is to_the_end

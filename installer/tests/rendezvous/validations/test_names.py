@@ -77,8 +77,8 @@ def test_the_releases_registry() -> None:
     assert net.release_domain(host_view(settings=pulled)) == SUPPRESSED
 
     def answered(**addresses: list[str]) -> dict[str, Any]:
-        found = {"resolutions": [{"domain_name": "quay.example", **addresses}]}
-        return {"settings": pulled, **asked(domain_name_resolutions=found)}
+        answers = {"resolutions": [{"domain_name": "quay.example", **addresses}]}
+        return {"settings": pulled, **asked(domain_name_resolutions=answers)}
 
     assert net.release_domain(host_view(**answered())) == Verdict(
         BAD,

@@ -47,11 +47,11 @@ PEERS = (
     ],
 )
 def test_majority(groups: Any, expected: Verdict) -> None:
-    known = {"connectivity_majority_groups": "" if groups is None else json.dumps(groups)}
-    assert net.majority_group(host_view(cluster=known, peers=PEERS)) == expected
+    fields = {"connectivity_majority_groups": "" if groups is None else json.dumps(groups)}
+    assert net.majority_group(host_view(cluster=fields, peers=PEERS)) == expected
     # Two alone are no majority of anything.
     if expected.result is BAD:
-        assert net.majority_group(host_view(cluster=known, peers=PEERS[:1])) == Verdict(
+        assert net.majority_group(host_view(cluster=fields, peers=PEERS[:1])) == Verdict(
             PENDING, "Not enough hosts in cluster to calculate connectivity groups"
         )
 
@@ -137,8 +137,8 @@ def test_an_address_that_two_machines_answer_for() -> None:
 
 def test_addresses_that_others_have() -> None:
     def among(*addresses: str, others: tuple[Host, ...] = PEERS) -> Verdict:
-        found = {"interfaces": [nic("a", *addresses)]}
-        view = host_view(found=found, peers=others)
+        peer_inventory = {"interfaces": [nic("a", *addresses)]}
+        view = host_view(found=peer_inventory, peers=others)
         assert view.inventory is not None
         return net.no_ip_collisions(view)
 

@@ -33,17 +33,17 @@ def test_install_config(world: World, tmp_path: Path) -> None:
     clusters.set_overrides(world.engine, cluster_id, '{"fips": true, "networking": {"networkType": "Calico"}}')
     cluster, host = world.store.cluster(cluster_id), world.host(infra_env_id)
     infra_env = world.store.infra_env(infra_env_id)
-    made = installconfig.build(cluster, infra_env, [host], world.engine.settings)
-    assert made["bootstrapInPlace"] == {"installationDisk": "/dev/disk/by-path/pci-0000:04:00.0"}
-    assert made["imageDigestSources"] == [
+    document = installconfig.build(cluster, infra_env, [host], world.engine.settings)
+    assert document["bootstrapInPlace"] == {"installationDisk": "/dev/disk/by-path/pci-0000:04:00.0"}
+    assert document["imageDigestSources"] == [
         {"source": "release.example/r", "mirrors": ["mirror:5000/r"], "sourcePolicy": "NeverContactSource"}
     ]
-    assert made["fips"] is True
-    assert made["networking"]["networkType"] == "Calico"
-    assert made["networking"]["machineNetwork"] == [{"cidr": "192.168.111.0/24"}]
-    assert made["controlPlane"]["replicas"] == 1
-    assert made["compute"][0]["replicas"] == 0
-    assert made["platform"] == {"none": {}}
+    assert document["fips"] is True
+    assert document["networking"]["networkType"] == "Calico"
+    assert document["networking"]["machineNetwork"] == [{"cidr": "192.168.111.0/24"}]
+    assert document["controlPlane"]["replicas"] == 1
+    assert document["compute"][0]["replicas"] == 0
+    assert document["platform"] == {"none": {}}
 
 
 @given(JSON, JSON)
@@ -176,11 +176,11 @@ def reasons(*found: dict[str, Any], **more: Any) -> list[str]:
 @pytest.mark.parametrize("kind", ["FC", "iSCSI", "HDD"])
 def test_a_path_of_a_multipath_device_is_not_installed_on(kind: str, holders: str, free: bool) -> None:
     others = [block("dm-1", "Multipath"), block("dm-0", "LVM")]
-    told = (
+    messages = (
         "Disk is a member of multipath device dm-1 and is not eligible for installation. Use the multipath device "
         "instead."
     )
-    assert reasons(block("sda", kind, holders, "10.9.0.1"), *others) == ([] if free or kind == "HDD" else [told])
+    assert reasons(block("sda", kind, holders, "10.9.0.1"), *others) == ([] if free or kind == "HDD" else [messages])
 
 
 PATHS = "Multipath device has path of unsupported type. It must be FC, iSCSI"
@@ -249,7 +249,7 @@ def test_what_is_too_small_and_what_is_no_disk() -> None:
 
 
 def test_a_disk_without_an_id_has_its_kernel_name() -> None:
-    found = {**block("sda", "SSD"), "by_id": "/dev/disk/by-id/x"}
-    del found["id"]
-    judged = disks.judge(inv.decode(json.dumps({"disks": [found]})), 100)
+    columns = {**block("sda", "SSD"), "by_id": "/dev/disk/by-id/x"}
+    del columns["id"]
+    judged = disks.judge(inv.decode(json.dumps({"disks": [columns]})), 100)
     assert judged.disks[0].id == "/dev/sda"

@@ -70,9 +70,9 @@ def test_a_hosts_validations_by_category() -> None:
     untold = set(UNTOLD.split())
     verdicts = hv.evaluate(host_view())
     assert {name for name, verdict in verdicts.items() if verdict.result is Result.SUPPRESSED} == untold
-    told = {name: Verdict(OK, "") if name in untold else verdict for name, verdict in verdicts.items()}
-    found = by_category(hv.info_of(told))
-    assert found == {
+    with_silent = {name: Verdict(OK, "") if name in untold else verdict for name, verdict in verdicts.items()}
+    categories = by_category(hv.info_of(with_silent))
+    assert categories == {
         "hardware": set(HARDWARE.split()),
         "network": set(NETWORK.split()),
         "operators": set(OPERATORS),
@@ -80,9 +80,9 @@ def test_a_hosts_validations_by_category() -> None:
 
 
 def test_a_clusters_validations_by_category() -> None:
-    found = by_category(cv.info_of(cv.evaluate(cluster_view())))
+    categories = by_category(cv.info_of(cv.evaluate(cluster_view())))
     operators = {*OPERATORS} - {"ocs-requirements-satisfied"}
-    assert found == {**{name: set(ids.split()) for name, ids in CLUSTER.items()}, "operators": operators}
+    assert categories == {**{name: set(ids.split()) for name, ids in CLUSTER.items()}, "operators": operators}
 
 
 def test_ids_are_those_of_the_api() -> None:
@@ -159,8 +159,8 @@ def test_without_these_nothing_can_be_installed(ids: frozenset[str], always: str
 def test_ignoring(result: Result, skipped: tuple[str, ...]) -> None:
     good = result.value in ("success", "success-suppress-output", "disabled")
     kept = good or not {"x", "all"} & set(skipped)
-    found = overridden("x", Verdict(result, "why"), frozenset(skipped), frozenset({"y"}))
-    assert found == (Verdict(result, "why") if kept else Verdict(OFF, "Ignored by the user: why"))
+    overridden_verdict = overridden("x", Verdict(result, "why"), frozenset(skipped), frozenset({"y"}))
+    assert overridden_verdict == (Verdict(result, "why") if kept else Verdict(OFF, "Ignored by the user: why"))
 
 
 def test_what_is_ignored_stops_nothing() -> None:

@@ -75,7 +75,7 @@ class Hardware(Protocol):
     """What the broker asks of the warden."""
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
-        """Names in it, by the numbers of the machine's disks and partitions."""
+        """The machine's names of its disks and partitions, by their device numbers."""
 
     def drives(self) -> Sequence[Drive]:
         """The media in it, as far as they are to be mounted."""
@@ -127,7 +127,7 @@ class Broker:
                 self._reply(identity, flags=0 if done else _GO_ON)
 
     def _complain(self) -> None:
-        # As often as it likes: the lab's log is on the host's disk.
+        # Limited: a machine could fill the host's disk with the lab's log.
         if self._complaints < _MOST_COMPLAINTS:
             self._complaints += 1
             traceback.print_exc(file=sys.stderr)

@@ -37,7 +37,7 @@ class Caller:
         self.pid = pid
 
     def memory(self, address: int, count: int, *, all_of_it: bool = False) -> bytes:
-        """What is there, which ends where its memory does. Raises Refusal."""
+        """Bytes of its memory; fewer where its memory ends. Raises Refusal."""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
             try:
                 memory.seek(address)
@@ -49,18 +49,19 @@ class Caller:
         return data
 
     def string(self, address: int) -> str:
-        """A word, or a path, that ends with a zero. Raises Refusal."""
+        """A zero-terminated text in its memory. Raises Refusal."""
         if address == 0:
             return ""
         data = b""
         while b"\0" not in data and len(data) < _PATH_BYTES:
-            # Up to the end of a page: the next one need not be there.
+            # Page by page: the next one may not be mapped.
             begin = address + len(data)
             data += self.memory(begin, 4096 - begin % 4096)
         return os.fsdecode(data.split(b"\0", 1)[0])
 
     def still_there(self) -> None:
-        """After a process's files were opened by its id: it is still the one that asked. Raises Refusal."""
+        """Raises Refusal unless the process still is the one that asked: called after its files were opened by its
+        id."""
         try:
             fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", self.identity)))
         except OSError:
@@ -74,7 +75,7 @@ class Caller:
             owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
             owned_by = os.fstat(owner).st_ino
             os.close(owner)
-        # A line each, to the kernel: a name, which the caller chose, may hold whatever else ends lines.
+        # Split at newlines alone: the caller chose the name, which may hold other characters that end lines.
         status = Path(f"/proc/{self.pid}/status").read_bytes().split(b"\n")
         self.still_there()
         effective = int(next(line for line in status if line.startswith(b"CapEff:")).split()[1], 16)

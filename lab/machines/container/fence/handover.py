@@ -114,7 +114,7 @@ def hand_over(root: Path, place: Path, users: int, owner: int, *, layers: Path) 
     parts = seen(mounts(mountinfo("self")), str(root))
     trees = [(part, None if part.kind == "overlay" else _mapped(part.target, users, part.read_only)) for part in parts]
     while os.path.ismount(root):
-        # With all that is mounted below.
+        # Recursively, with all that is mounted below.
         syscalls.umount(str(root))
     for number, (part, tree) in enumerate(trees):
         target = str(place) + part.target[len(str(root)) :]
@@ -150,6 +150,6 @@ def _overlay(part: Mounted, target: str, users: int, owner: int, *, place: Path)
         mapped = layer(shared, "upper")
         options += f",upperdir={mapped}{upper[len(shared) :]},workdir={mapped}{work[len(shared) :]}"
     flags = syscalls.MS_NODEV | (syscalls.MS_RDONLY if part.read_only else 0)
-    # An overlay works on its layers as who mounted it, and that must be somebody whom they know.
+    # An overlay accesses its layers as the user that mounted it, which the mapping of the layers must contain.
     with syscalls.file_owner(owner):
         syscalls.mount("root", target, "overlay", flags, data=options)

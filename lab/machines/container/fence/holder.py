@@ -6,8 +6,8 @@ and the control groups, changes its root, closes the fence and becomes the machi
 whatever ends that.
 
 An image that has an early boot has it run by that first process, as a kernel has an initramfs: when the fence is closed
-and nothing of the host is open any more. What the first process has in memory of its makers the image's programs cannot
-read (`syscalls.hide`); should they get it to do something, then with the machine's rights and as seen by the filter.
+and nothing of the host is open any more. The image's programs cannot read what the first process still has in memory of
+the host's (`syscalls.hide`); what they get it to do, it does with the machine's rights and under the seccomp filter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lab.machines.container.spec import Stage
 
 # Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12
-# What is said at the line: the listener comes with the first; the second when init is about to run.
+#: Messages of the first process: LISTENING comes with seccomp's listener, RUNNING when init is about to run.
 LISTENING, RUNNING = b"listening", b"running"
 # linux/capability.h: CAP_SYS_MODULE, CAP_SYS_RAWIO. Units that need them are left out (ConditionCapability=).
 _NEVER = (16, 17)
@@ -71,7 +71,7 @@ def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
         # What the kernel counts by users (inotify's instances, namespaces) it counts for the maker of a user namespace
         # too (user_namespaces(7)): made by root, one machine could use up what is the host's and all others'.
         syscalls.change_user(owner)
-        # Another user: the kernel forgets with whom a process ends.
+        # At a change of user the kernel forgets the parent-death signal (PR_SET_PDEATHSIG).
         die_with_parent()
         flags = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
         unshare(flags)
@@ -176,7 +176,7 @@ def _stage(order: Order) -> Stage | None:
 
 
 def _take(image: int) -> memoryview:
-    """An initrd where it lies: a copy would be memory of the machine's once more."""
+    """An initrd, mapped and not read: a copy would take the machine's memory a second time."""
     with os.fdopen(image, "rb"):
         return memoryview(mmap.mmap(image, 0, access=mmap.ACCESS_READ) if os.fstat(image).st_size else b"")
 

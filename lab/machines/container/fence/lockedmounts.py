@@ -34,7 +34,7 @@ def mount_there(
     `users` is the user namespace that its owners are mapped by. Raises OSError."""
 
     def mount() -> None:
-        # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
+        # The device file is the only one in a /dev of its own: mountinfo shows the name by which it was mounted.
         unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data="mode=700,size=64k")

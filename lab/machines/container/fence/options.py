@@ -36,7 +36,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
         "commit autodefrag noautodefrag space_cache degraded flushoncommit"
     ),
 }
-# That a broken file system is no panic, whatever it says of itself (tune2fs -e).
+# A broken file system must not panic the host, whatever its superblock says (tune2fs -e).
 _ERRORS = {"ext4": "continue", "ext3": "continue", "ext2": "continue", "vfat": "remount-ro"}
 _MILD = ("continue", "remount-ro")
 

@@ -28,12 +28,12 @@ from lab.machines.container.spec import Fence
 
 T = TypeVar("T")
 
-# A message: 1024 partitions in JSON have less.
+# The largest message: 1024 partitions in JSON are smaller.
 _MESSAGE_BYTES = 1 << 20
 # Linux, SCM_MAX_FD: 253.
 MOST_DESCRIPTORS = 250
 _BROKEN = b"!"
-# What Python would load when it is first needed.
+# Modules that Python would load when they are first needed: behind the fence it cannot.
 for _name in ("utf-16-be", "utf-16-le", "utf-8", "latin-1", "ascii"):
     codecs.lookup(_name)
 # What Python may map for itself while it reads, besides what the process that it was forked from had mapped: that is
@@ -101,7 +101,7 @@ def _listen(line: socket.socket, answer: Callable[[bytes, list[int], socket.sock
         if not message or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             for descriptor in descriptors:
                 os.close(descriptor)
-            # It was killed, or has no more memory to say so.
+            # The reader was killed, or had no memory left to send its error.
             raise CannotRead("it says too much" if message else "no memory left")
         if message.startswith(_BROKEN):
             raise CannotRead(message[len(_BROKEN) :].decode(errors="replace"))
@@ -151,7 +151,7 @@ def _be_reader(
 
 
 def _shut(fence: Fence, kept: list[int], limits: tuple[int, int, float]) -> None:
-    """Behind the fence for good."""
+    """Go behind the fence, for good: no rights, no files, no network."""
     empty = os.open(fence.empty, os.O_PATH | os.O_DIRECTORY)
     _close_others([*kept, empty, fence.users])
     syscalls.hide()
@@ -159,7 +159,7 @@ def _shut(fence: Fence, kept: list[int], limits: tuple[int, int, float]) -> None
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    # Another user: the kernel forgot with whom this process ends.
+    # At a change of user the kernel forgets the parent-death signal (PR_SET_PDEATHSIG).
     die_with_parent()
     unshare(_NAMESPACES)
     os.fchdir(empty)

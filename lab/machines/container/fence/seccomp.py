@@ -45,7 +45,7 @@ _REFUSED = {
     "kexec_file_load": 320,
     "bpf": 321,
     "userfaultfd": 323,
-    # Does what other calls do, unseen by this filter.
+    # io_uring does what other calls do, unseen by this filter.
     "io_uring_setup": 425,
     "quotactl_fd": 443,
 }
@@ -121,7 +121,7 @@ def install() -> int:
 
 
 def only(numbers: Iterable[int]) -> None:
-    """This process has these calls from now on, and no others."""
+    """Allow this process these calls from now on, and no others."""
     code = _op(_LOAD, _ARCH) + _op(_EQUAL, _ARCH_X86_64, 1, 0) + _op(_RETURN, _KILL) + _op(_LOAD, _NUMBER)
     for number in numbers:
         code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _ALLOW)

@@ -41,7 +41,7 @@ from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec
 #: The kernel's own environment for its init (Linux, init/main.c).
 ENVIRONMENT = {"HOME": "/", "TERM": "linux"}
 INIT = "/sbin/init"
-#: What runs the image's initramfs, within the machine.
+#: The class that runs the image's initramfs, within the machine.
 STAGE = "lab.machines.container.firmware.early.stage:Stage"
 #: Beyond an installation's longest, by far: reading a medium takes a second.
 READ_SECONDS = 120.0
@@ -58,7 +58,7 @@ _READ_ONLY |= syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
 
 
 class _Asked:
-    """Does for a reader what it asks for, and keeps what it says at last."""
+    """Does for a reader what it asks for, and keeps its last message."""
 
     def __init__(self, spec: MachineSpec, devices: Mapping[str, Path], console: BinaryIO, fence: Fence) -> None:
         self._devices, self._screen, self._users = devices, Screen(console), fence.users
@@ -68,8 +68,8 @@ class _Asked:
         self.descriptors: list[int] = []
 
     def answer(self, message: bytes, descriptors: list[int], line: socket.socket) -> bool:
-        """Whether it was the last word."""
-        # Those of its last word are kept; others nobody asked for.
+        """Handle one message; whether it was the last one."""
+        # Descriptors of the last message are kept; others were not asked for.
         self.close()
         self.descriptors = descriptors
         try:
@@ -121,7 +121,7 @@ class _Asked:
         self._cards.down()
 
     def close(self) -> None:
-        """Let go of what came with the last word."""
+        """Close the descriptors that came with the last message."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = []

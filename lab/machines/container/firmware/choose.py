@@ -26,7 +26,7 @@ from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 
 DRIVE = "sr0"
-#: As many initrds as a message carries descriptors, and its index.
+#: Fewer than the descriptors that a message carries (253): the media's indexes go with the initrds.
 _MOST_IMAGES = 200
 _MOST_ARGUMENTS = 1 << 18
 _NAMES = {
@@ -97,7 +97,7 @@ def _from(
             entry = live.entry(medium, spec.firmware, screen, room)
             images = live.initrds(medium, entry, room)
             media.append(_held(medium, spec.stick if device == "usb" else DRIVE, indexes))
-    # What came over the network or from a stick may want what is in the drive.
+    # A system from the network or a stick may mount the medium in the drive.
     if device in ("usb", "network"):
         with contextlib.suppress(NoEntry), _medium(devices.medium) as medium:
             media.append(_held(medium, DRIVE, indexes))

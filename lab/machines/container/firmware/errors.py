@@ -7,7 +7,7 @@ from lab.machines.container.errors import NotBootable
 
 
 class BootStopped(NotBootable):
-    """A boot loader or a kernel was started and stopped: the machine stays as it is, on, and tries no other device."""
+    """A boot loader or a kernel was started and stopped: the machine stays on, and tries no other device."""
 
 
 class BadUnits(LabError):

@@ -86,7 +86,7 @@ def _by_card(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, r
 
 
 def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
-    """As a card whose ROM is iPXE, which QEMU's are."""
+    """Boot as a card whose ROM is iPXE does, as QEMU's cards do."""
     screen.line(">>Start PXE over IPv4." if spec.firmware == "uefi" else f"iPXE: Configuring (net0 {nic.mac})")
     lease = network.lease(nic.name, http=False)
     if not lease.file:

@@ -1,4 +1,4 @@
-"""What stands on the serial console until the machine's own init writes there."""
+"""What firmware, boot loader and initramfs write on the serial console, before the machine's own init does."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512
-# The ASCII characters that stay as they are in names in /dev.
+# The ASCII characters that udev leaves as they are in names in /dev.
 _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
 _MOST = 256
@@ -54,7 +54,8 @@ def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -
 
 
 def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
-    """What disks of its bus are here. Raises LabError; of other disks lab.host.unsupported tells before."""
+    """How disks of its bus appear in container machines. Raises LabError for other buses, which lab.host.unsupported
+    reports earlier."""
     disk = BUSES[spec.bus].containers
     if isinstance(disk, str):
         raise LabError(f"{spec.bus}: {disk}")
@@ -211,13 +212,13 @@ class Disk:
         os.fsync(self._whole.descriptor)
         with contextlib.ExitStack() as opened:
             table = self._reader.table(_opened(self._whole, opened))
-        wanted = list(table.partitions) if table else []
+        current = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
-        kept = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in wanted}
+        unmoved = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in current}
         self._spare += old.values()
-        self._parts = [(p, loop) for p in wanted if (loop := kept[p.number, p.start, p.size]) is not None]
+        self._parts = [(p, loop) for p in current if (loop := unmoved[p.number, p.start, p.size]) is not None]
         held = {part.number for part, _ in self._parts}
-        self._parts += [(part, self._device(part)) for part in wanted if part.number not in held]
+        self._parts += [(part, self._device(part)) for part in current if part.number not in held]
         self._parts.sort(key=lambda pair: pair[0].number)
 
     def _device(self, part: Partition) -> Loop:
@@ -269,7 +270,7 @@ class Disk:
 
 
 def _opened(loop: Loop, held: contextlib.ExitStack) -> int:
-    """For reading alone."""
+    """A descriptor of a disk, read-only."""
     descriptor = os.open(loop.path, os.O_RDONLY | os.O_CLOEXEC)
     held.callback(os.close, descriptor)
     return descriptor

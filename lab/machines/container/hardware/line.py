@@ -34,7 +34,7 @@ class SerialLine:
         self._server.listen()
         self._server.setblocking(False)
         self._clients: list[socket.socket] = []
-        # What was typed and the terminal has no room for yet.
+        # Input for which the terminal has no room yet.
         self._typing = b""
         selector.register(self._master, selectors.EVENT_READ, self._ready)
         selector.register(self._server, selectors.EVENT_READ, self._connected)
@@ -89,10 +89,10 @@ class SerialLine:
 
     def _typed(self, client: socket.socket) -> None:
         if self._typing:
-            # Somebody else's has just filled the terminal.
+            # Another client's input has just filled the terminal.
             return
         try:
-            # No more than a terminal takes at once.
+            # At most what a terminal takes at once.
             data = client.recv(1024)
         except BlockingIOError:
             return

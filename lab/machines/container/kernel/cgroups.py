@@ -21,7 +21,7 @@ from lab.machines.container.kernel.errors import UnsupportedHostError
 TOP = "node0"
 OWN, BESIDE = "machine", "holder"
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
-# How a hierarchy of cgroup2 is called beside v1's.
+# The name of cgroup2's mount point beside v1's hierarchies.
 _BARE = "cgroup2"
 UNIFIED: tuple[str, ...] = ("cpu", "memory", "pids", "cpuset")
 _V1_NEEDED = ("cpu", "memory", "pids", "devices")
@@ -173,7 +173,7 @@ class Group:
                 try:
                     treewalk.write_in(folder, "devices.allow", f"b {number} rwm")
                 except OSError:
-                    # A group of the machine's own may be going, or be allowed nothing by the one above.
+                    # A group within may be vanishing, or the group above it may allow nothing.
                     if not names:
                         raise
 
@@ -227,15 +227,15 @@ class Group:
         """Whether it has more groups than it may in v1's hierarchy of `memory`."""
         if self._hierarchies.unified or memory_groups_of_all() <= MOST_GROUPS:
             return False
-        found = 0
+        groups = 0
 
         def count(_: int, __: list[str]) -> None:
-            nonlocal found
-            found += 1
+            nonlocal groups
+            groups += 1
 
         with contextlib.suppress(OSError):
             treewalk.visit(self._find("memory") / OWN, before=count)
-        return found > MOST_GROUPS
+        return groups > MOST_GROUPS
 
     def unhold(self) -> None:
         """Let what is killed and does not end go on. With cgroup v1 that is what a machine has frozen; and what waits
@@ -267,7 +267,7 @@ class Group:
 
 
 def memory_groups_of_all() -> int:
-    """The host's, which is quick to ask for (cgroups(7), /proc/cgroups)."""
+    """The number of `memory` groups on the host, which is cheap to read (cgroups(7), /proc/cgroups)."""
     lines = (line.split() for line in Path("/proc/cgroups").read_text().splitlines())
     return next((int(words[2]) for words in lines if words[0] == "memory"), 0)
 

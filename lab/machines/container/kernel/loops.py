@@ -23,7 +23,7 @@ _CONFIG = struct.Struct("=II QQQQQ IIII 64s64s32s 2Q 8Q")
 # The same loop_info64, of which offset and sizelimit are the fourth and fifth.
 _INFO = struct.Struct("=QQQQQ IIII 64s64s32s 2Q")
 _BLKFLSBUF = 0x1261
-# Others take the free device that the kernel named while we are on our way to it.
+# Others may take the free device that the kernel has named before we open it.
 _TAKE_SECONDS = 30.0
 
 

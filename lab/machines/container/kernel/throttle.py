@@ -58,7 +58,7 @@ def lift(top: Path, lab: str) -> None:
 
 
 def _write(top: Path, number: str, rate: int, *, only_new: bool = False) -> None:
-    """Into all groups, or those alone that have no limit for the device."""
+    """Write the limit into all groups, or only into those that have none for the device."""
     for group, _, _ in os.walk(top):
         for name in _LIMITS:
             file = Path(group, name)

@@ -31,42 +31,42 @@ def visit(
 
     What vanishes meanwhile is passed over. Raises OSError when there is no `top`, and what is raised by those called.
     """
-    here = _opened(os.fspath(top), None)
+    directory = _opened(os.fspath(top), None)
     try:
-        levels = [_Level("", _below(here))]
+        levels = [_Level("", _below(directory))]
         names: list[str] = []
         if before:
-            before(here, names)
+            before(directory, names)
         while levels:
             level = levels[-1]
             if level.left:
                 name = level.left.pop()
                 try:
-                    below = _opened(name, here)
+                    child = _opened(name, directory)
                 except FileNotFoundError:
                     continue
-                os.close(here)
-                here = below
+                os.close(directory)
+                directory = child
                 names.append(name)
-                levels.append(_Level(name, _below(here)))
+                levels.append(_Level(name, _below(directory)))
                 if before:
-                    before(here, names)
+                    before(directory, names)
                 continue
             if after:
-                after(here, names)
+                after(directory, names)
             levels.pop()
             if levels:
                 try:
-                    above = _opened("..", here)
+                    parent = _opened("..", directory)
                 except FileNotFoundError:
                     return
-                os.close(here)
-                here = above
+                os.close(directory)
+                directory = parent
                 names.pop()
                 if leave:
-                    leave(here, level.name)
+                    leave(directory, level.name)
     finally:
-        os.close(here)
+        os.close(directory)
 
 
 def _opened(name: str, at: int | None) -> int:

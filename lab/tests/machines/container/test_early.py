@@ -111,8 +111,8 @@ def tried(world, tmp_path_factory):
             world.console(one).wait_for(r"login: ", kit.BOOT_SECONDS)
             done = world.run(one, "cat /run/evil")
             assert done.returncode == 0, done.stderr
-            said = done.stdout
-            evidence = {"said": said, "victim": victim.poll(), "sysctl": (before, _SYSCTL.read_text())}
+            output = done.stdout
+            evidence = {"said": output, "victim": victim.poll(), "sysctl": (before, _SYSCTL.read_text())}
             one.off()
             evidence["left"] = running(_SURVIVOR)
             yield evidence
@@ -232,15 +232,15 @@ def with_tools(world, tmp_path_factory):
 
 @pytest.mark.parametrize("what", _TOOLS)
 def test_calls_of_a_program_of_an_initramfs_get_nowhere(with_tools, what):
-    said, _ = with_tools
-    assert "done" in said
-    assert f"BROKE {what}" not in said
+    output, _ = with_tools
+    assert "done" in output
+    assert f"BROKE {what}" not in output
 
 
 def test_links_of_an_initramfs_lead_nowhere_and_its_programs_end_with_it(with_tools):
-    said, outside = with_tools
+    output, outside = with_tools
     assert outside == []
-    assert said[-1] == "0"
+    assert output[-1] == "0"
 
 
 def test_boot_loaders_files_are_those_of_their_file_system(tmp_path):

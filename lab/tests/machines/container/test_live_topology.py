@@ -105,9 +105,9 @@ def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, 
             "reserved addresses of IPv4 and IPv6",
             lambda: str(addresses(lab, "master-0", "eno2")),
         )
-        made = "fd2e:6f44:5dd8:a:"
+        prefix = "fd2e:6f44:5dd8:a:"
         wait_until(
-            lambda: any(text.startswith(made) for text in addresses(lab, "master-0", "enp7s0")),
+            lambda: any(text.startswith(prefix) for text in addresses(lab, "master-0", "enp7s0")),
             PATIENCE,
             "an address made of what the router says",
             lambda: str(addresses(lab, "master-0", "enp7s0")),

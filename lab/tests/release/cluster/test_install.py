@@ -232,11 +232,17 @@ def test_turns_are_taken_by_files_and_not_for_ever(tmp_path, monkeypatch):
 
 def test_script_and_program_wait_for_no_word_that_the_other_does_not_say():
     script, program = templates.text("bootkube.sh"), Path(bootkube.__file__).read_text()
-    said, heard = re.findall(r'say\(host, "([a-z-]+)"', program), re.findall(r"^ *expect ([a-z-]+)$", script, re.M)
-    assert set(heard) == set(said)
-    told, awaited = re.findall(r"^ *tell ([a-z-]+)$", script, re.M), re.findall(r'expect\(host, "([a-z-]+)"', program)
+    sent_by_host, heard = (
+        re.findall(r'say\(host, "([a-z-]+)"', program),
+        re.findall(r"^ *expect ([a-z-]+)$", script, re.M),
+    )
+    assert set(heard) == set(sent_by_host)
+    sent_by_script, awaited = (
+        re.findall(r"^ *tell ([a-z-]+)$", script, re.M),
+        re.findall(r'expect\(host, "([a-z-]+)"', program),
+    )
     assert awaited
-    assert set(told) == set(awaited)
+    assert set(sent_by_script) == set(awaited)
 
 
 def test_rendering_twice_gives_the_same_machine_config(bootstrapped):

@@ -49,14 +49,14 @@ def test_fips_of_one_is_the_pools_and_reaches_the_node_with_its_arguments() -> N
     assert rendered["spec"]["fips"] is True
     assert rendered["metadata"]["name"] != machineconfig.rendered("master", configs[1:])["metadata"]["name"]
     assert "fips" not in machineconfig.rendered("worker", configs)["spec"]
-    told = json.loads(
+    answer = json.loads(
         next(
             read_data_url(f["contents"]["source"], None)
             for f in machineconfig.served("master", rendered, "kubeconfig", "ca")["storage"]["files"]
             if f["path"] == machineconfig.ENCAPSULATED
         )
     )
-    assert told["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1"], "fips": True}
+    assert answer["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1"], "fips": True}
 
 
 @pytest.mark.parametrize("fips", [True, False])

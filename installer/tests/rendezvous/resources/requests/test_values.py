@@ -92,9 +92,9 @@ def test_networks_of_everything_and_operators_of_nobody() -> None:
 
 
 def test_all_problems_are_told_at_once_and_no_secret() -> None:
-    said = refusal({"pull_secret": "hidden-1", "http_proxy": "ftp://u:hidden-2@x", "base_dns_domain": "a b"})
-    assert [part.split(":")[0] for part in said.split("; ")] == ["base_dns_domain", "pull_secret", "http_proxy"]
-    assert "hidden" not in said
+    refused = refusal({"pull_secret": "hidden-1", "http_proxy": "ftp://u:hidden-2@x", "base_dns_domain": "a b"})
+    assert [part.split(":")[0] for part in refused.split("; ")] == ["base_dns_domain", "pull_secret", "http_proxy"]
+    assert "hidden" not in refused
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,10 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
     def told() -> str:
         with world.store.change():
             world.engine.reconcile(cluster_id)
-        found = json.loads(world.host(infra_env_id).validations_info.text)
+        shown = json.loads(world.host(infra_env_id).validations_info.text)
         [message] = [
             one["message"]
-            for group in found.values()
+            for group in shown.values()
             for one in group
             if one["id"] == "disk-encryption-requirements-satisfied"
         ]

@@ -102,7 +102,7 @@ class Initramfs:
         if not (place / "init").is_symlink() and not (place / "init").exists():
             raise BootStopped("Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)")
         for name in _DIRECTORIES:
-            # What is mounted there shall lie in it.
+            # A mount point of the tree's own, for what is mounted there.
             if not stat.S_ISDIR(_mode(place / name)):
                 (place / name).unlink(missing_ok=True)
                 (place / name).mkdir()
@@ -114,7 +114,7 @@ class Initramfs:
             (self.tree / "usr/bin/mount").rename(real)
         self._script("usr/bin/mount", _MOUNT.replace("@MOUNT@", str(real)))
         self._script(f"{_HELPERS}/mount.tmpfs", _MOUNT_TMPFS.replace("@MIB@", str(self._memory_mib)))
-        # The kernel is the host's, which has what it has.
+        # The kernel is the host's: no modules can be loaded.
         self._script(f"{_HELPERS}/modprobe", "#!/bin/bash\n")
 
     def _script(self, name: str, text: str) -> None:

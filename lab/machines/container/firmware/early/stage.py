@@ -88,7 +88,7 @@ class Early:
 
     def __init__(self, initramfs: Initramfs, screen: Screen) -> None:
         self._initramfs, self._screen = initramfs, screen
-        # Lines, each with the unit that wrote it.
+        # Lines of output, each with the unit that wrote it.
         self._log: list[tuple[str, str]] = []
         self._done: list[Unit] = []
 

@@ -47,7 +47,7 @@ class Unit:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Units that it brings along, by its own words or by links in its directories."""
+        """Units that it requires or wants, by its file or by links in its .requires and .wants directories."""
         return (*self.names(*_LISTS), *self.linked)
 
     @property

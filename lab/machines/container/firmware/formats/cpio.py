@@ -135,7 +135,7 @@ def _decompress(view: memoryview, position: int, head: bytes) -> tuple[bytes, in
         length = _lz4_length(rest)
         return _run(["lz4", "-dc"], rest[:length], position), position + length
     if head.startswith(_ZSTD):
-        # Its frames say where they end to nobody but their reader: what follows must be zeros or another frame.
+        # Only the decompressor knows where a frame ends: what follows must be zeros or another frame.
         return _run(["zstd", "-dcq"], bytes(rest).rstrip(b"\0"), position), len(view)
     raise BadArchive(f"byte {position}: neither a cpio archive nor a known compression ({head.hex()})")
 
@@ -231,7 +231,7 @@ def _create(member: Member, target: Path, first: dict[tuple[int, int, int], Path
         try:
             os.mknod(target, kind, member.rdev)
         except PermissionError:
-            # A machine makes no devices; those that it has are in its /dev.
+            # Device files are left out: a machine may make none, and has its own in /dev.
             return
     else:
         raise BadArchive(f"{member.name!r} has an unknown type of file ({member.mode:o})")

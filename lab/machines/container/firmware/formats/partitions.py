@@ -87,7 +87,7 @@ def _primary(entries: list[tuple[int, bytes, int, bytes, int, int]], signature: 
 
 
 def _gpt(disk: BinaryIO, offset: int, size: int) -> tuple[Partition, ...] | None:
-    """The partitions of the GPT whose header is at ``offset``; None when their sums say otherwise."""
+    """The partitions of the GPT whose header is at ``offset``; None when there is none, or its checksums are wrong."""
     if offset < SECTOR or offset + SECTOR > size:
         return None
     raw = _read(disk, offset, SECTOR)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from lab.machines.container.firmware.errors import BootStopped
 
-#: A file of the boot loader's file system by its path, or None.
+#: Reads a file of the boot loader's file system by its path; None when there is none.
 Read = Callable[[str], bytes | None]
 _CHUNK = 1 << 20
 

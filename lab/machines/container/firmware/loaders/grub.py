@@ -107,7 +107,7 @@ class _Menu:
 
 
 class _Started(Exception):
-    """``boot`` was said."""
+    """The command ``boot`` was reached."""
 
 
 class Grub:

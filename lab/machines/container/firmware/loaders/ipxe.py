@@ -37,7 +37,7 @@ class _Started(Exception):
 
 
 class _Endless(NoEntry):
-    """Scripts that never end; nothing behind `||` mends that."""
+    """The scripts never end; `||` does not catch this."""
 
 
 class _Left(Exception):

@@ -25,7 +25,7 @@ _BIOS, _UEFI, _UEFI_HTTP = 0, 7, 16
 
 
 def within(namespace: int, action: Callable[[], T]) -> T:
-    """What an action returns, or raises, that a thread of its own runs in another network namespace."""
+    """Run an action in another network namespace, by a thread of its own; returns or raises what it does."""
     result: list[T] = []
     failure: list[BaseException] = []
 
@@ -69,7 +69,7 @@ class Cards:
         return within(self._namespace, lambda: _fetch(url, min(most, self._spec.memory_mib << 19)))
 
     def down(self) -> None:
-        """Leave the card as a kernel finds it."""
+        """Take the card down and its address away, as a kernel expects to find it."""
         nic, self._up = self._up, None
         if nic is not None:
             within(self._namespace, lambda: _down(nic))

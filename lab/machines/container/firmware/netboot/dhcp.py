@@ -76,7 +76,7 @@ def decode(raw: bytes) -> _Message | None:
     if op != _REPLY or magic != _MAGIC:
         return None
     options = dict(_options(raw[_HEADER.size :]))
-    # Options may go on in the fields for names (RFC 2132 §9.3).
+    # Options may continue in the fields sname and file (RFC 2132 §9.3).
     overload = _number(options, _OVERLOAD)
     for bit, more in ((1, file), (2, name)):
         if overload & bit:

@@ -54,8 +54,8 @@ def test_a_machine_with_deep_groups_takes_no_other_with_it(world):
         wait_until(lambda: deep.look().running, PATIENCE, "init")
         world.console(deep).wait_for(r"login: ", PATIENCE)
         own = _DEEP + ("poweroff -ff" if way == "its own power-off" else "")
-        said = world.run(deep, own).stdout
-        assert way == "its own power-off" or int(said.split("made ")[1]) >= 1100, said
+        output = world.run(deep, own).stdout
+        assert way == "its own power-off" or int(output.split("made ")[1]) >= 1100, output
         finish()
         if way != "the lab's":
             wait_until(lambda: not deep.look().on, PATIENCE, f"off by {way}")

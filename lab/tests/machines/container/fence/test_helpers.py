@@ -60,8 +60,8 @@ finally:
     subprocess.run("umount -A /mnt; [ ! -L /dev/noload ] || rm /dev/noload; "
                    "[ ! -b /dev/own ] || mv /dev/own /dev/vda1", shell=True)
 """
-    through, said = attempt(world, machine, code)
-    assert not through, said
+    through, last_words = attempt(world, machine, code)
+    assert not through, last_words
 
 
 def test_a_mount_with_options_is_of_the_disk_that_was_named(world, machine):
@@ -71,8 +71,8 @@ call(165, b'/dev/vda1', b'/mnt', b'ext4', 0, b'noload,errors=continue')
 assert line[0] == '/dev/vda1', line
 subprocess.run(['umount', '/mnt'], check=True)
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
 
 
 @pytest.mark.parametrize("who", ["setpriv --reuid 1000 --clear-groups --inh-caps=-all", "unshare -U", "unshare -Ur"])
@@ -94,9 +94,9 @@ for name, text in calls.items():
         os._exit(0)
 sys.exit(7)
 """
-    through, said = attempt(world, machine, "#END" + code)
-    assert not through, said
-    assert said == ["7"], said
+    through, last_words = attempt(world, machine, "#END" + code)
+    assert not through, last_words
+    assert last_words == ["7"], last_words
 
 
 @pytest.mark.parametrize("where", ["disk", "disk/by-path"])
@@ -143,8 +143,8 @@ for name in ('/dev/l', '/dev/vda1'):
     os.path.islink(name) and os.unlink(name)
 subprocess.run(['blockdev', '--rereadpt', '/dev/vda'], check=True)
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
     status = victim.stat()
     assert (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
 
@@ -173,14 +173,14 @@ subprocess.run('sgdisk -Z /dev/vda; blockdev --rereadpt /dev/vda', shell=True, c
 assert not os.path.exists('/dev/vda1')
 print(os.minor(os.stat('/dev/kept/vda1').st_rdev), file=sys.stderr)
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
     image = world.root / "other.raw"
     image.touch()
     os.truncate(image, 1 << 20)
     taken = [attach(image) for _ in range(4)]
     try:
-        assert int(said[0]) not in [loop.number for loop in taken]
+        assert int(last_words[0]) not in [loop.number for loop in taken]
     finally:
         for loop in taken:
             loop.close()
@@ -208,6 +208,6 @@ for turn in range(12):
         return listed.split().count(str(image))
 
     before = loops()
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
     assert loops() <= max(before, 3)

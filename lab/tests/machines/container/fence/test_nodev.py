@@ -80,21 +80,21 @@ def foreign(tmp_path):
 
 @pytest.mark.lab
 def test_a_node_in_a_file_system_on_its_disk_stays_shut(world, machine, foreign):
-    through, said = attempt(world, machine, f"NUMBER = {foreign.number}\n{_STRIP}{_DISK}")
-    assert not through, said
-    assert said == ["7"], said
+    through, last_words = attempt(world, machine, f"NUMBER = {foreign.number}\n{_STRIP}{_DISK}")
+    assert not through, last_words
+    assert last_words == ["7"], last_words
 
 
 @pytest.mark.lab
 def test_a_node_in_a_squashfs_of_its_own_stays_shut(world, machine, foreign, tmp_path):
     (tmp_path / "tree/d").mkdir(parents=True)
     nodes = [word for name in ("h", "d/h") for word in ("-p", f"{name} b 600 0 0 7 {foreign.number}")]
-    made = ["mksquashfs", tmp_path / "tree", tmp_path / "image", *nodes, "-quiet", "-no-progress"]
-    subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+    command = ["mksquashfs", tmp_path / "tree", tmp_path / "image", *nodes, "-quiet", "-no-progress"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     image = base64.b64encode((tmp_path / "image").read_bytes())
-    through, said = attempt(world, machine, f"NUMBER, IMAGE = {foreign.number}, {image!r}\n{_STRIP}{_IMAGE}")
-    assert not through, said
-    assert said == ["7"], said
+    through, last_words = attempt(world, machine, f"NUMBER, IMAGE = {foreign.number}, {image!r}\n{_STRIP}{_IMAGE}")
+    assert not through, last_words
+    assert last_words == ["7"], last_words
 
 
 @pytest.fixture
@@ -115,20 +115,20 @@ def test_what_passes_through_a_lesser_namespace_keeps_nodev_and_nothing_else(ope
     place.mkdir()
     subprocess.run(["mkfs.ext4", "-qF", str(image)], check=True)
     subprocess.run(["debugfs", "-w", "-R", "mknod h b 7 0", str(image)], check=True, capture_output=True)
-    ready, told = os.pipe(), os.pipe()
+    ready, done = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             syscalls.call("unshare", 272, syscalls.CLONE_NEWUSER)
             os.write(ready[1], b"u")
-            os.read(told[0], 1)
+            os.read(done[0], 1)
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
             syscalls.call("unshare", 272, syscalls.CLONE_NEWNS)
             syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
             os.write(ready[1], b"m")
-            os.read(told[0], 1)
+            os.read(done[0], 1)
             code = _changed(str(place))
         finally:
             os._exit(code)
@@ -137,7 +137,7 @@ def test_what_passes_through_a_lesser_namespace_keeps_nodev_and_nothing_else(ope
         for name in ("uid_map", "gid_map"):
             with open(f"/proc/{pid}/{name}", "w") as file:
                 file.write(f"0 {1 << 29} 65536\n")
-        os.write(told[1], b"x")
+        os.write(done[1], b"x")
         os.read(ready[0], 1)
         opened = [os.open(f"/proc/{pid}/{name}", os.O_RDONLY) for name in ("ns/mnt", "ns/user")]
         opened.append(os.open(f"/proc/{pid}/root{place}", os.O_PATH))
@@ -146,10 +146,10 @@ def test_what_passes_through_a_lesser_namespace_keeps_nodev_and_nothing_else(ope
             read_only = syscalls.MOUNT_ATTR_RDONLY
             nodes = {"vda": loop.rdev}
             lockedmounts.mount_there(there, target, "ext4", nodes, pairs={}, attributes=read_only, users=users)
-        os.write(told[1], b"x")
+        os.write(done[1], b"x")
     finally:
         _, status = os.waitpid(pid, 0)
-        for descriptor in (*ready, *told, *opened):
+        for descriptor in (*ready, *done, *opened):
             os.close(descriptor)
     assert os.waitstatus_to_exitcode(status) == 0
 
@@ -162,7 +162,7 @@ def _changed(place):
             [line] = [line.split() for line in mounts if f" {place} " in line]
         return set(line[5].split(","))
 
-    known = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
+    attributes = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
     if not {"ro", "nodev"} <= flags():
         return 2
     again = syscalls.MS_REMOUNT | syscalls.MS_BIND
@@ -176,8 +176,8 @@ def _changed(place):
     # For who leaves it out, the warden does the rest.
     with open("/proc/self/ns/mnt") as here:
         target = os.open(place, os.O_PATH)
-        lockedmounts.remount_there(here.fileno(), target, known, known)
+        lockedmounts.remount_there(here.fileno(), target, attributes, attributes)
         if not {"ro", "nosuid", "nodev"} <= flags():
             return 5
-        lockedmounts.remount_there(here.fileno(), target, 0, known)
+        lockedmounts.remount_there(here.fileno(), target, 0, attributes)
     return 0 if {"rw", "nodev"} <= flags() and "nosuid" not in flags() else 6

@@ -34,14 +34,14 @@ BLOCK = 2048
 @pytest.fixture(scope="module")
 def fence(tmp_path_factory):
     """A machine's user namespace, without a machine."""
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         unshare(CLONE_NEWUSER)
-        os.write(tell, b".")
+        os.write(write_end, b".")
         signal.pause()
         os._exit(0)
-    os.read(told, 1)
+    os.read(read_end, 1)
     for name in ("uid_map", "gid_map"):
         Path(f"/proc/{pid}/{name}").write_text(f"0 {FIRST_USER} 65536\n")
     users = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
@@ -50,7 +50,7 @@ def fence(tmp_path_factory):
     yield Fence(users, empty)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    for descriptor in (users, told, tell):
+    for descriptor in (users, read_end, write_end):
         os.close(descriptor)
 
 
@@ -79,8 +79,8 @@ def test_a_reader_cannot_have(fence, what):
             return type(error).__name__
         return "got through"
 
-    said = reader.value(fence, attempt, str, descriptors=[], seconds=30)
-    assert said in ("PermissionError", "OSError", "MemoryError", "FileNotFoundError")
+    answer = reader.value(fence, attempt, str, descriptors=[], seconds=30)
+    assert answer in ("PermissionError", "OSError", "MemoryError", "FileNotFoundError")
 
 
 def test_a_reader_is_root_of_nothing(fence):
@@ -163,14 +163,14 @@ def power_on(fence, folder, *, disk=None, medium=None, firmware="bios"):
     devices = {"vda": disk, "vda1": disk} if disk else {}
     with log.open("ab", buffering=0) as console:
         try:
-            made = boot(spec, devices=devices, root=folder / "root", console=console, fence=fence)
+            booted = boot(spec, devices=devices, root=folder / "root", console=console, fence=fence)
         except NotBootable as error:
             return log.read_text(), error.reason
-    held = [*made.early.images, *(number for drive in made.early.drives for number in drive.held)]
-    contents = [os.pread(image, 64, 0) for image in made.early.images]
+    held = [*booted.early.images, *(number for drive in booted.early.drives for number in drive.held)]
+    contents = [os.pread(image, 64, 0) for image in booted.early.images]
     for descriptor in held:
         os.close(descriptor)
-    return log.read_text(), (made, contents)
+    return log.read_text(), (booted, contents)
 
 
 CONFIG = "default linux\nlabel linux\nkernel /vmlinuz\nappend initrd=/initrd.img a=b\n"
@@ -184,11 +184,11 @@ def iso(folder, config=CONFIG, *more):
     (tree / "isolinux/isolinux.bin").write_bytes(bytes(4096))
     for name in ("vmlinuz", "initrd.img"):
         (tree / name).write_bytes(name.encode())
-    made = folder / "medium.iso"
+    image = folder / "medium.iso"
     command = ["xorriso", "-as", "mkisofs", "-quiet", "-R", "-V", "label", "-b", "isolinux/isolinux.bin"]
-    command += ["-no-emul-boot", *more, "-o", str(made), str(tree)]
+    command += ["-no-emul-boot", *more, "-o", str(image), str(tree)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return made
+    return image
 
 
 @pytest.fixture(scope="module")
@@ -210,13 +210,13 @@ def disk(tmp_path_factory):
 
 
 def test_a_medium_is_read_to_its_initrds(fence, tmp_path):
-    said, end = power_on(fence, tmp_path, medium=iso(tmp_path))
+    console_text, end = power_on(fence, tmp_path, medium=iso(tmp_path))
     assert not isinstance(end, str), end
-    made, contents = end
+    booted, contents = end
     assert contents == [b"initrd.img"]
-    assert made.arguments == ["BOOT_IMAGE=/vmlinuz", "initrd=/initrd.img", "a=b"]
-    assert [(drive.name, drive.label) for drive in made.early.drives] == [("sr0", "label")]
-    assert "Booting from DVD/CD..." in said
+    assert booted.arguments == ["BOOT_IMAGE=/vmlinuz", "initrd=/initrd.img", "a=b"]
+    assert [(drive.name, drive.label) for drive in booted.early.drives] == [("sr0", "label")]
+    assert "Booting from DVD/CD..." in console_text
 
 
 def one_line(said, end):
@@ -273,15 +273,15 @@ def test_a_catalog_with_more_entries_than_it_has_room_for(fence, medium, tmp_pat
     catalog = struct.unpack_from("<I", medium, 17 * BLOCK + 71)[0] * BLOCK
     image = tmp_path / "torito.iso"
     image.write_bytes(medium[: catalog + 64] + b"\x90\xef\xff\xff" * 496 + medium[catalog + BLOCK :])
-    said, end = power_on(fence, tmp_path, medium=image, firmware="uefi")
+    console_text, end = power_on(fence, tmp_path, medium=image, firmware="uefi")
     assert end.startswith("error: no configuration of a boot loader on the medium")
     for block in (0xFFFFFFFF, len(medium) // BLOCK + 1):
         raw = bytearray(medium)
         struct.pack_into("<I", raw, 17 * BLOCK + 71, block)
         image.write_bytes(raw)
-        said, end = power_on(fence, tmp_path, medium=image)
+        console_text, end = power_on(fence, tmp_path, medium=image)
         assert "Could not read from CDROM (code 0004)" in end
-        one_line(said, end)
+        one_line(console_text, end)
 
 
 def test_a_directory_of_two_million_files_is_a_line_within_its_limits(fence, medium, tmp_path):
@@ -296,10 +296,10 @@ def test_a_directory_of_two_million_files_is_a_line_within_its_limits(fence, med
     image = tmp_path / "many.iso"
     image.write_bytes(bytes(raw).ljust(start * BLOCK, b"\0") + block * (32 << 10))
     begin = time.monotonic()
-    said, end = power_on(fence, tmp_path, medium=image)
+    console_text, end = power_on(fence, tmp_path, medium=image)
     assert "it has too many files" in end
     assert time.monotonic() - begin < 60
-    one_line(said, end)
+    one_line(console_text, end)
 
 
 _BOMBS = {
@@ -319,7 +319,7 @@ def test_a_bomb_is_a_line_within_its_limits(fence, tmp_path, what, monkeypatch):
     (tree / "EFI/BOOT/grub.cfg").write_text(config)
     for name in ("efi.img", "vmlinuz"):
         (tree / name).write_bytes(bytes(4096))
-    made = tmp_path / "efi.iso"
+    efi_image = tmp_path / "efi.iso"
     command = [
         "xorriso",
         "-as",
@@ -330,15 +330,15 @@ def test_a_bomb_is_a_line_within_its_limits(fence, tmp_path, what, monkeypatch):
         "efi.img",
         "-no-emul-boot",
         "-o",
-        str(made),
+        str(efi_image),
         str(tree),
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     begin, largest = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    said, end = power_on(fence, tmp_path, medium=made, firmware="uefi")
+    console_text, end = power_on(fence, tmp_path, medium=efi_image, firmware="uefi")
     assert time.monotonic() - begin < 60
     assert re.search(why, end), end
-    one_line(said, end)
+    one_line(console_text, end)
     # The largest of all children so far, in KiB: 512 MiB for the machine, what this Python had when it was forked, and
     # some room; another module's may have been larger.
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

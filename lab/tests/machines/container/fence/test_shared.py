@@ -37,8 +37,8 @@ def holding(world, machine, code):
     script += f"{unit} sh -c 'exec python3 /run/hold.py > /run/held 2>&1'\n"
     script += "read -r line < /run/held; echo $line"
     try:
-        said = world.run(machine, script)
-        assert said.stdout.startswith("held "), said
+        output = world.run(machine, script)
+        assert output.stdout.startswith("held "), output
         yield
     finally:
         world.run(machine, "systemctl kill -s KILL hold; systemctl stop hold; rm /run/held")
@@ -119,8 +119,8 @@ for number in range(3 * 4096):
     os.mkdir(f'/sys/fs/cgroup/memory/{number}')
 time.sleep(30)
 """
-    through, said = attempt(world, greedy, code)
-    assert not through, said
+    through, last_words = attempt(world, greedy, code)
+    assert not through, last_words
     wait_until(lambda: not greedy.look().on, PATIENCE, "its end")
     assert "node0: more than 4096 control groups: the machine is switched off" in console.text()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{greedy.name}"))
@@ -136,8 +136,8 @@ _UNCOUNTED = {
 
 @pytest.mark.parametrize("what", _UNCOUNTED)
 def test_memory_that_nobody_counts_is_not_had(world, machine, what):
-    through, said = attempt(world, machine, _UNCOUNTED[what])
-    assert not through, said
+    through, last_words = attempt(world, machine, _UNCOUNTED[what])
+    assert not through, last_words
 
 
 def test_packets_are_read_and_sent_without_rings(world, machine):
@@ -148,8 +148,8 @@ line.setsockopt(263, 8, 1)
 line.setsockopt(1, 8, 1 << 16)
 line.send(bytes.fromhex('ffffffffffff5254006e7700') + b'\\x88\\xb5' + b'x' * 60)
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
 
 
 @pytest.fixture
@@ -177,8 +177,8 @@ def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, what):
     # They are there.
     done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[what]}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    through, said = attempt(world, machine, _HUGE[what])
-    assert not through, said
+    through, last_words = attempt(world, machine, _HUGE[what])
+    assert not through, last_words
 
 
 def test_control_groups_of_the_host_are_not_seen(world, machine):
@@ -192,11 +192,11 @@ def test_control_groups_of_the_host_are_not_seen(world, machine):
     group.mkdir()
     try:
         script = "mkdir -p /run/c2; mount -t cgroup2 x /run/c2 && ls /run/c2; umount /run/c2; cat /proc/1/cgroup"
-        said = world.run(machine, script).stdout.split()
-        assert "cgroup.procs" in said
-        assert "0::/" in said
-        assert group.name not in said
-        assert "node0" not in said
+        output = world.run(machine, script).stdout.split()
+        assert "cgroup.procs" in output
+        assert "0::/" in output
+        assert group.name not in output
+        assert "node0" not in output
     finally:
         group.rmdir()
 

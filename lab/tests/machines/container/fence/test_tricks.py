@@ -33,9 +33,9 @@ _OPTIONS = {
 def test_an_option_that_is_the_hosts_affair_is_refused(world, machine, what):
     kind, options = _OPTIONS[what]
     code = f"{_EXT4}\ncall(165, b'/dev/vda', b'/mnt/e', {kind!r}, 0, {options.encode()!r})"
-    through, said = attempt(world, machine, code)
+    through, last_words = attempt(world, machine, code)
     assert not through
-    assert "Invalid argument" in said[0], said
+    assert "Invalid argument" in last_words[0], last_words
 
 
 def test_a_file_system_that_says_panic_of_itself_is_told_otherwise(world, machine):
@@ -45,8 +45,8 @@ line = next(line for line in open('/proc/self/mountinfo') if ' /mnt/e ' in line)
 call(166, b'/mnt/e', 0)
 assert 'errors=panic' not in line and 'commit=7' in line, line
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
 
 
 def test_users_of_the_machine_mount_no_disks(world, machine):
@@ -62,8 +62,8 @@ if os.fork() == 0:
     os._exit(9)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
 
 
 # A file system that answers everything but what is read: /mnt/f, with a file of a page (linux/fuse.h).
@@ -109,9 +109,9 @@ def _waits_for_itself(world, machine):
     script += "systemd-run --quiet --unit=self sh -c 'exec python3 /run/self.py > /run/self.log 2>&1'\n"
     script += "for i in $(seq 600); do grep -ls '^State:.Z' $(grep -ls '^Name:.python3' /proc/[0-9]*/status) && break\n"
     script += "sleep 0.1; done; cat /run/self.log"
-    said = world.run(machine, script).stdout
-    assert "open" in said, said
-    assert "status" in said, said
+    output = world.run(machine, script).stdout
+    assert "open" in output, output
+    assert "status" in output, output
 
 
 def _left(first_user):
@@ -158,9 +158,9 @@ for name in ('u', 'w', 'o'):
 call(165, b'over', b'/run/over/o', b'overlay', 0, b'lowerdir=/mnt/f,upperdir=/run/over/u,workdir=/run/over/w,userxattr')
 call(165, b'image:0:0:/run/over/o/x', b'/mnt', b'squashfs', 0, b'')
 """
-    through, said = attempt(world, machine, code)
+    through, last_words = attempt(world, machine, code)
     assert not through
-    assert "Block device required" in said[0], said
+    assert "Block device required" in last_words[0], last_words
     world.run(machine, "umount -l /run/over/o /mnt/f")
 
 
@@ -203,8 +203,8 @@ call(304, os.open('/', os.O_RDONLY), handle.raw, 0)""",
 
 @pytest.mark.parametrize("what", _CORNERS)
 def test_a_corner_is_fenced_too(world, machine, what):
-    through, said = attempt(world, machine, _CORNERS[what])
-    assert not through, said
+    through, last_words = attempt(world, machine, _CORNERS[what])
+    assert not through, last_words
 
 
 def test_sockets_are_of_families_that_know_networks(world, machine):
@@ -221,8 +221,8 @@ for family in range(1, 46):
 print(sorted(set(families)), file=sys.stderr)
 sys.exit(7)
 """
-    _, said = attempt(world, machine, code)
+    _, last_words = attempt(world, machine, code)
     # UNIX, INET, INET6, NETLINK, PACKET, and of what kernels may have besides: KEY, PPPOX, CAN, TIPC, RXRPC, ALG, KCM,
     # SMC, XDP, MCTP.
-    known = {1, 2, 10, 16, 17, 15, 24, 29, 30, 33, 38, 41, 43, 44, 45}
-    assert set(map(int, re.findall(r"\d+", said[0]))) <= known
+    allowed = {1, 2, 10, 16, 17, 15, 24, 29, 30, 33, 38, 41, 43, 44, 45}
+    assert set(map(int, re.findall(r"\d+", last_words[0]))) <= allowed

@@ -161,8 +161,8 @@ line.bind(('enp1s0', 0x88B5))
 for to in {frames!r}:
     line.send(to + bytes.fromhex('5254006e7700') + b'\\x88\\xb5' + b'anybody?'.ljust(60, b'.'))
 """
-            through, said = attempt(world, machine, code)
-            assert through, said
+            through, last_words = attempt(world, machine, code)
+            assert through, last_words
             assert len(heard(near)) >= 3
             assert heard(host) == []
             assert heard(far) == []
@@ -175,9 +175,9 @@ def test_sockets_without_a_file_are_its_own(world, machine):
         server.bind(f"\0node0-fence-{os.getpid()}")
         server.listen()
         code = f"socket.socket(socket.AF_UNIX).connect('\\0node0-fence-{os.getpid()}')"
-        through, said = attempt(world, machine, code)
-        assert not through, said
-        assert "refused" in said[0]
+        through, last_words = attempt(world, machine, code)
+        assert not through, last_words
+        assert "refused" in last_words[0]
 
 
 def test_its_first_process_has_no_file_of_its_makers(world):
@@ -203,8 +203,8 @@ for pid in ("self", "1"):
             if name == "oom_score_adj":
                 raise
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
     group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{machine.name}/machine"))
     scores = {}
     for folder, _, _ in os.walk(group):
@@ -241,9 +241,9 @@ except BlockingIOError:
         os.kill(pid, 9)
     os._exit(7)
 """
-    through, said = attempt(world, victim, code)
+    through, last_words = attempt(world, victim, code)
     assert not through
-    assert 0 < int(said[0]) <= 40
+    assert 0 < int(last_words[0]) <= 40
     lifted = world.run(victim, "echo max > /sys/fs/cgroup/pids/pids.max; cat /sys/fs/cgroup/pids/../pids/pids.max")
     assert lifted.returncode == 0
     assert int((folder / "pids.max").read_text()) == most
@@ -304,8 +304,8 @@ def test_restarts_of_every_kind_are_its_own(world):
     up = Path("/proc/sys/kernel/random/boot_id").read_text()
     # linux/reboot.h: CAD_ON, CAD_OFF, SW_SUSPEND, KEXEC, RESTART2.
     for command in (0x89ABCDEF, 0, 0xD000FCE2, 0x45584543):
-        through, said = attempt(world, victim, f"call(169, 0xfee1dead, 672274793, {command}, b'')")
-        assert not through, (hex(command), said)
+        through, last_words = attempt(world, victim, f"call(169, 0xfee1dead, 672274793, {command}, b'')")
+        assert not through, (hex(command), last_words)
     attempt(world, victim, "call(169, 0xfee1dead, 672274793, 0x4321FEDC, b'')")
     deadline = time.monotonic() + PATIENCE
     while victim.look().on and time.monotonic() < deadline:

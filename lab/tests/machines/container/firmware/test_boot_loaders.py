@@ -116,18 +116,18 @@ def test_the_menus_default(default: str, chosen: str) -> None:
 
 
 def test_what_grub_would_stop_at() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     for text in ("", "set x=1", "menuentry 'x' { true }", "linux /absent a", "menuentry 'open' {"):
         with pytest.raises(BootStopped, match="need to load the kernel first"):
-            grub_boot(text, said)
+            grub_boot(text, lines)
     with pytest.raises(BootStopped, match=r"/grub\.cfg' not found"):
         grub.Grub(lambda path: None).boot("/grub.cfg")
 
 
 def test_what_grub_says_and_goes_on() -> None:
-    said = ["here"]
-    assert grub_boot("nonsense a b\nlinux /vmlinuz a\necho 'Loading' ...", said).arguments[1:] == ("a",)
-    assert said[1:] == ["error: can't find command `nonsense'.", "Loading ..."]
+    console_lines = ["here"]
+    assert grub_boot("nonsense a b\nlinux /vmlinuz a\necho 'Loading' ...", console_lines).arguments[1:] == ("a",)
+    assert console_lines[1:] == ["error: can't find command `nonsense'.", "Loading ..."]
 
 
 def test_a_file_that_sources_itself_ends() -> None:

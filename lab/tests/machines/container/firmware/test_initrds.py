@@ -128,6 +128,6 @@ def test_no_link_leads_out(tmp_path: Path) -> None:
     root.mkdir()
     outside.mkdir()
     for target in (str(outside), "../outside", "loop"):
-        made = entry("loop", 0o120777, target.encode()) + entry("loop/file", 0o100644, b"x") + END
-        unpack(memoryview(made), root)
+        packed = entry("loop", 0o120777, target.encode()) + entry("loop/file", 0o100644, b"x") + END
+        unpack(memoryview(packed), root)
         assert not (outside / "file").exists()

@@ -39,7 +39,7 @@ def test_a_script_like_the_installers_starts_what_it_names() -> None:
 
 
 def test_a_script_of_the_field_with_variables_labels_and_a_second_script() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     text = """#!ipxe
 # a comment
 set base http://10.0.0.2/${platform}
@@ -56,13 +56,13 @@ imgfetch -n more ${base}/more.img
 echo starting ${net0/none}now
 boot || echo failed
 """
-    entry = booted(text, said, rest="#!ipxe\nno-such-command\n")
+    entry = booted(text, lines, rest="#!ipxe\nno-such-command\n")
     assert entry == NetEntry(
         "http://10.0.0.2/efi/vmlinuz",
         ("quiet", "a=52:54:00:00:00:01"),
         ("http://10.0.0.1/initrd.img", "http://10.0.0.2/efi/more.img"),
     )
-    assert said == [
+    assert lines == [
         "no-such-command: command not found",
         "http://10.0.0.1/boot/rest.ipxe: no-such-command: failed",
         "starting now",

@@ -102,8 +102,8 @@ def held(tmp_path, monkeypatch):
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
     one = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
-    read, told = os.pipe()
-    os.close(told)
+    read, write_end = os.pipe()
+    os.close(write_end)
     with subprocess.Popen(["sleep", "1000"]) as process:
         monkeypatch.setattr(one, "warden", process)
         monkeypatch.setattr(one, "status_pipe", read)

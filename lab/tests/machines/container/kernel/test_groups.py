@@ -66,10 +66,10 @@ def test_v1_and_hybrid_hosts_have_their_v1_hierarchies_used(host, groups):
 
 
 def test_a_machine_with_more_groups_of_memory_than_its_share_of_the_hosts_is_found(host, monkeypatch):
-    found, _ = host(V1)
-    group = cgroups.Group(found, "lab/m")
+    hierarchies, _ = host(V1)
+    group = cgroups.Group(hierarchies, "lab/m")
     group.make(memory_mib=512, vcpus=1, devices=[])
-    own = found.at["memory"] / "node0/lab/m/machine"
+    own = hierarchies.at["memory"] / "node0/lab/m/machine"
     for number in range(4095):
         (own / str(number)).mkdir()
     monkeypatch.setattr(cgroups, "memory_groups_of_all", lambda: 60000)

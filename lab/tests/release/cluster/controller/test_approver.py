@@ -38,13 +38,13 @@ def client(**changes):
 
 
 def serving(**changes):
-    given = {
+    request = {
         "user": "system:node:n1",
         "groups": ("system:nodes", "system:authenticated"),
         "usages": ("digital signature", "key encipherment", "server auth"),
         "names": (x509.DNSName("n1"), x509.IPAddress(ipaddress.ip_address("192.0.2.10"))),
     }
-    return csr(approver.SERVING, **{**given, **changes})
+    return csr(approver.SERVING, **{**request, **changes})
 
 
 def refusal(request, nodes=None, expected=1):

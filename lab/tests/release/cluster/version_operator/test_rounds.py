@@ -21,8 +21,8 @@ class Api:
 
     def get(self, api_version, kind, name, namespace=None):
         self.reads[kind] += 1
-        known = {"DNS": {"baseDomain": "c.d.example"}, "Ingress": {"domain": "apps.c.d.example"}}
-        return {"spec": known[kind]} if kind in known else None
+        configs = {"DNS": {"baseDomain": "c.d.example"}, "Ingress": {"domain": "apps.c.d.example"}}
+        return {"spec": configs[kind]} if kind in configs else None
 
     def list(self, api_version, kind):
         self.reads[kind] += 1
