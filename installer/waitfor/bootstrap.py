@@ -44,7 +44,7 @@ class Bootstrap:
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
         # What the rendezvous host complained of at the last look, before its service was up.
         self.complaint = ""
-# The last one that there was, and when.
+        # The last one that there was, and when.
         self.complained: tuple[str, float] | None = None
         # Why what answers at the service's address is not the service; empty while it is, and while nothing answers.
         self.answered = ""
