@@ -159,6 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
+        _expect_no_lab(arguments)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except PreflightError as error:
@@ -195,6 +196,15 @@ def _chosen(wanted: str | None) -> records.Record:
         return running[0]
     names = ", ".join(r.id for r in running)
     raise UnknownLabError(f"several labs run; say which with --lab: {names}" if running else "no lab runs")
+
+
+def _expect_no_lab(arguments: argparse.Namespace) -> None:
+    """Raises UnknownLabError where a lab's name stands in the place of a machine's, or before a command."""
+    if getattr(arguments, "lab", "") is not None:
+        return
+    given = getattr(arguments, "node", None) or next(iter(getattr(arguments, "words", ())), None)
+    if given is not None and any(given == lab_dir.id for lab_dir in records.look()):
+        raise UnknownLabError(f"{given} is a lab; which lab is said with --lab {given}")
 
 
 def _attached(arguments: argparse.Namespace) -> Lab:

@@ -1,8 +1,13 @@
 """What is said of a command line that is not one."""
 
+import os
+import time
+
 import pytest
 
+from lab import topology
 from lab.commands import cli
+from lab.host import records
 
 
 def refused(capsys, *words):
@@ -43,3 +48,36 @@ def test_what_means_no_lab_is_not_told_the_option(line, capsys):
 def test_ssh_needs_a_machine_and_no_command(capsys):
     stderr, _ = refused(capsys, "ssh")
     assert stderr == "node0-lab ssh: error: the following arguments are required: NODE"
+
+
+@pytest.fixture
+def labs(tmp_path, monkeypatch):
+    """Two labs that run."""
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path))
+    me = (os.getpid(), 1)
+    names = ("sno-1a2b", "sno-3c4d")
+    locks = [records.create(records.Record(name, topology.sno(), me, time.time(), "")) for name in names]
+    yield names
+    for lock in locks:
+        os.close(lock)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssh sno-3c4d master-0",
+        "ssh sno-3c4d",
+        "console sno-3c4d",
+        "shot sno-3c4d x.png",
+        "exec sno-3c4d true",
+        "fault begin link-down --node sno-3c4d",
+    ],
+)
+def test_a_lab_in_the_place_of_a_machine_is_told_the_option(line, labs, capsys):
+    assert cli.main(line.split()) == 1
+    assert capsys.readouterr().err == "node0-lab: sno-3c4d is a lab; which lab is said with --lab sno-3c4d\n"
+
+
+def test_a_machine_is_no_lab(labs, capsys):
+    assert cli.main(["ssh", "master-0"]) == 1
+    assert capsys.readouterr().err == "node0-lab: several labs run; say which with --lab: sno-1a2b, sno-3c4d\n"
