@@ -1,21 +1,27 @@
-"""Time-stamps serial logs: `python -m lab.daemons.consoleclock DIRECTORY`.
+"""Time-stamps serial logs, and keeps them to a size: `python -m lab.daemons.consoleclock DIRECTORY`.
 
 QEMU writes the raw bytes to NAME.log; this writes NAME.timed.log, each line prefixed with the time at which it was seen
-(UTC). The raw log stays authoritative: nothing is lost if this process is late or dead. Runs until it is killed.
+(UTC). The raw log stays authoritative: nothing is lost if this process is late or dead. QEMU would write for ever, and
+opens its log for appending (libvirt: `append="on"`), so what is beyond the limit is cut off behind its back. Runs until
+it is killed.
 """
 
 from __future__ import annotations
 
 import datetime
+import os
 import sys
 import time
 from pathlib import Path
 
 _POLL_SECONDS = 0.2
-# A time is longer than many a line: without a limit a machine that prints line ends alone makes 14 bytes of each. The
-# raw log of a container machine has the same (lab.machines.container.hardware.line).
+# A time is longer than many a line: without a limit a machine that prints line ends alone makes 14 bytes of each.
 MOST_BYTES = 64 << 20
+# Of a raw log that stays, as of a container machine's, which ends its own (lab.machines.container.hardware.line). It is
+# cut when it has that much more.
+RAW_BYTES, _MORE_BYTES = 64 << 20, 1 << 20
 _FULL = b"node0: this log is full; the raw one may go on\n"
+_RAW_FULL = b"\r\nnode0: this log is full; what follows goes to who is connected only\r\n"
 _SUFFIX = ".timed.log"
 
 
@@ -33,7 +39,10 @@ class Stamper:
         """Copy the whole lines that have come since the last step, stamped; returns how many."""
         with open(self._source, "rb") as source:
             source.seek(self._offset)
-            data = source.read()
+            # What comes after is cut off, and is not followed.
+            data = source.read(max(0, RAW_BYTES - self._offset))
+            if os.fstat(source.fileno()).st_size > RAW_BYTES + _MORE_BYTES:
+                self._cut()
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if lines and self._left > 0:
@@ -45,6 +54,12 @@ class Stamper:
                         target.write(_FULL)
                         break
         return len(lines)
+
+    def _cut(self) -> None:
+        """End the raw log. Who writes it appends, so it grows again, from there on."""
+        with open(self._source, "ab") as source:
+            source.truncate(RAW_BYTES)
+            source.write(_RAW_FULL)
 
 
 def main(directory: Path) -> None:
