@@ -30,7 +30,9 @@ class Limit:
 # containerd runs on without CRI and its kubelet never starts. An instance without watches takes less than a KiB. A
 # machine's open files and terminals are limited only by their memory, which the kernel counts (systemd lifts the limit
 # of open files too: NEWS, 240); four machines may have all processes that a kernel numbers by default
-# (lab.machines.container.kernel.cgroups). The host's limits are set as high as they go, so that no machine uses up what
+# (lab.machines.container.kernel.cgroups). By default there may be as many threads as have stacks in an eighth of the
+# memory (65536 with 8 GiB), and the kernel itself starts one a processor for each `threaded` tunnel of a machine. The
+# host's limits are set as high as they go, so that no machine uses up what
 # the others need. The table of neighbours (ARP, NDP) is one for all network namespaces, and where it is full nobody
 # reaches anybody new. An entry unused for five seconds may be removed (Linux, neigh_forced_gc), so the table has to be
 # larger than what a machine adds within five; an entry takes half a KiB.
@@ -38,6 +40,7 @@ LIMITS = (
     Limit("fs/inotify/max_user_instances", 8192, "containerd and kubelet of a machine may find none left"),
     Limit("fs/file-max", (1 << 63) - 1, "one machine can open so much that no other one can open anything"),
     Limit("kernel/pid_max", 1 << 22, "four machines can take all processes of the host"),
+    Limit("kernel/threads-max", 1 << 22, "a few machines can take all threads of the host"),
     Limit("kernel/pty/max", 1 << 20, "one machine can take all terminals of the others"),
     Limit("net/ipv4/neigh/default/gc_thresh3", 1 << 20, "one machine can take all neighbours of the others"),
     Limit("net/ipv6/neigh/default/gc_thresh3", 1 << 20, "one machine can take all neighbours of the others"),

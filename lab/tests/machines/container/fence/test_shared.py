@@ -205,3 +205,9 @@ def test_what_is_open_is_no_limit_of_the_hosts_before_it_is_one_of_its_memory(ne
     """The kernel counts each open file to a machine (a struct file is more than 128 bytes)."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert int(Path("/proc/sys/fs/file-max").read_text()) > memory // 128
+
+
+def test_threads_are_no_limit_of_the_hosts_before_numbers_of_processes_are(neighbour):
+    """Those included that the kernel starts for a machine's cards, and counts for nobody."""
+    most = {name: int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("threads-max", "pid_max")}
+    assert most["threads-max"] >= most["pid_max"]
