@@ -303,10 +303,8 @@ def _ssh(arguments: argparse.Namespace) -> int:
         # After the machine's name, argparse takes it for a part of the command.
         arguments.lab, arguments.words = arguments.words[1], arguments.words[2:]
     record = _entered(arguments)
-    spec = record.topology.node(arguments.node)
-    if spec is None:
-        _node(Lab.attach(record.id), arguments.node)
-        return 1
+    with Lab.attach(record.id) as lab:
+        spec = _running(lab, arguments.node).spec
     argv = ["ssh", "-F", str(record.root / "ssh_config"), spec.ip, *_words(arguments)]
     return _replace(enter_argv(record.init, argv))
 

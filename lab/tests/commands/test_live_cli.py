@@ -186,6 +186,7 @@ def test_up_ls_console_shot_exec_down(tmp_path):
         for words, message in (
             (("shot", "--lab", lab, "master-0", str(tmp_path / "x.png")), "master-0 is off"),
             (("console", "--lab", lab, "master-0"), "master-0 is off"),
+            (("ssh", "--lab", lab, "master-0", "true"), "master-0 is off"),
             (("ssh", "--lab", lab, "master-9", "true"), "no node 'master-9' in this lab; it has master-0"),
             (("ssh", "master-9", "--lab", lab, "--", "true"), "no node 'master-9' in this lab; it has master-0"),
             (("console", "--lab", lab, "master-9"), "no node 'master-9'"),
