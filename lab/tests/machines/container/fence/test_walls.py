@@ -64,6 +64,51 @@ print('\\n'.join(writable('/sys')))
     assert [path for path in done.stdout.split() if not own.match(path)] == []
 
 
+# A switch of the whole kernel's below net/, which any network namespace's root can turn on, and nobody off
+# (Linux, net/netfilter/nf_hooks_lwtunnel.c).
+_NOBODYS = ("netfilter/nf_hooks_lwtunnel",)
+
+
+def test_what_it_writes_of_its_networks_is_no_others(world, machine):
+    """All that a new network namespace's root may write: none of it is a number of the host's."""
+    top = Path("/proc/sys/net")
+
+    def host():
+        texts = {}
+        for file in top.rglob("*"):
+            with contextlib.suppress(OSError):
+                texts[str(file.relative_to(top))] = file.read_text()
+        return texts
+
+    before = host()
+    code = f"""
+call(272, 0x40000000)
+written = 0
+for folder, _, names in os.walk({str(top)!r}):
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.relpath(path, {str(top)!r}) in {_NOBODYS!r}:
+            continue
+        try:
+            words = open(path).read().split()
+            for change in (1, -1):
+                try:
+                    write(path, ' '.join(str(int(word) + change) for word in words))
+                except OSError:
+                    continue
+                written += 1
+                break
+        except (OSError, ValueError):
+            continue
+print(written, file=sys.stderr)
+"""
+    through, said = attempt(world, machine, code)
+    assert through, said
+    assert int(said[0]) > 100
+    after = host()
+    assert {name: (text, after[name]) for name, text in before.items() if after.get(name, text) != text} == {}
+
+
 def test_no_kind_of_file_system_is_mounted_but_those_that_are_its_own(world, machine):
     kinds = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
     code = f"""
