@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="change a field of the lab's topology, for example nodes[0].disks[0].size_gib=40; VALUE is YAML. May be "
+        help="change a field of the lab's topology, for example nodes[0].disk_gib=40; VALUE is YAML. May be "
         "given again; applied in order after all other options, and each must leave a valid topology",
     )
     add("--plan", action="store_true", help="print the lab as a topology file for `node0-lab up`, and start nothing")

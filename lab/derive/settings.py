@@ -52,7 +52,10 @@ def _put(document: Any, path: str, value: Any, source: str) -> None:
         walked = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps[:number])[1:]
         if isinstance(container, list | tuple) and isinstance(step, int):
             if step >= len(container):
-                rule = f"there is no {walked}[{step}]: {len(container)} are there; set all of {walked}"
+                folder = walked[: walked.rfind(".") + 1]
+                instead = [] if container else [folder + name for name in _INSTEAD.get(str(steps[number - 1]), ())]
+                names = " or ".join([*instead, f"all of {walked}"])
+                rule = f"there is no {walked}[{step}]: {len(container)} are there; set {names}"
                 raise TopologyError(source, rule)
         elif not isinstance(container, dict) or isinstance(step, int):
             raise TopologyError(source, f"{step} is no field there")
