@@ -106,7 +106,8 @@ class Worker:
     """What the scheduler sees of one: which tests it was sent."""
 
     def __init__(self, name: str) -> None:
-        self.gateway, self.shutting_down, self.sent = SimpleNamespace(id=name), False, []
+        self.gateway, self.shutting_down = SimpleNamespace(id=name), False
+        self.sent: list[int] = []
 
     def send_runtest_some(self, indices: list[int]) -> None:
         self.sent += indices
