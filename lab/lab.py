@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from drivers import redfish, ssh
+from drivers import ssh
 from lab.bmcs.profile import profile
 from lab.cleanup import Step, afterwards, finish
 from lab.connection import Connection
@@ -44,6 +44,9 @@ from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
 from lab.supervisor.spawn import Supervisor
 from lab.topology import NodeSpec, Topology
+
+if TYPE_CHECKING:
+    from drivers.redfish import Service
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -174,8 +177,10 @@ class Lab(AbstractContextManager["Lab"]):
         self.credentials = credentials
         self.bmc = self._bmc(self.layout.bmc_url, "1.2")
 
-    def _bmc(self, url: str, tls: Literal["1.1", "1.2"]) -> redfish.Service:
-        return redfish.Service(
+    def _bmc(self, url: str, tls: Literal["1.1", "1.2"]) -> Service:
+        from drivers.redfish import Service  # with sushy 0.13 s, which is not for who only chooses a topology
+
+        return Service(
             f"{url}/redfish/v1/",
             self.credentials.bmc_user,
             self.credentials.bmc_password,
@@ -184,7 +189,7 @@ class Lab(AbstractContextManager["Lab"]):
             tls=tls,
         )
 
-    def bmc_of(self, spec: NodeSpec) -> redfish.Service:
+    def bmc_of(self, spec: NodeSpec) -> Service:
         """The service that has a machine: the lab's for all of them, or the machine's own where it is a vendor's."""
         kind = self.topology.bmc_of(spec)
         return self.bmc if kind == "lab" else self._bmc(self.layout.bmc_url_of(spec), profile(kind).tls)

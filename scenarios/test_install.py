@@ -309,12 +309,12 @@ def test_official_python_client_creates_watches_and_deletes_a_configmap(installa
 def test_filled_maps_do_not_kill_the_api_server(installation: Installation):
     """Kubernetes 1.20 built with Go 1.19 and the vendored reflect2 crashed on the first object with a filled map."""
 
-    def soak(seconds: float) -> int:
+    def soak(most: int, seconds: float) -> int:
         from kubernetes import client
 
         api = client.CoreV1Api(installation.api_client())
         deadline, rounds = time.monotonic() + seconds, 0
-        while time.monotonic() < deadline:
+        while rounds < most and time.monotonic() < deadline:
             name = f"soak-{rounds}"
             body = client.V1ConfigMap(
                 metadata=client.V1ObjectMeta(name=name, labels={"soak": "yes"}),
@@ -328,7 +328,8 @@ def test_filled_maps_do_not_kill_the_api_server(installation: Installation):
         return rounds
 
     restarts_before = installation.restarts("openshift-kube-apiserver")
-    assert installation.lab.inside(soak, 45.0) >= 5
+    # An emulated machine has the time for a few rounds only.
+    assert installation.lab.inside(soak, 100, 45.0) >= 5
     assert installation.restarts("openshift-kube-apiserver") == restarts_before
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from ci.grouping import LABS, LONG
 from ci.tests.pytest_kit import collected
-from scenarios.catalogue.scheduling import Durations, longest_first, unit_of
+from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, longest_first, unit_of
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -99,6 +100,42 @@ def test_each_unit_runs_in_one_worker_and_the_longest_start_first(tmp_path):
     assert all(len(who) == 1 for who in workers.values()), workers
     assert workers["long"] != workers["middle"], "the two longest did not start side by side"
     assert len(lines) == 12
+
+
+class Worker:
+    """What the scheduler sees of one: which tests it was sent."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway, self.shutting_down = SimpleNamespace(id=name), False
+        self.sent: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.sent += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_at_the_end_nothing_long_waits_behind_a_unit_of_one_test():
+    units = {"compact": 2, "ha": 2, "sno": 2, "registry_gone": 1, "service_killed": 1, "power_cut": 1, "small_disk": 1}
+    tests = [f"test_x.py::test_{number}[{unit}]" for unit, count in units.items() for number in range(count)]
+    config = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda _name: ["popen"] * 3)
+    scheduler, workers = ScenarioScheduling(config), [Worker(name) for name in ("a", "b", "c")]
+    for worker in workers:
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, tests)
+    scheduler.schedule()
+    first, second, third = workers
+
+    def passes(worker: Worker, count: int) -> list[str]:
+        """Its tests up to this one end; the units it has by then."""
+        scheduler.mark_test_complete(worker, worker.sent[count - 1])
+        return list(dict.fromkeys(unit_of(tests[index]) for index in worker.sent))
+
+    assert passes(third, 1) == ["sno", "registry_gone"]
+    assert passes(third, 2) == ["sno", "registry_gone", "small_disk"]
+    assert passes(first, 1) == ["compact", "service_killed"]
+    assert passes(second, 1) == ["ha", "power_cut"]
 
 
 def test_what_breaks_things_comes_after_all_that_looks_in_whichever_file(tmp_path):

@@ -11,9 +11,6 @@ import os
 import struct
 from collections.abc import Iterable
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
 from lab.errors import LabError
 
 # x86-64 and arm64 (asm/unistd.h); bpf(2): BPF_PROG_LOAD, BPF_PROG_TYPE_SCHED_CLS.
@@ -103,6 +100,9 @@ def _load(program: bytes) -> int:
 def attach(device: str, program: bytes, priority: int) -> None:
     """Run a program for each packet that a network card sends; the `priority` (1 and more) is its name. In the lab's
     network namespace. Raises LabError."""
+    from pyroute2 import IPRoute  # 0.14 s of each command, of which few have a fault of packets
+    from pyroute2.netlink.exceptions import NetlinkError
+
     fd = _load(program)
     try:
         with IPRoute() as route:
@@ -128,6 +128,9 @@ def attach(device: str, program: bytes, priority: int) -> None:
 
 def detach(device: str, priority: int) -> None:
     """Take it away; nothing when the card has gone, and with it the program. Raises LabError."""
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
     with IPRoute() as route:
         indexes = route.link_lookup(ifname=device)
         if not indexes:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -16,7 +16,6 @@ from drivers.console import FileConsole
 from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import PowerState
-from drivers.redfish import Service
 from lab.bmcs.profile import profile
 from lab.errors import NodeUnreachableError, UnknownNodeError
 from lab.host import kvm
@@ -26,6 +25,9 @@ from lab.machines import containers, domain
 from lab.machines.container.hardware import cables
 from lab.machines.node import Media, Node
 from lab.topology import NodeSpec
+
+if TYPE_CHECKING:
+    from drivers.redfish import Service
 
 log = logging.getLogger(__name__)
 

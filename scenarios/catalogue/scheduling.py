@@ -74,6 +74,14 @@ class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ha
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
 
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """The longest one that is left. But behind the only test of a unit the next one waits for all of that: at the
+        end it is the shortest, so that who is free first has the longest."""
+        assigned = [*self.assigned_work[node].values()]
+        if assigned and len(assigned[-1]) == 1 and len(self.workqueue) <= len(self.nodes):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
     def _reschedule(self, node: WorkerController) -> None:
         if self.workqueue and self._pending_of(self.assigned_work[node]) > 1:
             return
