@@ -20,9 +20,8 @@ _MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", 
 _NUMBERS = {str(number): mode for number, mode in enumerate(_MODES)}
 #: The MTUs and VLAN tags that labs carry.
 _LEAST_MTU, _MOST_MTU, _MOST_VLAN = 1280, 9216, 4094
-#: What the service counts addresses of (internal/host/host.go: physical, bond, vlan). OVS's interfaces are none of
-#: these either, but a br-ex is what the cluster makes of its hosts' cards.
-_COUNTED = ("ethernet", "bond", "vlan", "ovs-interface")
+#: What the service counts addresses of (internal/host/host.go: physical, bond, vlan; br-ex is `openvswitch`).
+_COUNTED = ("ethernet", "bond", "vlan")
 
 
 @dataclass(frozen=True)
