@@ -78,6 +78,12 @@ class Attachment:
         return tuple(address for face in self.faces for address in face.addresses)
 
 
+def _no_function(name: str, place: Field) -> None:
+    """Note a name that nmstate has for a virtual function (sriov:CARD:NUMBER)."""
+    if name.startswith("sriov:"):
+        place.wrong(f"{name}: cards of labs have no virtual functions; use the card itself")
+
+
 class _Document:
     """One NMState document, looked up by interface name."""
 
@@ -159,8 +165,7 @@ class _Document:
                 yield from (port.get("name").text() for port in switches.ports(interface))
 
     def _card(self, name: str, interface: Field) -> None:
-        if name.startswith("sriov:"):
-            interface.get("name").wrong(f"{name}: cards of labs have no virtual functions; use the card itself")
+        _no_function(name, interface.get("name"))
         place = interface.get("mac-address")
         mac = place.mac()
         card = self.by_mac.get(mac, name)
@@ -177,6 +182,8 @@ class _Document:
             aggregation.get("mode").wrong(f"{mode!r} is not one of {', '.join(get_args(BondMode))}")
             return
         ports = switches.port_names(aggregation)
+        for port in ports:
+            _no_function(port, aggregation.get("port"))
         if not ports:
             aggregation.get("port").wrong(f"{name} is a bond of no cards: list them")
         self.bonds[name] = (mode, ports)  # type: ignore[assignment]

@@ -199,8 +199,9 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
             if subnet.version == other.version and subnet.overlaps(other):
                 one.wrong(f"{subnet} overlaps with {other} of {place.path}: networks have no address in common")
                 break
-        subnets.append(subnet)
-        places.append(one)
+        else:
+            subnets.append(subnet)
+            places.append(one)
     return tuple(subnets)
 
 
