@@ -65,8 +65,9 @@ def check(
         if attachment.document is not None and attachment.addresses:
             _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
     _tags(hosts)
-    if subnets and hosts:
-        _reached(hosts, subnets, problems)
+    if subnets:
+        asked = [one for one in hosts if membership is not Membership.RENDEZVOUS or one[0] is first]
+        _reached(asked, subnets, problems)
     if address and not problems.lines:
         _rendezvous(address, hosts, subnets, place=rendezvous, taken=taken, elsewhere=bool(asking))
 
@@ -143,7 +144,8 @@ def _member(entry: Field, attachment: Attachment, subnets: Sequence[Subnet], mem
             return
     if len(missing) < len(subnets):
         rule = f"no address in {', '.join(map(str, missing))}: the service wants one in every machine network"
-        entry.get("networkConfig").wrong(f"{rule} (belongs-to-machine-cidr), or a load balancer of the user's own")
+        rule = f"{rule} (belongs-to-machine-cidr); give it one there, or leave the network out of machineNetwork"
+        entry.get("networkConfig").wrong(rule)
 
 
 def _crowded(networks: Field, subnets: Sequence[Subnet], *, unlisted: bool) -> None:

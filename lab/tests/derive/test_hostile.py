@@ -237,6 +237,7 @@ PLANNED = {
         "interfaces:\n" + ethernet("eno1", DHCP) + bridge("eno1", MINE) + tail("br0")
     ),
     "Linux bridges of platform none": behind(ONE + bridge("eno1", MINE) + tail("br0")),
+    "hosts of platform none elsewhere": behind(STATIC.replace("168.122", "168.123")),
     "a ring with a card": behind(RING.replace("{name: cb}]", "{name: cb}, {name: eno1}]")),
     "two cards without names": (
         install(),
