@@ -50,7 +50,7 @@ STATE = ".openshift_install_state.json"
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        document = yamltext.load_once(textfiles.read_stored(path))
+        document = yamltext.load_once(textfiles.first_document(textfiles.read_stored(path)))
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except yaml.YAMLError as error:

@@ -122,11 +122,8 @@ class _Decoder:
                 return None
             return self.value(node, next(arg for arg in args if arg is not type(None)), path)
         if hint is Any:
-            try:
-                return construct(node)
-            except YamlError as error:
-                self.fail(node, path, error.text)
-                return None
+            self.once(node, path)
+            return self.plain(node, path)
         if origin is typing.Annotated:
             return self.annotated(node, args[0], args[1], path)
         if dataclasses.is_dataclass(hint):
@@ -156,6 +153,7 @@ class _Decoder:
         if isinstance(what, Shape):
             before = len(self.errors)
             self.shape(node, what.name, path)
+            self.once(node, path)
             return None if len(self.errors) > before else self.plain(node, path)
         if is_null(node):
             return ""
@@ -252,6 +250,15 @@ class _Decoder:
                     self.fail(name_node, path, f"key {json.dumps(name.value, ensure_ascii=False)} already set in map")
                 entries[name.value] = (name, value)
         return list(entries.values())
+
+    def once(self, node: yaml.Node, path: str) -> None:
+        """Note names that come twice anywhere in a node of any form: what is merged may not be given anew."""
+        if isinstance(node, yaml.MappingNode):
+            for name, value in self.items(node, path):
+                self.once(value, f"{path}.{name.value}")
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self.once(item, f"{path}[{index}]")
 
     def struct(self, node: yaml.Node, cls: type[T], path: str) -> T | None:
         if is_null(node):

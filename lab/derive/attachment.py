@@ -20,9 +20,8 @@ _MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", 
 _NUMBERS = {str(number): mode for number, mode in enumerate(_MODES)}
 #: The MTUs and VLAN tags that labs carry.
 _LEAST_MTU, _MOST_MTU, _MOST_VLAN = 1280, 9216, 4094
-#: What the service counts addresses of (internal/host/host.go: physical, bond, vlan). OVS's interfaces are none of
-#: these either, but a br-ex is what the cluster makes of its hosts' cards.
-_COUNTED = ("ethernet", "bond", "vlan", "ovs-interface")
+#: What the service counts addresses of (internal/host/host.go: physical, bond, vlan; br-ex is `openvswitch`).
+_COUNTED = ("ethernet", "bond", "vlan")
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,12 @@ class Attachment:
     def addresses(self) -> tuple[Interface, ...]:
         """Its static addresses."""
         return tuple(address for face in self.faces for address in face.addresses)
+
+
+def _no_function(name: str, place: Field) -> None:
+    """Note a name that nmstate has for a virtual function (sriov:CARD:NUMBER)."""
+    if name.startswith("sriov:"):
+        place.wrong(f"{name}: cards of labs have no virtual functions; use the card itself")
 
 
 class _Document:
@@ -160,8 +165,7 @@ class _Document:
                 yield from (port.get("name").text() for port in switches.ports(interface))
 
     def _card(self, name: str, interface: Field) -> None:
-        if name.startswith("sriov:"):
-            interface.get("name").wrong(f"{name}: cards of labs have no virtual functions; use the card itself")
+        _no_function(name, interface.get("name"))
         place = interface.get("mac-address")
         mac = place.mac()
         card = self.by_mac.get(mac, name)
@@ -178,6 +182,8 @@ class _Document:
             aggregation.get("mode").wrong(f"{mode!r} is not one of {', '.join(get_args(BondMode))}")
             return
         ports = switches.port_names(aggregation)
+        for port in ports:
+            _no_function(port, aggregation.get("port"))
         if not ports:
             aggregation.get("port").wrong(f"{name} is a bond of no cards: list them")
         self.bonds[name] = (mode, ports)  # type: ignore[assignment]

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from lab.derive import attachment, contradictions, hints
 from lab.derive.attachment import Attachment, Card
+from lab.derive.contradictions import Membership
 from lab.derive.fields import Field, Problems, Subnet, addresses, no_hosts
 from lab.topology import Disk, Platform, Role, words
 
@@ -87,9 +88,10 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         subnets,
         other.get("rendezvousIP"),
         [(one.address(), one) for one in (*api, *ingress)],
-        elsewhere=any(role == "master" and asks(host, rendezvous) for host, role in hosts),
-        # Of several hosts on another platform the service asks no address in these (belongsToMachineCidr).
-        counted=platform == "baremetal" or len(hosts) == 1,
+        asking=[host.place for host, role in hosts if role == "master" and asks(host, rendezvous)],
+        membership=_membership(platform, len(hosts), balancer=balancer),
+        networks=top.get("networking", "machineNetwork"),
+        unlisted=any(host.place is None for host, _ in hosts),
     )
     cluster = Cluster(
         name=top.get("metadata", "name").text(),
@@ -197,8 +199,9 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
             if subnet.version == other.version and subnet.overlaps(other):
                 one.wrong(f"{subnet} overlaps with {other} of {place.path}: networks have no address in common")
                 break
-        subnets.append(subnet)
-        places.append(one)
+        else:
+            subnets.append(subnet)
+            places.append(one)
     return tuple(subnets)
 
 
@@ -242,6 +245,13 @@ def _own_balancer(top: Field, platform: Platform, nodes: int) -> bool:
     if platform == "baremetal":
         return top.get("platform", platform, "loadBalancer", "type").text() == "UserManaged"
     return nodes > 1
+
+
+def _membership(platform: Platform, nodes: int, *, balancer: bool) -> Membership:
+    """In which machine networks the service wants hosts (installer.md §5.4, belongs-to-machine-cidr)."""
+    if platform == "baremetal":
+        return Membership.ONE if balancer else Membership.EVERY
+    return Membership.EVERY if nodes == 1 else Membership.RENDEZVOUS
 
 
 def _vips(top: Field, name: str, platform: Platform) -> list[Field]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from ipaddress import ip_address, ip_interface
 from itertools import combinations, product
 
@@ -11,21 +12,39 @@ from lab.derive.fields import Field, Interface, Problems, Subnet
 from lab.topology.words import subnet as network_of
 
 
+class Membership(Enum):
+    """In which machine networks the service wants a host (belongs-to-machine-cidr)."""
+
+    EVERY = "every"
+    ONE = "one"
+    #: In every one, but of the rendezvous host alone.
+    RENDEZVOUS = "rendezvous"
+
+
 def check(
     hosts: Sequence[tuple[Field, str, Attachment]],
     subnets: Sequence[Subnet],
     rendezvous: Field,
     virtual: Sequence[tuple[str, Field]],
     *,
-    elsewhere: bool,
-    counted: bool,
+    asking: Sequence[Field | None],
+    membership: Membership,
+    networks: Field,
+    unlisted: bool,
 ) -> None:
     """Note what is wrong. `hosts` are those that the files list, with the role that they give; `virtual` the virtual
-    IPs with their places; `elsewhere` says that there are masters that get an address of the lab, `counted` that the
-    service wants an address of each host in the machine networks."""
+    IPs with their places; `asking` the masters that get an address of the lab (None: one that is not listed);
+    `networks` is where the machine networks stand, `unlisted` says that there are hosts that are only counted."""
     problems = rendezvous.problems
     _cards(hosts)
     taken = dict(_taken(hosts))
+    address = rendezvous.address()
+    holders = [entry for entry, _, one in hosts if address in {str(own.ip) for own in one.addresses}]
+    first = next(iter([*holders, *asking]), None)
+    if membership is Membership.EVERY:
+        _crowded(networks, subnets, unlisted=unlisted)
+    elif membership is Membership.RENDEZVOUS:
+        _crowded(networks, subnets, unlisted=first is None)
     for text, place in virtual:
         if text in taken:
             place.wrong(f"{text} is an address of {taken[text].path} too")
@@ -38,28 +57,33 @@ def check(
             if attachment.mute or any(own.ip in subnet for subnet in subnets):
                 name = interface.get("name").text()
                 interface.wrong(f"{name} has {own.ip}, and lies over no card: nobody would reach the host there")
-        if counted:
-            _counted(attachment, subnets)
+        if membership is not Membership.RENDEZVOUS or entry is first:
+            _member(entry, attachment, subnets, membership)
         for place in attachment.hidden:
             rule = f"{place.mac()} takes the place of the card's own: the service knows the host by none of its cards"
             place.wrong(rule)
         if attachment.document is not None and attachment.addresses:
             _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
     _tags(hosts)
-    if subnets and hosts:
-        _reached(hosts, subnets, problems)
-    if (address := rendezvous.address()) and not problems.lines:
-        _rendezvous(address, hosts, subnets, place=rendezvous, taken=taken, elsewhere=elsewhere)
+    if subnets:
+        asked = [one for one in hosts if membership is not Membership.RENDEZVOUS or one[0] is first]
+        _reached(asked, subnets, problems)
+    if address and not problems.lines:
+        _rendezvous(address, hosts, subnets, place=rendezvous, taken=taken, elsewhere=bool(asking))
 
 
 def outside(virtual: Sequence[Field], subnets: Sequence[Subnet]) -> None:
     """Note virtual IPs that are in none of the machine networks, or that no host of these can have."""
+    firsts = {subnet.version: subnet for subnet in reversed(subnets)}
     for place in virtual:
         text = place.address()
         holding = next((subnet for subnet in subnets if text and ip_address(text) in subnet), None)
         if holding is not None:
             if rule := _no_host(ip_interface(f"{text}/{holding.prefixlen}")):
                 place.wrong(rule)
+            if (first := firsts[holding.version]) != holding:
+                rule = f"{text} is in {holding}: labs have virtual IPs in the first machine network of a family"
+                place.wrong(f"{rule}, {first}; list {holding} first")
         elif text and subnets:
             place.wrong(f"{text} is in none of the machine networks, {', '.join(map(str, subnets))}")
 
@@ -102,23 +126,53 @@ def _apart(entry: Field, attachment: Attachment) -> None:
                 entry.get("networkConfig").wrong(f"{rule} (non-overlapping-subnets)")
 
 
-def _counted(attachment: Attachment, subnets: Sequence[Subnet]) -> None:
-    """Note bridges and the like that have a host's only address in the machine networks: the service keeps cards,
-    bonds and VLANs alone of what the agent finds, and holds up a host without an address there."""
-
-    def within(face: Face) -> bool:
-        return any(address.ip in subnet for address in face.addresses for subnet in subnets)
-
-    holding = [face for face in attachment.interfaces if within(face)]
-    holding = holding or [face for face in attachment.interfaces if face.dynamic]
-    others = attachment.unsaid if not any(map(within, holding)) else ()
-    if others or any(face.uncounted is None for face in holding):
+def _member(entry: Field, attachment: Attachment, subnets: Sequence[Subnet], membership: Membership) -> None:
+    """Note that the service would hold the host up for want of an address in the machine networks. It keeps cards,
+    bonds and VLANs alone of what the agent finds, so bridges and the like count for nothing."""
+    missing = _without(attachment, subnets)
+    if not missing or (membership is Membership.ONE and len(missing) < len(subnets)):
         return
-    for face in holding:
+    versions = {subnet.version for subnet in missing}
+    # Those that have what is missing; else those that ask.
+    others = [face for face in attachment.interfaces if face.uncounted is not None]
+    holding = [face for face in others if _holds_any(face, missing)]
+    for face in holding or [face for face in others if face.dynamic & versions]:
         if face.uncounted is not None:
             name, kind = face.uncounted.get("name").text(), face.uncounted.get("type").text()
-            rule = f"{name} is a {kind}, of which the service counts no addresses: the host would be held up"
+            rule = f"{name} is of type {kind}, of which the service counts no addresses: the host would be held up"
             face.uncounted.wrong(f"{rule} (belongs-to-machine-cidr); give it to a card, bond or VLAN")
+            return
+    if len(missing) < len(subnets):
+        rule = f"no address in {', '.join(map(str, missing))}: the service wants one in every machine network"
+        rule = f"{rule} (belongs-to-machine-cidr); give it one there, or leave the network out of machineNetwork"
+        entry.get("networkConfig").wrong(rule)
+
+
+def _crowded(networks: Field, subnets: Sequence[Subnet], *, unlisted: bool) -> None:
+    """Note machine networks in which no host can be that the files do not list: it has one card."""
+    firsts = {subnet.version: subnet for subnet in reversed(subnets)}
+    for subnet in subnets if unlisted else ():
+        if (first := firsts[subnet.version]) != subnet:
+            rule = f"{subnet}: a host that is not listed has one card, which is in {first}, and the service wants it in"
+            networks.wrong(f"{rule} every machine network (belongs-to-machine-cidr)")
+
+
+def _without(attachment: Attachment, subnets: Sequence[Subnet]) -> list[Subnet]:
+    """The networks in which no interface that counts has an address, nor can get one in the lab: who asks gets one of a
+    network that the host is not in yet. A host of which nothing is said asks, by one card."""
+    counted = [face for face in attachment.interfaces if face.uncounted is None]
+    others = [face for face in attachment.interfaces if face.uncounted is not None]
+    missing = [subnet for subnet in subnets if not any(_holds_any(face, [subnet]) for face in counted)]
+    free = [subnet for subnet in missing if not any(_holds_any(face, [subnet]) for face in others)]
+    for version in (4, 6):
+        asking = sum(version in face.dynamic for face in counted) + (not attachment.faces)
+        for subnet in [one for one in free if one.version == version][:asking]:
+            missing.remove(subnet)
+    return missing
+
+
+def _holds_any(face: Face, subnets: Sequence[Subnet]) -> bool:
+    return any(address.ip in subnet for address in face.addresses for subnet in subnets)
 
 
 def _tags(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:

@@ -105,7 +105,8 @@ class Plan:
         if not faces:
             self.home.dynamic |= {subnet.version for subnet in self.home.subnets}
         mine: list[Segment] = []
-        for face in sorted(faces, key=lambda one: (not one.addresses, one.vlan)):
+        # What the service counts no addresses of comes last: it wants others in the machines' network.
+        for face in sorted(faces, key=lambda one: (not one.addresses, one.uncounted is not None, one.vlan)):
             segment = self._known(face) or self._asked(face, mine)
             mine.append(segment)
             self._placed[id(host), face.base, face.vlan] = segment
@@ -119,10 +120,15 @@ class Plan:
 
     def _asked(self, face: Face, mine: list[Segment]) -> Segment:
         """The network of a face that asks for its addresses: the machines', unless the host is there already, or they
-        are known to have another tag."""
+        are known to have another tag; then another one of theirs, if they have several of a family."""
         if self.home not in mine and not (face.vlan and (self.home.vlan or self._untagged)):
             self.home.vlan = self.home.vlan or face.vlan
             return self.home
+        taken = [subnet for segment in (self.home, *mine) for subnet in segment.subnets]
+        spare = [one for one in self.machine_subnets if not any(_same(one, other) for other in taken)]
+        firsts = {one.version: one for one in reversed(spare) if one.version in face.dynamic}
+        if firsts:
+            return self._segment(firsts.values(), face.vlan)
         name = str(face.vlan or face.base)
         if name not in self._asking:
             subnets = [self._unused(version) for version in sorted(face.dynamic)]

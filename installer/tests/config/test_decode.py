@@ -57,6 +57,14 @@ def test_maps_are_merged_and_say_nothing_twice(pool: str, problem: str | None) -
     assert problem in str(caught.value)
 
 
+def test_a_document_of_any_form_says_nothing_twice_either() -> None:
+    card = "{name: a, interfaces: [{macAddress: 52:54:00:00:00:01}], networkConfig: {interfaces: [MERGED]}}"
+    source = f"apiVersion: v1beta1\nrendezvousIP: 10.0.0.1\nx: &a {{name: eno1, mtu: 1500}}\nhosts: [{card}]\n"
+    with pytest.raises(ConfigError) as caught:
+        parse_agent_config(source.replace("name: a, ", "hostname: a, ").replace("MERGED", "{<<: *a, mtu: 9000}"))
+    assert 'key "mtu" already set in map' in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("written", "replicas"), [("3.0", 3), ("3e0", 3), ("0x3", 3), ("3.5", None), ("true", None), ('"3"', None)]
 )

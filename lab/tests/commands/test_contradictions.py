@@ -118,9 +118,9 @@ WRONG = {
         ["agent-config.yaml: hosts[0].networkConfig: VLAN 9 is used more than once, by another network too"],
     ),
     "machine networks that overlap": (
-        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 10.0.0.0/16}, {cidr: 192.168.122.128/25}]"),
+        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.122.128/25}]"),
         agent(CARDS, CARDS, CARDS),
-        ["install-config.yaml: networking.machineNetwork[2].cidr: 192.168.122.128/25 overlaps with 192.168.122.0/24 of "
+        ["install-config.yaml: networking.machineNetwork[1].cidr: 192.168.122.128/25 overlaps with 192.168.122.0/24 of "
          "networking.machineNetwork[0].cidr: networks have no address in common"],
     ),
     "a host whose interfaces are all disabled": (
@@ -137,6 +137,11 @@ WRONG = {
         install(), agent(host(["eno1"], STATIC.replace("dns-resolver", ethernet("'sriov:eno1:0'")+ "dns-resolver", 1))),
         ["agent-config.yaml: hosts[0].networkConfig.interfaces[1].name: sriov:eno1:0: cards of labs have no virtual "
          "functions; use the card itself"],
+    ),
+    "a bond of virtual functions": (
+        install(), agent(host(ETHERNETS, TWO + bond("1", MINE, cards="['sriov:eno1:0', eno2]") + tail("bond0"))),
+        ["agent-config.yaml: hosts[0].networkConfig.interfaces[2].link-aggregation.port: sriov:eno1:0: cards of labs "
+         "have no virtual functions; use the card itself"],
     ),
 }  # fmt: skip
 

@@ -154,14 +154,31 @@ CASES = {
         install(), several(1, STATIC.replace("[192.168.122.1]", "[192.168.122.53, 10.0.0.53]")),
         {"answers": ["192.168.122.53", "10.0.0.53"]},
     ),
-    "br-ex": (
-        install(3, 0, VIPS), several(3, BR_EX.replace("FAMILY", MINE) + tail("br-ex")),
-        {"addresses": ["192.168.122.2"], "gateway": "192.168.122.1"},
+    "br-ex-besides": (
+        install(3, 0, VIPS),
+        several(3, BR_EX.replace("FAMILY", static("172.16.9.@")) + ethernet("eno2", MINE) + tail("eno2"), ETHERNETS),
+        {"addresses": ["192.168.122.2", "172.16.9.2"], "ip": "192.168.122.2"},
     ),
     "machine-networks-of-racks": (
-        install(3, 2, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"),
+        install(3, 2, BALANCED, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"),
         agent(*[host(["eno1"], STATIC)] * 3, *[host(["eno1"], STATIC.replace("168.122", "168.123"))] * 2),
         {"nets": [(f"192.168.{n}.0/24", 0, f"192.168.{n}.1", 1500) for n in (122, 123)], "last": "192.168.123.6"},
+    ),
+    "two-machine-networks-of-each-host": (
+        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"),
+        several(
+            3, "interfaces:\n" + ethernet("eno1", static("192.168.123.@")) + ethernet("eno2", MINE) + tail("eno2"),
+            ETHERNETS,
+        ),
+        {"nets": [("192.168.122.0/24", 0, "192.168.122.1", 1500), ("192.168.123.0/24", 0, "", 1500)],
+         "ip": "192.168.122.2", "addresses": ["192.168.122.2", "192.168.123.2"]},
+    ),
+    "two-machine-networks-by-dhcp": (
+        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"),
+        several(3, "interfaces:\n" + "".join(ethernet(one, "ipv4: {enabled: true, dhcp: true}") for one in ETHERNETS),
+                ETHERNETS),
+        {"nets": [("192.168.122.0/24", 0, "192.168.122.1", 1500), ("192.168.123.0/24", 0, "192.168.123.1", 1500)],
+         "ip": "192.168.122.2", "addresses": ["192.168.122.2", "192.168.123.20"]},
     ),
     "a-second-card-by-dhcp": (
         install(3, 0, VIPS),
@@ -175,8 +192,11 @@ CASES = {
         {"ip": "192.168.122.2"},
     ),
     "ovs-balance-slb": (
-        install(3, 0, VIPS), several(3, BR_PHY.replace("FAMILY", MINE) + tail("br-ex"), ETHERNETS),
-        {"bonds": [("balance-tlb", "enp1s0 enp2s0", "")], "addresses": ["192.168.122.2"]},
+        install(3, 0, VIPS),
+        several(
+            3, BR_PHY.replace("FAMILY", static("172.16.9.@")) + ethernet("eno3", MINE) + tail("eno3"), FOUR_CARDS[:3],
+        ),
+        {"bonds": [("balance-tlb", "enp1s0 enp2s0", "")], "addresses": ["192.168.122.2", "172.16.9.2"]},
     ),
     "a-bond-for-storage-besides": (
         install(3, 0, VIPS),
@@ -193,11 +213,13 @@ CASES = {
     ),
     "a-bridge-over-a-vlan-of-a-bond": (
         install(3),
-        several(
-            3, TWO + bond("802.3ad") + vlan("bond0", 404, "ipv4: {enabled: false}")
-            + f"  - {{name: br-ex, type: linux-bridge, state: up, bridge: {{port: [{{name: bond0.404}}]}}, {MINE}}}\n"
-            + tail("br-ex"),
-            ETHERNETS,
+        agent(
+            *[host(ETHERNETS, TWO + bond("802.3ad") + vlan("bond0", 404, "ipv4: {enabled: false}")
+                   + "  - {name: br-ex, type: linux-bridge, state: up, bridge: {port: [{name: bond0.404}]}, "
+                   + f"{MINE}}}\n" + tail("br-ex"))] * 2,
+            # The service wants the rendezvous host's address on what it counts.
+            host(ETHERNETS, TWO + bond("802.3ad") + vlan("bond0", 404, MINE) + tail("bond0.404")),
+            rendezvous="192.168.122.4",
         ),
         {"bonds": [("802.3ad", "enp1s0 enp2s0", "machine")],
          "nets": [("192.168.122.0/24", 404, "192.168.122.1", 1500)]},

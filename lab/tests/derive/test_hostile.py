@@ -6,7 +6,9 @@ from lab.commands import cli
 from lab.derive.fields import MOST
 from lab.testing.directories import (
     ETHERNETS,
+    FOUR,
     MINE,
+    SIX,
     STATIC,
     TWO,
     VIPS,
@@ -51,6 +53,12 @@ def machines(cidr: str) -> tuple[str, str]:
 def one(network: str, cards: list[str] | None = None) -> tuple[str, str]:
     """One node with this network document."""
     return install(), several(1, network, cards or ["eno1"])
+
+
+def behind(network: str, cards: list[str] | None = None) -> tuple[str, str]:
+    """Three nodes of platform none, of which the service asks an address in the machine network of the first alone."""
+    first = host(["eno1"], STATIC)
+    return install(3), agent(first, *[host(cards or ["eno1"], network)] * 2)
 
 
 RING = (
@@ -147,21 +155,57 @@ REFUSED = {
     ),
     "hosts": (install(3), agent(*[host(["eno1"])] * 300), f"hosts: 300 are listed, labs have at most {MOST}"),
     "a Linux bridge": (
-        *one(ONE + bridge("eno1", MINE) + tail("br0")), f"interfaces[1]: br0 is a linux-bridge, {COUNTS}",
+        *one(ONE + bridge("eno1", MINE) + tail("br0")), f"interfaces[1]: br0 is of type linux-bridge, {COUNTS}",
     ),
-    "a Linux bridge that asks": (*one(ONE + bridge("eno1", DHCP)), f"interfaces[1]: br0 is a linux-bridge, {COUNTS}"),
+    "a Linux bridge that asks": (
+        *one(ONE + bridge("eno1", DHCP)), f"interfaces[1]: br0 is of type linux-bridge, {COUNTS}",
+    ),
     "a Linux bridge beside another network": (
         *one("interfaces:\n" + ethernet("eno1") + ethernet("eno2", DHCP) + bridge("eno1", MINE), ETHERNETS),
-        f"interfaces[2]: br0 is a linux-bridge, {COUNTS}",
+        f"interfaces[2]: br0 is of type linux-bridge, {COUNTS}",
     ),
     "Linux bridges behind virtual IPs": (
         install(3, 0, VIPS),
         several(3, ONE + bridge("eno1", MINE) + tail("br0")),
-        f"hosts[2].networkConfig.interfaces[1]: br0 is a linux-bridge, {COUNTS}",
+        f"hosts[2].networkConfig.interfaces[1]: br0 is of type linux-bridge, {COUNTS}",
     ),
     "mac-vlan": (
         *one(f"{ONE}  - {{name: m0, type: mac-vlan, mac-vlan: {{base-iface: eno1}}, {MINE}}}\n" + tail("m0")),
-        f"interfaces[1]: m0 is a mac-vlan, {COUNTS}",
+        f"interfaces[1]: m0 is of type mac-vlan, {COUNTS}",
+    ),
+    "br-ex": (
+        install(3, 0, VIPS),
+        several(3, ONE + ovs("br-ex", "eno1", "br-ex") + f"  - {{name: br-ex, type: ovs-interface, {MINE}}}\n"
+                + tail("br-ex")),
+        f"hosts[2].networkConfig.interfaces[2]: br-ex is of type ovs-interface, {COUNTS}",
+    ),
+    "a Linux bridge that asks beside a card of which nothing is said": (
+        *one(ONE + bridge("eno1", DHCP), ETHERNETS), f"interfaces[1]: br0 is of type linux-bridge, {COUNTS}",
+    ),
+    "a Linux bridge of platform none's rendezvous host": (
+        install(3), several(3, ONE + bridge("eno1", MINE) + tail("br0")),
+        f"hosts[0].networkConfig.interfaces[1]: br0 is of type linux-bridge, {COUNTS}",
+    ),
+    "racks behind virtual IPs": (
+        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"),
+        agent(*[host(["eno1"], STATIC)] * 2, host(["eno1"], STATIC.replace("168.122", "168.123"))),
+        "hosts[2].networkConfig: no address in 192.168.122.0/24: the service wants one in every machine network",
+    ),
+    "one family of two": (
+        install(machines=f"{FOUR[:-1]}, {SIX[1:]}"), several(1),
+        "hosts[0].networkConfig: no address in 2620:52:0:1302::/64: the service wants one in every machine network",
+    ),
+    "hosts that are only counted": (
+        install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"), agent(),
+        "networking.machineNetwork: 192.168.123.0/24: a host that is not listed has one card",
+    ),
+    "virtual IPs in the second network": (
+        install(3, 0, VIPS, machines="[{cidr: 192.168.123.0/24}, {cidr: 192.168.122.0/24}]"),
+        several(
+            3, "interfaces:\n" + ethernet("eno1", static("192.168.123.@")) + ethernet("eno2", MINE) + tail("eno2"),
+            ETHERNETS,
+        ),
+        "apiVIPs[0]: 192.168.122.10 is in 192.168.122.0/24: labs have virtual IPs in the first machine network",
     ),
 }  # fmt: skip
 
@@ -189,12 +233,12 @@ PLANNED = {
     "a bridge in another network": one(
         ONE + bridge("eno1", static("10.9.9.@")) + vlan("eno1", 9, MINE) + tail("eno1.9")
     ),
-    "a bridge's port that asks": (
-        install(3), several(3, "interfaces:\n" + ethernet("eno1", DHCP) + bridge("eno1", MINE) + tail("br0"))
+    "a bridge's port that asks": behind(
+        "interfaces:\n" + ethernet("eno1", DHCP) + bridge("eno1", MINE) + tail("br0")
     ),
-    "a bridge that asks beside a card": one(ONE + bridge("eno1", DHCP), ETHERNETS),
-    "Linux bridges of platform none": (install(3), several(3, ONE + bridge("eno1", MINE) + tail("br0"))),
-    "a ring with a card": one(RING.replace("{name: cb}]", "{name: cb}, {name: eno1}]")),
+    "Linux bridges of platform none": behind(ONE + bridge("eno1", MINE) + tail("br0")),
+    "hosts of platform none elsewhere": behind(STATIC.replace("168.122", "168.123")),
+    "a ring with a card": behind(RING.replace("{name: cb}]", "{name: cb}, {name: eno1}]")),
     "two cards without names": (
         install(),
         agent("  - interfaces: [{macAddress: 00:ef:44:20:e6:a2}, {macAddress: 00:ef:44:20:e6:a3}]\n"),
@@ -203,9 +247,9 @@ PLANNED = {
         "interfaces:\n" + ethernet("eno1", MINE)
         + "".join(vlan("eno1", n, static(f"10.1.{n}.5")) for n in range(1, 61)) + tail("eno1")
     ),
-    "100 bridges in a row": (
-        install(3), several(3, ONE + bridge("eno1", OFF, "b0")
-        + "".join(bridge(f"b{n}", OFF, f"b{n + 1}") for n in range(100)) + bridge("b100", MINE) + tail("br0"))
+    "100 bridges in a row": behind(
+        ONE + bridge("eno1", OFF, "b0") + "".join(bridge(f"b{n}", OFF, f"b{n + 1}") for n in range(100))
+        + bridge("b100", MINE) + tail("br0")
     ),
 }  # fmt: skip
 

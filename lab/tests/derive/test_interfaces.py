@@ -93,8 +93,8 @@ def test_a_port_of_a_bridge_is_a_card_though_nobody_lists_it():
     [
         (f"[{{name: b0, type: bond, mac-address: 02:00:00:00:00:09, {DHCP}, "
          "link-aggregation: {mode: 1, port: [eno1, eno2]}}]", "b0"),
-        (f"[{{name: br0, type: linux-bridge, mac-address: 02:00:00:00:00:09, {DHCP}, bridge: {{port: [{{name: eno1}}]}}"
-         "}]", "br0"),
+        (f"[{{name: eno1.7, type: vlan, mac-address: 02:00:00:00:00:09, {DHCP}, vlan: {{base-iface: eno1, id: 7}}}}]",
+         "eno1.7"),
         (f"[{{name: eno1, type: ethernet, mac-address: 02:00:00:00:00:09, {DHCP}}}]", "eno1"),
     ],
 )  # fmt: skip
