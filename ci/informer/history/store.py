@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
@@ -41,7 +42,7 @@ class Row:
     #: The commit that was checked out where it was planned; empty where that is not known.
     revision: str = ""
 
-    @property
+    @cached_property
     def day(self) -> date:
         """The day (UTC) on which it began."""
         return date.fromisoformat(self.began[:10])
@@ -72,10 +73,12 @@ class History:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield self.db
+            self.db.execute("COMMIT")
         except BaseException:
-            self.db.execute("ROLLBACK")
+            # Where the disk is full, SQLite has done so itself.
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
             raise
-        self.db.execute("COMMIT")
 
     def _id(self, table: str, name: str) -> int:
         self.db.execute(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", (name,))
@@ -133,10 +136,17 @@ class History:
         return number
 
     def runs(
-        self, job: str | None = None, payload: str | None = None, since: date | None = None, last: int | None = None
+        self,
+        job: str | None = None,
+        payload: str | None = None,
+        since: date | None = None,
+        last: int | None = None,
+        *,
+        cluster: str | None = None,
     ) -> list[Row]:
-        """Runs in the order in which they began: of a job, of a payload, from a day on, the last so many."""
+        """Runs in the order in which they began: of a job, a payload, a cluster, from a day on, the last so many."""
         chosen = [("job.name = ?", job), ("payload.name = ?", payload), ("run.began >= ?", since and since.isoformat())]
+        chosen.append(("run.cluster = ?", cluster))
         where = " AND ".join(text for text, value in chosen if value is not None) or "1"
         rows = self.db.execute(
             f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} ORDER BY run.began DESC, run.id DESC LIMIT ?",
@@ -219,11 +229,14 @@ class History:
             raise InformerError(f"{self.path}: note: there is no {cluster or f'run {run}'}") from error
 
     def notes(self, run: int | None = None, cluster: str | None = None) -> Sequence[tuple[str, str]]:
-        """When each note of a run or cluster was written, and its text."""
+        """When each note of a run, a cluster or its other runs was written, and its text."""
         rows = self.db.execute(
-            "SELECT written, text FROM note WHERE run = ? OR cluster = ? ORDER BY id", (run, cluster)
+            """SELECT written, text, note.run FROM note LEFT JOIN run ON run.id = note.run
+            WHERE note.run = ?1 OR note.cluster = ?2 OR run.cluster = ?2 ORDER BY note.id""",
+            (run, cluster),
         )
-        return [(one["written"], one["text"]) for one in rows]
+        other = [(one["written"], one["text"], one["run"]) for one in rows]
+        return [(at, text if number in (None, run) else f"run {number}: {text}") for at, text, number in other]
 
 
 def _row(row: sqlite3.Row) -> Row:

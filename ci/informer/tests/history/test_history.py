@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -275,6 +277,61 @@ def test_a_file_that_is_damaged_is_named(tmp_path):
     path.write_bytes(content)
     with pytest.raises(HistoryError, match=r"history\.db: database disk image is malformed"), History(path) as history:
         history.runs()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_disk_that_is_full_is_told_and_loses_nothing(small_disk):
+    path = small_disk / "history.db"
+    with History(path) as history:
+        history.add([a_run()])
+    big = {"console": "x" * (1 << 20)}
+    with pytest.raises(HistoryError, match=r"history\.db: database or disk is full"), History(path) as history:
+        history.add([a_run(), a_run(key="k2", evidence=big)])
+    # What has failed has ended: the next one is not taken for a part of it.
+    with History(path) as history:
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            history.add([a_run(key="k2", evidence=big)])
+        assert not history.db.in_transaction
+        history.add([a_run(key="k3")])
+        assert [row.key for row in history.runs()] == ["k", "k3"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(small_disk):
+    path = small_disk / "history.db"
+    with History(path) as history:
+        history.add([a_run()])
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(
+        HistoryError, match=r"history\.db: unable to open database file \(its folder cannot be written to\)"
+    ):
+        History(path, make=False)
+
+
+def test_what_a_dead_process_was_writing_is_not_there(tmp_path):
+    """It was killed within a transaction, with a write-ahead log beside the file."""
+    path = tmp_path / "history.db"
+    with History(path) as history:
+        history.add([a_run()])
+    program = (
+        "import os, sys; from pathlib import Path; from ci.informer.history.store import History\n"
+        "history = History(Path(sys.argv[1])); history.db.execute('PRAGMA cache_size=1')\n"
+        "history.db.execute('BEGIN IMMEDIATE'); history.db.execute('DELETE FROM run')\n"
+        "[history.db.execute('INSERT INTO job (name) VALUES (?)', (str(n) * 900,)) for n in range(900)]\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, path], check=False).returncode == -9
+    assert (tmp_path / "history.db-wal").stat().st_size
+    with History(path, make=False) as history:
+        assert [row.key for row in history.runs()] == ["k"]
+        assert len(history.jobs()) == 1
 
 
 def test_a_file_that_another_program_holds_is_named(tmp_path, monkeypatch):
