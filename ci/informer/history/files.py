@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 
@@ -20,11 +19,3 @@ def write(path: Path, content: bytes | str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def sweep(folder: Path) -> None:
-    """Remove what processes that were killed while they wrote have left in a folder."""
-    for path in folder.glob(".*"):
-        name = re.fullmatch(r"\..+\.([0-9]+)", path.name)
-        if name and not Path("/proc", name[1]).exists():
-            path.unlink(missing_ok=True)

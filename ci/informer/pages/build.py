@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history import again, files, work
+from ci.informer.history import again, work
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import History, Row
 from ci.informer.judging.review import record, regressions
 from ci.informer.judging.verdict import judge
-from ci.informer.pages import views
+from ci.informer.pages import views, whole
 from ci.informer.pages.frame import STYLE, page
 from ci.informer.pages.views import Details
 
 #: Payloads with a verdict on the first page: the last ones.
 VERDICTS = 3
+#: Runs whose details are in memory at a time.
+_BATCH = 500
 #: What a page directory of ours has, and how it begins, also where earlier versions wrote it; into another directory
 #: nothing is written.
 MARK = "style.css"
+#: What pages are made of, in the order in which new ones take the old ones' place: what is led to comes first.
+_PARTS = (MARK, "runs", "jobs", "grid.html", "index.html")
 _MARKS = (STYLE.partition("\n")[0], "\n:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328")
 
 
-def _details(history: History) -> Iterator[tuple[int, Details]]:
-    """Details of all runs that have any, by the run's number, each table read once."""
-    by_run: dict[int, Details] = {}
-    for one in history.db.execute("SELECT * FROM step ORDER BY run, position"):
+def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
+    """Details of these runs by the run's number, each table asked once."""
+    by_run = {row.id: Details() for row in rows}
+    numbers = (json.dumps([*by_run]),)
+    chosen = "WHERE run IN (SELECT value FROM json_each(?))"
+    for one in history.db.execute(f"SELECT * FROM step {chosen} ORDER BY run, position", numbers):
         step = Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
-        by_run.setdefault(one["run"], Details()).steps.append(step)
-    names = {one["id"]: one["name"] for one in history.db.execute("SELECT id, name FROM test")}
-    for one in history.db.execute("SELECT * FROM attempt ORDER BY run, position"):
-        attempt = Attempt(names[one["test"]], Outcome(one["outcome"]), one["seconds"], one["message"])
-        by_run.setdefault(one["run"], Details()).attempts.append(attempt)
-    for one in history.db.execute("SELECT * FROM symptom ORDER BY run, name"):
-        by_run.setdefault(one["run"], Details()).symptoms.append((one["name"], one["kind"], one["line"]))
-    yield from by_run.items()
+        by_run[one["run"]].steps.append(step)
+    attempts = f"SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test {chosen}"
+    for one in history.db.execute(f"{attempts} ORDER BY run, position", numbers):
+        attempt = Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"])
+        by_run[one["run"]].attempts.append(attempt)
+    for one in history.db.execute(f"SELECT * FROM symptom {chosen} ORDER BY run, name", numbers):
+        by_run[one["run"]].symptoms.append((one["name"], one["kind"], one["line"]))
+    return by_run
 
 
 def index(history: History, blocking: Sequence[str], live: bool = False) -> str:
@@ -55,7 +62,7 @@ def index(history: History, blocking: Sequence[str], live: bool = False) -> str:
 
 def grid(history: History, live: bool = False) -> str:
     """The page with all jobs and their runs."""
-    by_job = {job: list(group) for job, group in groupby(sorted(history.runs(), key=_by_job), key=lambda row: row.job)}
+    by_job = {job: rows for job in history.jobs() if (rows := history.runs(job=job, last=views.COLUMNS))}
     return page("Grid", views.grid(by_job), live=live)
 
 
@@ -72,47 +79,54 @@ def run(history: History, number: int, live: bool = False) -> str:
     row = history.run(number)
     red = row.outcome in (Outcome.FAILED, Outcome.VOID)
     details = Details(history.steps(number), history.attempts(number), history.evidence(number) if red else {})
-    details.symptoms = triage.shown(history, number)
-    alike = [one for one in history.runs() if row.cluster and one.cluster == row.cluster]
+    details.symptoms, details.notes = triage.shown(history, number), history.notes(number, row.cluster)
+    alike = history.runs(cluster=row.cluster) if row.cluster else []
     body = views.run(row, details, again.command(history, row), alike)
     return page(f"Run {number}: {row.job}", body, up="../", live=live)
 
 
 def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
-    """Write all pages; how many. A run has a page as long as its job's page lists it.
+    """Write all pages, or leave those that are there; how many. A run has a page as long as its job's page lists it.
 
-    Raises InformerError for a directory that holds other things.
+    Raises InformerError for a directory that holds other things, and one that has no room.
     """
     if root.exists() and not root.is_dir():
         raise InformerError(f"{root}: not a directory")
-    if root.is_dir() and any(root.iterdir()) and not _is_ours(root):
+    if root.is_dir() and whole.names(root) and not _is_ours(root):
         raise InformerError(f"{root}: not empty, and not made by node0-ci page")
-    for folder in (root, root / "jobs", root / "runs"):
-        folder.mkdir(parents=True, exist_ok=True)
-    files.write(root / MARK, STYLE)
-    files.write(root / "index.html", index(history, blocking))
-    rows = history.runs()
-    by_job = {job: list(group) for job, group in groupby(sorted(rows, key=_by_job), key=lambda row: row.job)}
-    files.write(root / "grid.html", page("Grid", views.grid(by_job)))
+    with whole.replacing(root, _PARTS) as new:
+        return _written(history, new, blocking)
+
+
+def _written(history: History, root: Path, blocking: Sequence[str]) -> int:
+    """Write all pages into an empty folder; how many."""
+    for folder in ("jobs", "runs"):
+        (root / folder).mkdir()
+    write(root / MARK, STYLE)
+    write(root / "index.html", index(history, blocking))
+    rows = sorted(history.runs(), key=_by_job)
+    by_job = {job: list(group) for job, group in groupby(rows, key=lambda row: row.job)}
+    write(root / "grid.html", page("Grid", views.grid(by_job)))
     for name, group in by_job.items():
-        files.write(root / "jobs" / views.job_file(name), page(name, _job(history, group), up="../"))
-    count = 2 + len(by_job)
-    shown = sorted((row for group in by_job.values() for row in group[-views.LISTED :]), key=lambda row: row.id)
-    details, clusters = dict(_details(history)), _clusters(shown)
-    for row in shown:
-        of_run = details.get(row.id, Details())
-        if row.outcome in (Outcome.FAILED, Outcome.VOID):
-            of_run.evidence = history.evidence(row.id)
-        body = views.run(row, of_run, again.command(history, row), clusters.get(row.cluster or "", ()))
-        files.write(root / f"runs/{row.id}.html", page(f"Run {row.id}: {row.job}", body, up="../"))
-        count += 1
-    wanted = {f"{row.id}.html" for row in shown}
-    for path in (root / "runs").iterdir():
-        if path.name not in wanted and not path.name.startswith("."):
-            path.unlink(missing_ok=True)
-    for folder in (root, root / "jobs", root / "runs"):
-        files.sweep(folder)
-    return count
+        write(root / "jobs" / views.job_file(name), page(name, _job(history, group), up="../"))
+    shown = [row for group in by_job.values() for row in group[-views.LISTED :]]
+    clusters = _clusters(shown)
+    for begin in range(0, len(shown), _BATCH):
+        batch = shown[begin : begin + _BATCH]
+        details = _details(history, batch)
+        for row in batch:
+            of_run, alike = details[row.id], clusters.get(row.cluster or "", ())
+            of_run.notes = history.notes(row.id, row.cluster)
+            if row.outcome in (Outcome.FAILED, Outcome.VOID):
+                of_run.evidence = history.evidence(row.id)
+            body = views.run(row, of_run, again.command(history, row), alike)
+            write(root / f"runs/{row.id}.html", page(f"Run {row.id}: {row.job}", body, up="../"))
+    return 2 + len(by_job) + len(shown)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a page; halves of characters, which no file can hold, are replaced."""
+    path.write_bytes(text.encode(errors="replace"))
 
 
 def _is_ours(root: Path) -> bool:
@@ -135,7 +149,7 @@ def _by_job(row: Row) -> tuple[str, str, int]:
 
 def _clusters(rows: Sequence[Row]) -> dict[str, list[Row]]:
     by_cluster: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row.began, row.id)):
         if row.cluster:
             by_cluster.setdefault(row.cluster, []).append(row)
     return by_cluster

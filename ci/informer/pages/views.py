@@ -31,6 +31,7 @@ class Details:
     attempts: list[Attempt] = field(default_factory=list)
     evidence: Mapping[str, str] = field(default_factory=dict)
     symptoms: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: Sequence[tuple[str, str]] = field(default=(), kw_only=True)
 
 
 def job_file(job: str) -> str:
@@ -196,6 +197,8 @@ def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> 
     yield f"<p>Run it again: <code>{escape(again)}</code></p>"
     if row.reason:
         yield "<h2>Reason</h2>" + pre("Reason", row.reason)
+    if details.notes:
+        yield from table("Notes", ("written", "note"), ((escape(at), escape(text)) for at, text in details.notes))
     if details.symptoms:
         yield from table("Symptoms", ("symptom", "where", "line"), ([escape(x) for x in s] for s in details.symptoms))
     if details.steps:

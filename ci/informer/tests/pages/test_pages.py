@@ -1,8 +1,10 @@
 """Static pages: what is in them, what may not be, and how they do in a browser."""
 
 import json
+import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,8 +19,9 @@ from ci.informer.errors import InformerError
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.judging import clusters
+from ci.informer.pages import build as build_module
 from ci.informer.pages import views
-from ci.informer.pages.build import build
+from ci.informer.pages.build import build, run
 from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled
 from drivers.browser import PROGRAM, chromium
@@ -83,11 +86,11 @@ def test_pages_say_what_they_are_about(pages):
     job = (pages / "jobs" / job_file("compact@vm")).read_text()
     assert "P50" in job
     assert "<svg" in job
-    run = next(
+    failed = next(
         p.read_text() for p in sorted(pages.glob("runs/*.html")) if 'class="big"><span class="failed"' in p.read_text()
     )
     for words in ("Phases", "Tests", "Symptoms", "Failures like this one", "Run it again", "Whose:"):
-        assert words in run
+        assert words in failed
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path):
@@ -178,40 +181,129 @@ def test_a_long_job_has_a_page(tmp_path):
     assert len(list((tmp_path / "out/jobs").iterdir())) == len(names)
 
 
-def interrupted(path, content):
-    """Writes half of it, and is interrupted."""
-    with path.open("wb") as file:
-        file.write(content[: len(content) // 2])
-    raise KeyboardInterrupt
+def contents(root):
+    """All files of a folder and what is in them, without what those who were killed have left beside them."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.relative_to(root).parts[0].startswith(".new-")
+    }
 
 
-def test_a_page_is_whole_whoever_is_killed(tmp_path, monkeypatch):
-    """What was killed while it wrote has left the page as it was; what it had begun goes with the next pages."""
+def page_command(tmp_path, out):
+    """`node0-ci page` of a history, being run."""
+    argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(tmp_path / "history.db"), "page", str(out)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def killed_at(moment, tmp_path):
+    """A process that is to write pages and is killed before it writes one of them; its exit code."""
+
+    def child():
+        writes = iter(range(1000))
+
+        def write(path, text):
+            if next(writes) == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            path.write_text(text)
+
+        build_module.write = write
+        with History(tmp_path / "history.db") as history:
+            build(history, tmp_path / "out")
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def test_pages_are_the_old_ones_whoever_is_killed(tmp_path):
+    """At ten moments; what was written by then goes with the next pages."""
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["PF"] * 3)
+        build(history, tmp_path / "out")
+        before = contents(tmp_path / "out")
+        filled(history, sno=["PF"] * 30)
+    for moment in (0, 1, 2, 3, 4, 10, 20, 40, 60, 63):
+        assert killed_at(moment, tmp_path) == -signal.SIGKILL
+        assert contents(tmp_path / "out") == before
+    assert killed_at(64, tmp_path) == 0
+    with History(tmp_path / "history.db") as history:
+        build(history, tmp_path / "fresh")
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh") != before
+    assert not list(tmp_path.glob("out/.*"))
+
+
+def test_pages_are_the_old_ones_where_something_fails(tmp_path, monkeypatch):
     with History(tmp_path / "history.db") as history:
         filled(history, sno=["PF"])
         build(history, tmp_path / "out")
-        page, other = tmp_path / "out/runs/1.html", f".1.html.{os.getppid()}"
-        before = page.read_text()
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "write_bytes", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                build(history, tmp_path / "out")
-        assert page.read_text() == before
-        ended = subprocess.Popen(["true"])
-        ended.wait(10)
-        for name in (f".1.html.{ended.pid}", other):
-            (page.parent / name).write_text("<!doctype html>\n<html la")
+        before = contents(tmp_path / "out")
+        filled(history, sno=["PFPF"] * 3)
+        monkeypatch.setattr(views, "run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build(history, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    assert not list(tmp_path.glob("out/.*"))
+
+
+def test_a_folder_that_was_begun_by_one_that_was_killed_is_ours(tmp_path):
+    (tmp_path / "out/.new-abc/runs").mkdir(parents=True)
+    with History(tmp_path / "history.db") as history:
+        assert build(history, tmp_path / "out") == 2
+    assert not list(tmp_path.glob("out/.*"))
+
+
+def test_what_others_have_put_beside_the_pages_stays(tmp_path):
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["P"])
         build(history, tmp_path / "out")
-    # Who writes beside us goes on.
-    assert {path.name for path in page.parent.iterdir()} == {"1.html", "2.html", other}
+        (tmp_path / "out/CNAME").write_text("ci.example.org")
+        with (tmp_path / "out").joinpath("index.html").open() as served:
+            build(history, tmp_path / "out")
+            assert served.read() == (tmp_path / "out/index.html").read_text()
+    assert (tmp_path / "out/CNAME").read_text() == "ci.example.org"
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_the_pages(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], check=True)
+    try:
+        with History(tmp_path / "history.db") as history:
+            filled(history, sno=["PF"])
+            build(history, disk)
+            before = contents(disk)
+            filled(history, sno=["PPPPPPPPPF"] * 30)
+            with pytest.raises(InformerError, match=rf"{disk}: No space left on device"):
+                build(history, disk)
+        assert contents(disk) == before
+        assert not list(disk.glob(".*"))
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_notes_are_on_the_pages_of_their_runs(tmp_path):
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["FF"])
+        clusters.assign(history)
+        first, second = history.runs()
+        history.note("a <cable>", "2026-01-02T00:00:00Z", run=first.id)
+        history.note("known", "2026-01-03T00:00:00Z", cluster=first.cluster)
+        build(history, tmp_path / "out")
+        live = run(history, second.id)
+    assert "a &lt;cable&gt;" in (tmp_path / f"out/runs/{first.id}.html").read_text()
+    for text in ((tmp_path / f"out/runs/{second.id}.html").read_text(), live):
+        assert f"run {first.id}: a &lt;cable&gt;" in text
+        assert "known" in text
 
 
 def test_two_who_write_pages_at_once_do_not_meet(tmp_path):
     with History(tmp_path / "history.db") as history:
         filled(history, sno=["PPPF"] * 5)
-    argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(tmp_path / "history.db"), "page"]
-    both = [subprocess.Popen([*argv, str(tmp_path / "out")], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [page_command(tmp_path, tmp_path / "out") for _ in range(2)]
     assert [one.communicate(timeout=120)[1] for one in both] == ["", ""]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "grid.html", "index.html", "jobs", "runs", "style.css",
-    ]  # fmt: skip
+    with History(tmp_path / "history.db") as history:
+        build(history, tmp_path / "fresh")
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+    assert not list(tmp_path.glob("out/.*"))
