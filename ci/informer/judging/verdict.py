@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import Enum
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 
 from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, percentage_of, required_passes
 from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
@@ -98,13 +98,26 @@ def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     return Decision.UNDECIDED, why, min(wanted, GRACE_FROM) - counts.runs
 
 
-def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blocking: Sequence[str]) -> JobVerdict:
+def _fits(job: str, pattern: str) -> bool:
+    """Whether a pattern names a job; one with [ in its name is named by that as well."""
+    return job == pattern or fnmatchcase(job, pattern)
+
+
+def _judged(
+    history: History,
+    job: str,
+    payload: str,
+    bad: Collection[str],
+    *,
+    blocking: Sequence[str],
+    seen: Mapping[str, date],
+) -> JobVerdict:
     rows = history.runs(job=job)
     ours = [row for row in rows if row.payload == payload]
     day = ours[-1].day
     others = [row for row in rows if row.payload != payload and row.payload not in bad]
     kind, _ = kind_of(others, ours[0].day, bad)
-    if any(fnmatch(job, pattern) for pattern in blocking):
+    if any(_fits(job, pattern) for pattern in blocking):
         kind = Kind.BLOCKING
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
     decision, why, more = by_counts(counts, base)
@@ -121,7 +134,6 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
     if slow is not None:
         why += f"; {slow}"
         decision = Decision.REJECTED if decision is Decision.ACCEPTED else decision
-    seen = first_seen(history)
     failures = [row for row in ours if row.outcome is Outcome.FAILED]
     return JobVerdict(
         job=job,
@@ -141,14 +153,19 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blo
     )
 
 
-def _decided(jobs: Sequence[JobVerdict]) -> tuple[Decision, str]:
+def _decided(jobs: Sequence[JobVerdict], named: Sequence[str]) -> tuple[Decision, str]:
+    """What becomes of the payload; `named` are patterns of jobs that were said to block."""
     blocking = [one for one in jobs if one.kind is Kind.BLOCKING]
+    absent = [pattern for pattern in named if not any(_fits(one.job, pattern) for one in jobs)]
+    if absent and not any(one.decision is Decision.REJECTED for one in blocking):
+        # Misspelt, or not run yet: nobody has asked what was to decide.
+        return Decision.UNDECIDED, f"--blocking {' '.join(map(repr, absent))}: no such job has run on it"
     if not blocking:
         return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
     for decision in (Decision.REJECTED, Decision.UNDECIDED):
         if deciding := [one for one in blocking if one.decision is decision]:
-            named = sorted({component for one in deciding for component in one.components})
-            whose = f"; {'components' if len(named) > 1 else 'component'} {', '.join(named)}" if named else ""
+            at_fault = sorted({component for one in deciding for component in one.components})
+            whose = f"; {'components' if len(at_fault) > 1 else 'component'} {', '.join(at_fault)}" if at_fault else ""
             jobs_of_it = ", ".join(one.job for one in deciding)
             return decision, f"{len(deciding)} of {len(blocking)} blocking jobs: {jobs_of_it}{whose}"
     return Decision.ACCEPTED, f"all {len(blocking)} blocking jobs"
@@ -161,15 +178,16 @@ def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdi
     if not rows:
         payloads = ", ".join(history.payloads()[-3:]) or "none"
         raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {payloads})")
-    bad = [one for one in rejected(history) if one != payload]
+    bad = {*rejected(history)} - {payload}
     names = sorted({row.job for row in rows})
     for job in names:
         record(history, history.runs(job=job))
-    verdicts = [_judged(history, job, payload, bad, blocking=blocking) for job in names]
+    seen = first_seen(history)
+    verdicts = [_judged(history, job, payload, bad, blocking=blocking, seen=seen) for job in names]
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
     verdicts.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
-    decision, why = _decided(verdicts)
+    decision, why = _decided(verdicts, blocking)
     if decision is not Decision.UNDECIDED:
         history.judge(payload, good=decision is Decision.ACCEPTED)
     return Verdict(payload, decision, why, verdicts, regressed_tests(history, rows[-1].day))
