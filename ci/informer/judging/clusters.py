@@ -71,17 +71,32 @@ class _Known:
         self.seen = {
             one["id"]: (date.fromisoformat(one["first_seen"]), date.fromisoformat(one["last_seen"])) for one in rows
         }
+        self._day: date | None = None
+        self._recent: dict[str, str] = {}
+        self._found: dict[str, str] = {}
+
+    def take(self, name: str, text: str, day: date) -> None:
+        """A failure of this day is of this cluster, which it begins where there was none."""
+        first, last = self.seen.get(name, (day, day))
+        # Older runs may be loaded after newer ones.
+        self.seen[name] = min(first, day), max(last, day)
+        self._recent[name] = self.texts.setdefault(name, text)
+        self._found[text] = name
 
     def nearest(self, text: str, day: date) -> str | None:
         """The cluster of a text, if there is one."""
         if id_of(text) in self.texts:
             return id_of(text)
-        near, seen = timedelta(days=DAYS), self.seen
-        recent = {
-            name: text for name, text in self.texts.items() if seen[name][0] - near <= day <= seen[name][1] + near
-        }
+        if day != self._day:
+            near, seen = timedelta(days=DAYS), self.seen
+            self._recent = {
+                name: text for name, text in self.texts.items() if seen[name][0] - near <= day <= seen[name][1] + near
+            }
+            self._day, self._found = day, {}
+        if text in self._found:
+            return self._found[text]
         hit = process.extractOne(
-            text, recent, scorer=Levenshtein.normalized_distance, processor=None, score_cutoff=DISTANCE
+            text, self._recent, scorer=Levenshtein.normalized_distance, processor=None, score_cutoff=DISTANCE
         )
         return hit[2] if hit is not None and hit[1] < DISTANCE else None
 
@@ -99,10 +114,7 @@ def assign(history: History) -> int:
         for row in rows:
             text, day = normalised(row["reason"]) or "(no message)", date.fromisoformat(row["began"][:10])
             name = clusters.nearest(text, day) or id_of(text)
-            first, last = clusters.seen.get(name, (day, day))
-            # Older runs may be loaded after newer ones.
-            clusters.texts.setdefault(name, text)
-            clusters.seen[name] = min(first, day), max(last, day)
+            clusters.take(name, text, day)
             db.execute(
                 """INSERT INTO cluster VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
                 SET first_seen = excluded.first_seen, last_seen = excluded.last_seen""",

@@ -69,9 +69,11 @@ def _at_usual_speed(runs: Sequence[Mapping[str, float]], usual: Mapping[str, flo
 
 def found(history: History, ours: Sequence[Row], others: Sequence[Row]) -> Slower | None:
     """The step that is slower by most in green runs on a payload than in those before, if there is one."""
-    now = [_leaves(history, row) for row in ours if row.outcome.good]
-    before = [_leaves(history, row) for row in others if row.outcome.good][-MOST_BEFORE:]
-    return judged(now, before)
+    now = [row for row in ours if row.outcome.good]
+    before = [row for row in others if row.outcome.good][-MOST_BEFORE:]
+    if len(now) < LEAST_RUNS or len(before) < ENOUGH:
+        return None
+    return judged([_leaves(history, row) for row in now], [_leaves(history, row) for row in before])
 
 
 def judged(now: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]) -> Slower | None:

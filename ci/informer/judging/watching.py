@@ -12,6 +12,7 @@ hypotheses", 1945). An alarm has to be a regression by component readiness as we
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date
@@ -83,13 +84,19 @@ class Watch:
     asked: int = 0  # runs asked for so far
     wanted: int = 0  # runs asked for tonight that did not come
     _nights: list[tuple[date, Counts]] = field(default_factory=list)  # since the last finding came, or went
+    #: Nights without an open regression, each with the runs of all up to it.
     _good: list[tuple[date, Counts]] = field(default_factory=list)
 
     def base(self, day: date) -> Counts:
         """The runs that a day's are held against: nights without an open regression, from thirty days that end ten
         days before."""
-        begin, end = baseline(day)
-        return sum((counts for one, counts in self._good if begin <= one < end), Counts())
+        first, last = (bisect_left(self._good, edge, key=lambda one: one[0]) for edge in baseline(day))
+        before, until = self._total(first), self._total(last)
+        return Counts(until.runs - before.runs, until.failures - before.failures)
+
+    def _total(self, nights: int) -> Counts:
+        """The runs of the first so many nights without an open regression."""
+        return self._good[nights - 1][1] if nights else Counts()
 
     def night(self, day: date, counts: Counts, again: Again = lambda runs: Counts()) -> Finding | None:
         """Judge a night's runs; a finding where they show a regression that was not open."""
@@ -105,7 +112,8 @@ class Watch:
         likely = [one for one in stretches if one.ratio >= self.levels.alarm]
         regressed = [(one, found.p) for one in likely if (found := assess(one.sample, usual)).status.bad]
         if not regressed:
-            self._good.append(self._nights[-1])
+            day, counts = self._nights[-1]
+            self._good.append((day, self._total(len(self._good)) + counts))
             return None
         worst, p = max(regressed, key=lambda one: one[0].ratio)
         back = self.closed is not None and reopens(self.closed, day)
@@ -133,10 +141,14 @@ class Watch:
 
         Without its passes before the first failure a stretch has a greater ratio, so it begins with a failure.
         """
-        stretches, sample = [], Counts()
+        stretches: list[_Stretch] = []
+        if sign > 0 and not any(counts.failures for _, counts in self._nights):
+            return stretches
+        runs = failures = 0
         for day, counts in reversed(self._nights):
-            sample += counts
+            runs, failures = runs + counts.runs, failures + counts.failures
             if sign < 0 or counts.failures:
+                sample = Counts(runs, failures)
                 stretches.append(_Stretch(sign * worse_likelier(sample, usual, self.levels.worse), day, sample))
         return stretches
 
