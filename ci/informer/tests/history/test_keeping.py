@@ -73,6 +73,13 @@ def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, b
     assert "sno@vm" in capsys.readouterr().out
 
 
+def test_no_such_runs_is_said(history, capsys):
+    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", 60.0)])
+    for words, told in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
+        assert main(["--history", str(history.path), "history", *words]) == 0
+        assert told in capsys.readouterr().out
+
+
 def test_a_part_of_an_options_name_is_no_option(history, capsys):
     for words in (["--hist", str(history.path), "status"], ["status", "--hist", str(history.path)]):
         with pytest.raises(SystemExit, match="2"):
