@@ -106,6 +106,8 @@ def test_the_example_for_cron_starts_a_night():
     assert (int(minute), int(hour), rest, user) == (0, 22, ["*"] * 3, "root")
     [words] = commands(command)
     assert parsed(words)
+    # Cron's own has no sbin, without which dpkg installs nothing.
+    assert "\nPATH=/usr/local/sbin:" in (EXAMPLES / "nightly.cron").read_text()
 
 
 def test_the_example_for_github_starts_a_night():
@@ -125,6 +127,13 @@ def test_the_example_for_prow_starts_a_night():
     [words] = commands(container["args"][0])
     assert parsed(words)
     assert "exit $code" in container["args"][0]
+    # A pod's own files go with it, and its history.
+    env = {one["name"]: Path(one["value"]) for one in container["env"]}
+    [volume], [mount] = job["spec"]["volumes"], container["volumeMounts"]
+    assert volume["name"] == mount["name"]
+    assert "hostPath" in volume
+    assert {Path(mount["mountPath"])} == {path.parent for path in env.values()}
+    assert set(env) == {"NODE0_HISTORY", "NODE0_CACHE"}
     assert subprocess.run(["bash", "-n", "-c", container["args"][0]], check=False).returncode == 0
 
 
