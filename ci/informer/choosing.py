@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from ci.informer.arithmetic import durations
@@ -14,6 +14,8 @@ from ci.informer.judging.review import watched
 #: What a reason is worth; a day since the last run is worth one, up to a month. What never ran is worth more where it
 #: is to run more often.
 NEVER, SUSPICIOUS, CHANGED, TOUCHED, FAILED, FLAKY = 50.0, 30.0, 10.0, 15.0, 12.0, 8.0
+#: What without which nothing is decided is worth: more than all of these.
+DECIDES = 200.0
 _MOST_DAYS = 30
 #: Files whose change can change a run.
 _ROOMS = ("drivers/", "installer/", "lab/", "scenarios/")
@@ -88,6 +90,11 @@ def worth(
     if age >= one.days:
         reasons.append((float(min(age, _MOST_DAYS)), f"{age} days old"))
     return Choice(one.job, seconds, sum(value for value, _ in reasons), ", ".join(why for _, why in reasons))
+
+
+def deciding(one: Choice) -> Choice:
+    """A choice that the verdict waits for: its job blocks, and has not run on the payload."""
+    return replace(one, worth=one.worth + DECIDES, why=", ".join(filter(None, ("the verdict waits for it", one.why))))
 
 
 def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:

@@ -85,5 +85,6 @@ def add_blocking(sub: argparse.ArgumentParser) -> None:
     """The option that makes jobs block."""
     sub.add_argument(
         "--blocking", action="append", default=[], metavar="PATTERN",
-        help="let jobs of this name block a payload, whatever their history; with * and ?, may be given again",
+        help="let jobs of this name block a payload, whatever their history, and accept none before one has run on it; "
+        "with * and ?, may be given again",
     )  # fmt: skip

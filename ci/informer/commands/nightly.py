@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from ci.informer import choosing, running
+from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.commands.common import (
     ACCEPTED,
     UNDECIDED,
@@ -24,7 +25,7 @@ from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
 from ci.informer.history import junit, retention
 from ci.informer.history.store import History
-from ci.informer.judging.verdict import Decision, judge
+from ci.informer.judging.verdict import Decision, judge, named
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision
 from ci.informer.text import verdict_lines
@@ -76,10 +77,13 @@ def _nightly(arguments: argparse.Namespace) -> int:
         version, options = subject(arguments)
         payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
         differs = cache(changed)
-        weighed = [
-            choosing.worth(one, history.runs(job=one.job), now.date(), differs, tested=history.tested(one.job))
-            for one in candidates(machines)
-        ]
+        weighed = []
+        for candidate in candidates(machines):
+            job = candidate.job
+            rows = history.runs(job=job)
+            choice = choosing.worth(candidate, rows, now.date(), differs, tested=history.tested(job))
+            told = any(row.payload == payload and row.outcome is not Outcome.VOID for row in rows)
+            weighed.append(choosing.deciding(choice) if named(job, arguments.blocking) and not told else choice)
         chosen = choosing.choose(weighed, budget, arguments.side_by_side)
         for one in chosen:
             say(f"{one.job}: about {one.seconds / 60:.0f} min; {one.why}")

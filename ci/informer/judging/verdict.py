@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import Enum
@@ -30,6 +30,11 @@ from ci.informer.judging.review import (
 )
 from ci.informer.judging.slowness import Slower
 from ci.informer.judging.watching import Finding
+
+
+def named(job: str, patterns: Iterable[str]) -> bool:
+    """Whether a job is named by one of these patterns; one with [ in its name is named by that as well."""
+    return any(job == pattern or fnmatchcase(job, pattern) for pattern in patterns)
 
 
 class Decision(Enum):
@@ -98,11 +103,6 @@ def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     return Decision.UNDECIDED, why, min(wanted, GRACE_FROM) - counts.runs
 
 
-def _fits(job: str, pattern: str) -> bool:
-    """Whether a pattern names a job; one with [ in its name is named by that as well."""
-    return job == pattern or fnmatchcase(job, pattern)
-
-
 def _judged(
     history: History,
     job: str,
@@ -117,7 +117,7 @@ def _judged(
     day = ours[-1].day
     others = [row for row in rows if row.payload != payload and row.payload not in bad]
     kind, _ = kind_of(others, ours[0].day, bad)
-    if any(_fits(job, pattern) for pattern in blocking):
+    if named(job, blocking):
         kind = Kind.BLOCKING
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
     decision, why, more = by_counts(counts, base)
@@ -153,10 +153,10 @@ def _judged(
     )
 
 
-def _decided(jobs: Sequence[JobVerdict], named: Sequence[str]) -> tuple[Decision, str]:
-    """What becomes of the payload; `named` are patterns of jobs that were said to block."""
+def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str]) -> tuple[Decision, str]:
+    """What becomes of the payload; `patterns` are of jobs that were said to block."""
     blocking = [one for one in jobs if one.kind is Kind.BLOCKING]
-    absent = [pattern for pattern in named if not any(_fits(one.job, pattern) for one in jobs)]
+    absent = [pattern for pattern in patterns if not any(named(one.job, [pattern]) for one in jobs)]
     if absent and not any(one.decision is Decision.REJECTED for one in blocking):
         # Misspelt, or not run yet: nobody has asked what was to decide.
         return Decision.UNDECIDED, f"--blocking {' '.join(map(repr, absent))}: no such job has run on it"

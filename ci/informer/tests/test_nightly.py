@@ -67,6 +67,16 @@ def test_what_ran_tonight_is_not_chosen_again(night):
     assert not chosen & {line.partition(":")[0] for line in second.splitlines() if " min; " in line}
 
 
+def test_what_decides_is_run_first_and_again_on_each_payload(night):
+    words = ["--hours", "0.2", "--blocking", "compact-ipv6-static-uefi@*", "--plan"]
+    _, plan = night("", *words)
+    assert plan.startswith("compact-ipv6-static-uefi@container: about 6 min; the verdict waits for it, never run\n")
+    night("passed " * 40, *words[:-1], "--payload", "p")
+    for payload, waits in (("p", False), ("q", True)):
+        _, plan = night("", *words, "--payload", payload)
+        assert plan.startswith("compact-ipv6-static-uefi@container: ") == waits
+
+
 def test_a_red_night_says_so(night):
     code, out = night("failed " * 40, "--hours", "0.15", "--blocking", "*", "--payload", "p", "--more", "3")
     assert code == 1
