@@ -23,7 +23,9 @@ outline-offset:1px}.skip{position:absolute;left:-99rem}.skip:focus{left:1rem}nav
 nav li{display:inline-block;margin-right:1rem}table{border-collapse:collapse;margin:.5rem 0 1.5rem}
 caption{text-align:left;color:var(--soft);padding:.2rem 0}th,td{text-align:left;vertical-align:top;
 padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--line)}.n{text-align:right;font-variant-numeric:tabular-nums}
-.scroll{overflow-x:auto}.grid td{padding:1px;border:0}.grid th{white-space:nowrap}
+.scroll{overflow-x:auto}.grid td{padding:1px;border:0}.grid th{white-space:nowrap;min-width:var(--name)}
+.part{content-visibility:auto;contain-intrinsic-height:calc(var(--rows)*(1.7rem + 2px) + 4rem);
+width:calc(var(--name) + var(--runs)*(1.7rem + 2px) + 4rem)}
 .grid td a{display:block;width:1.7rem;height:1.7rem;line-height:1.7rem;text-align:center;text-decoration:none;
 border-radius:3px}.passed,.accepted{color:var(--good)}.failed,.rejected{color:var(--bad);font-weight:600}
 .flake,.undecided{color:var(--flake)}.void{color:var(--void)}.skipped{color:var(--soft)}

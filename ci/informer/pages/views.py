@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape
+from unicodedata import east_asian_width
 from urllib.parse import quote
 
 from ci.informer.arithmetic import changepoint, durations
@@ -19,6 +20,8 @@ from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
 Regression = tuple[str, str, str, str, str, float]
 #: Columns of the grid, and runs that a job's page lists; these have pages of their own.
 COLUMNS, LISTED = 60, 400
+#: Jobs in a part of the grid: a browser lays out those that are seen.
+_PART = 25
 #: Bytes of a job's name, as its file is called, that file systems and what writes it have room for.
 _LONGEST_NAME = 200
 
@@ -101,17 +104,25 @@ def running(plans: Sequence[tuple[str, str, Sequence[tuple[str, bool]]]]) -> Ite
 def grid(by_job: Mapping[str, Sequence[Row]]) -> Iterable[str]:
     """Jobs and their runs, the newest first (TestGrid's habit)."""
     yield f"<p>{LEGEND}. The newest run is on the left; at most {COLUMNS} a job.</p>"
-    yield '<div class="scroll" tabindex="0" role="region" aria-label="Grid"><table class="grid">'
-    yield "<caption>Jobs and their runs</caption><tbody>"
-    for job, rows in by_job.items():
-        yield f'<tr><th scope="row">{_job_link(job)}</th>'
-        yield "".join(
-            f'<td><a class="{row.outcome.value}" href="runs/{row.id}.html" '
-            f'aria-label="{row.outcome.value}, {escape(row.began)}">{LETTERS[row.outcome]}</a></td>'
-            for row in reversed(rows[-COLUMNS:])
-        )
-        yield "</tr>"
-    yield "</tbody></table></div>"
+    # The same columns in all parts.
+    name = max((sum(2 if east_asian_width(c) in "WF" else 1 for c in job) for job in by_job), default=0)
+    columns = f"--name:{name}ch;--runs:{min(COLUMNS, max(map(len, by_job.values()), default=0))}"
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Grid" style="{columns}">'
+    jobs = list(by_job)
+    for begin in range(0, len(jobs), _PART):
+        part = jobs[begin : begin + _PART]
+        yield f'<div class="part" style="--rows:{len(part)}"><table class="grid">'
+        yield f"<caption>Jobs and their runs: {escape(part[0])} to {escape(part[-1])}</caption><tbody>"
+        for job in part:
+            yield f'<tr><th scope="row">{_job_link(job)}</th>'
+            yield "".join(
+                f'<td><a class="{row.outcome.value}" href="runs/{row.id}.html" '
+                f'aria-label="{row.outcome.value}, {escape(row.began)}">{LETTERS[row.outcome]}</a></td>'
+                for row in reversed(by_job[job][-COLUMNS:])
+            )
+            yield "</tr>"
+        yield "</tbody></table></div>"
+    yield "</div>"
 
 
 def _sparkline(seconds: Sequence[float]) -> str:

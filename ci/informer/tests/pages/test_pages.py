@@ -93,6 +93,19 @@ def test_pages_say_what_they_are_about(pages):
         assert words in failed
 
 
+def test_a_grid_of_many_jobs_is_laid_out_in_parts(tmp_path):
+    with History(tmp_path / "history.db") as history:
+        history.add([Run(f"job-{n:02}", "p", str(n), "2026-02-10T00:00:00Z", 5.0) for n in range(60)])
+        build(history, tmp_path / "out")
+    text = (tmp_path / "out/grid.html").read_text()
+    assert re.findall(r"<caption>Jobs and their runs: (.*?)</caption>", text) == [
+        "job-00 to job-24",
+        "job-25 to job-49",
+        "job-50 to job-59",
+    ]
+    assert text.count('aria-label="passed, 2026-02-10T00:00:00Z">P</a>') == 60
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/precious").write_text("x")
