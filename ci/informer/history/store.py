@@ -75,7 +75,7 @@ class History:
             yield self.db
             self.db.execute("COMMIT")
         except BaseException:
-            # Where the disk is full, SQLite has done so itself.
+            # Where the disk is full, SQLite may have done so itself.
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise

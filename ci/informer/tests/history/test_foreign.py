@@ -48,6 +48,37 @@ FILES = {
         [("t", P), ("u", F)],
         3.0,
     ),
+    "Zuul's subunit": (
+        """<testsuite errors="0" failures="1" name="" tests="3" time="61.204">
+        <testcase classname="tempest.api.ServersTest" name="test_list[id-51717b38]" time="30.100"/>
+        <testcase classname="" name="setUpClass (tempest.scenario.VolumeTest)" time="31.104">
+        <failure type="testtools.testresult.real._StringException"><![CDATA[_StringException: Traceback: <lost>]]>
+        </failure></testcase><testcase classname="tempest.api.V6Test" name="test_v6" time="0.000">
+        <skipped>no IPv6</skipped></testcase></testsuite>""",
+        [("tempest.api.ServersTest::test_list[id-51717b38]", P), ("setUpClass (tempest.scenario.VolumeTest)", F),
+         ("tempest.api.V6Test::test_v6", S)],
+        61.204,
+    ),
+    "GitLab's report of RSpec": (
+        """<testsuite name="rspec" tests="2" skipped="1" failures="0" errors="0" time="0.9" hostname="runner-1"
+        timestamp="2026-11-23T23:00:00+01:00"><properties><property name="seed" value="8"/></properties>
+        <testcase classname="spec.a" name="is \N{SNOWMAN}" file="./spec/a_spec.rb" time="0.4"></testcase>
+        <testcase classname="spec.a" name="waits" file="./spec/a_spec.rb" time="0.5"><skipped/></testcase>
+        </testsuite>""",
+        [("spec.a::is \N{SNOWMAN}", P), ("spec.a::waits", S)],
+        0.9,
+    ),
+    "Ginkgo, as Prow and Jenkins show it": (
+        """<testsuites tests="3" disabled="1" errors="1" failures="0" time="12.5"><testsuite name="e2e" package="/e2e"
+        tests="3" skipped="1" errors="1" time="12.5" timestamp="2026-11-23T22:00:00"><properties/>
+        <testcase name="[It] nodes [sig-node]" classname="e2e" status="passed" time="2"/>
+        <testcase name="[It] pods" classname="e2e" status="timedout" time="10.5"><error message="timed out"
+        type="timedout">[TIMEDOUT]</error><system-err>log</system-err></testcase>
+        <testcase name="[It] later" classname="e2e" status="pending" time="0"><skipped message="pending"/></testcase>
+        </testsuite></testsuites>""",
+        [("e2e::[It] nodes [sig-node]", P), ("e2e::[It] pods", F), ("e2e::[It] later", S)],
+        12.5,
+    ),
     "GoogleTest": (
         """<testsuites tests="2" time="0.5" timestamp="2026-11-23T22:00:00"><testsuite name="S" tests="2">
         <testcase name="Runs" status="run" result="completed" time="0.5" classname="S"/>
