@@ -52,6 +52,12 @@ def _engine(_args: argparse.Namespace) -> None:
     engine.run()
 
 
+def _pages(_args: argparse.Namespace) -> None:
+    from ci.bench import pages
+
+    pages.run()
+
+
 def _swarm(args: argparse.Namespace) -> None:
     from ci.bench.service import swarm
 
@@ -139,6 +145,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "builds": Benchmark("builds of the lab release with a warm cache", _builds),
     "media": Benchmark("inserting an image through Redfish", _media),
     "engine": Benchmark("what node0-ci run costs besides the runs", _engine),
+    "pages": Benchmark("node0-ci page of ten thousand runs, and how soon a browser opens its pages", _pages),
     "swarm": Benchmark("how many hosts one service on one core holds (about ten minutes)", _swarm),
     "conformity": Benchmark("the service against its specification", _conformity),
     "idle": Benchmark("CPU and memory of a kept lab's machines, by process", _idle),
