@@ -105,14 +105,14 @@ def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
 
 def _judged(
     history: History,
-    job: str,
+    rows: Sequence[Row],
     payload: str,
     bad: Collection[str],
     *,
     blocking: Sequence[str],
     seen: Mapping[str, date],
 ) -> JobVerdict:
-    rows = history.runs(job=job)
+    job = rows[0].job
     ours = [row for row in rows if row.payload == payload]
     day = ours[-1].day
     others = [row for row in rows if row.payload != payload and row.payload not in bad]
@@ -180,10 +180,11 @@ def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdi
         raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {payloads})")
     bad = {*rejected(history)} - {payload}
     names = sorted({row.job for row in rows})
+    seen, verdicts = first_seen(history), []
     for job in names:
-        record(history, history.runs(job=job))
-    seen = first_seen(history)
-    verdicts = [_judged(history, job, payload, bad, blocking=blocking, seen=seen) for job in names]
+        of_job = history.runs(job=job)
+        record(history, of_job)
+        verdicts.append(_judged(history, of_job, payload, bad, blocking=blocking, seen=seen))
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
     verdicts.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
