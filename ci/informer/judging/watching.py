@@ -37,11 +37,11 @@ class Levels:
 
     worse: float = 0.10
     reach: int = 20
-    warning: float = 0.2
+    warning: float = 0.05
     alarm: float = 7.5
     closing: float = 3.0
     batch: int = 5
-    most: int = 60
+    most: int = 100
     prior_runs: int = 50
     prior_failures: int = 1
 
