@@ -17,6 +17,7 @@ from installer.errors import InstallerError, NetworkConfigError, YamlError
 from installer.formats.yamltext import CORE
 from installer.formats.yamltext import load as load_yaml
 from installer.network.document import load as load_network
+from installer.network.host import host_network_files
 from installer.testing.create.inputs_kit import AGENT, COMPACT, FENCED, NUTANIX, SNO, VSPHERE, changed, text
 
 SECRET = "Xq7canaryZ"
@@ -135,6 +136,18 @@ def test_no_error_of_a_config_has_it(place: str) -> None:
 def test_no_error_of_a_network_document_has_it(value: str) -> None:
     with pytest.raises(NetworkConfigError) as caught:
         load_network(f"interfaces:\n- name: eth0\n  802.1x:\n    private-key-password: {value}\n")
+    assert SECRET not in told(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [SECRET, f"[{SECRET}]", f"{{identity: [{SECRET}]}}", f"{{eap-methods: {SECRET}}}", f"{{eap-methods: [{SECRET}]}}",
+     f"{{pwd: {SECRET}}}", f"{{password:{SECRET}}}", f"{{auths:{SECRET}}}"],
+)  # fmt: skip
+def test_no_problem_with_802_1x_has_it(settings: str) -> None:
+    document = load_network(f"interfaces:\n- name: eth0\n  type: ethernet\n  802.1x: {settings}\n")
+    with pytest.raises(NetworkConfigError) as caught:
+        host_network_files([{"name": "eth0", "macAddress": "52:54:00:6e:30:00"}], document)
     assert SECRET not in told(caught.value)
 
 

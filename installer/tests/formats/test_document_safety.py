@@ -188,8 +188,9 @@ def test_any_text_is_read_or_refused(document):
         return
     loaded = load_all(document)
     json.dumps(loaded)
-    if len(loaded) == 1:
-        assert construct(compose(document)) is not None
+    first = compose(document)  # None where the first document is an empty one
+    if len(loaded) == 1 and first is not None:
+        assert construct(first) is not None
     assert re.search("cannot decode|tag that is not known", refusal(load_all, document, CORE) or "cannot decode")
 
 
