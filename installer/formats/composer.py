@@ -172,7 +172,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A key as an error shows it. Where no blank is behind the colon, the value is a part of the key: it is left off."""
+    """A key as an error shows it, without what follows a colon: with no blank behind it, the value is a part of the key."""
     name, colon, _ = name.partition(":")
     return f"{shortened(name, _NAME)}{':...' if colon else ''}"
 

@@ -1,4 +1,4 @@
-"""A secret that stands where it does not belong is in no error, and so in no log: by what YAML makes of it, or rules."""
+"""A secret that stands where it does not belong is in no error, and so in no log."""
 
 from __future__ import annotations
 

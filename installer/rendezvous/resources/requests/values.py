@@ -100,7 +100,9 @@ def installer_args(args: Iterable[str]) -> None:
         if argument.startswith("-"):
             if argument not in INSTALLER_FLAGS:
                 flags = " ".join(INSTALLER_FLAGS)
-                problems.append(f"found unexpected flag {shortened(argument, 80)} for installer - allowed flags are [{flags}]")
+                problems.append(
+                    f"found unexpected flag {shortened(argument, 80)} for installer - allowed flags are [{flags}]"
+                )
         elif not _INSTALLER_VALUE.fullmatch(argument):
             problems.append(f"found unexpected chars in value {shortened(argument, 80)} for installer")
     _refuse(problems)
