@@ -172,7 +172,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A key as an error shows it, without what follows a colon: with no blank behind it, the value is a part of the key."""
+    """A key as an error shows it, without what follows a colon: its value, where no blank is behind the colon."""
     name, colon, _ = name.partition(":")
     return f"{shortened(name, _NAME)}{':...' if colon else ''}"
 
