@@ -252,7 +252,17 @@ class Ledger:
             turns = (e for e in others if e.lab in ahead and e.looks)
             comes_first = any(not e.amount.short((e.budget or self.capacity) - held) for e in turns)
             waits = comes_first or bool(wanted.short(self.capacity - held))
-            entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waits, boot_id())
+            pid, started = owner
+            entry = Entry(
+                lab=lab,
+                mib=wanted.mib,
+                pid=pid,
+                started=started,
+                vcpu=wanted.vcpu,
+                disk_gib=wanted.disk_gib,
+                waiting=waits,
+                boot=boot_id(),
+            )
             if waits:
                 entry = msgspec.structs.replace(entry, budget=self.capacity, looked=time.monotonic())
             # A lab that waits keeps its place in the queue.

@@ -30,7 +30,9 @@ def _details(history: History) -> Iterator[tuple[int, Details]]:
     """Details of all runs that have any, by the run's number, each table read once."""
     by_run: dict[int, Details] = {}
     for one in history.db.execute("SELECT * FROM step ORDER BY run, position"):
-        step = Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
+        step = Step(
+            one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), depth=one["depth"], error=one["error"]
+        )
         by_run.setdefault(one["run"], Details()).steps.append(step)
     names = {one["id"]: one["name"] for one in history.db.execute("SELECT id, name FROM test")}
     for one in history.db.execute("SELECT * FROM attempt ORDER BY run, position"):

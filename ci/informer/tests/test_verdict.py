@@ -93,7 +93,7 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
 def test_a_failure_is_new_or_known_and_flakes_are_told(history, tmp_path, capsys):
     filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
     again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
-    history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", 9.0, again)])
+    history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", seconds=9.0, attempts=again)])
     node0_ci(tmp_path, "verdict", "p045")
     assert " new): TimeoutError" in capsys.readouterr().out
     node0_ci(tmp_path, "verdict", "p046")
@@ -382,7 +382,7 @@ def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(hist
     )
     crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {message}")
     for key in ("a", "b"):
-        history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", 600.0, [crashed])])
+        history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", seconds=600.0, attempts=[crashed])])
     triage.label(history, triage.read())
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.REJECTED

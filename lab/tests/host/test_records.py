@@ -27,7 +27,14 @@ def own_places(tmp_path, monkeypatch):
 
 
 def record(lab_id, supervisor=None, owner=None):
-    return records.Record(lab_id, topology.sno(), owner or this_process(), time.time(), "/nowhere", supervisor)
+    return records.Record(
+        id=lab_id,
+        topology=topology.sno(),
+        owner=owner or this_process(),
+        created=time.time(),
+        artifacts="/nowhere",
+        supervisor=supervisor,
+    )
 
 
 def made(lab_id, **more):
