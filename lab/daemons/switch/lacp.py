@@ -36,7 +36,7 @@ class Side:
     def of(cls, data: bytes) -> Side:
         """A side, read from an LACPDU."""
         system_priority, system, key, port_priority, port, state = _INFORMATION.unpack(data)
-        return cls(system, key, port, state, system_priority, port_priority)
+        return cls(system, key, port, state, system_priority=system_priority, port_priority=port_priority)
 
     def known_as(self, other: Side) -> bool:
         """Whether the other side means this port when it says `other`."""
