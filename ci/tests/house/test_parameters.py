@@ -106,9 +106,12 @@ def words(kind: ast.ClassDef, names: dict[str, str]) -> set[str]:
 def structs(trees: Iterable[ast.Module]) -> set[str]:
     """The names of our own classes that are made from a Struct, by others of ours too."""
     known = {"Struct"}
-    classes = [(node, kinds(tree)) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes: list[tuple[str, set[str]]] = []
+    for tree in trees:
+        names = kinds(tree)
+        classes += [(node.name, words(node, names)) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     while True:
-        more = {kind.name for kind, names in classes if words(kind, names) & known} - known
+        more = {name for name, bases in classes if bases & known} - known
         if not more:
             return known
         known |= more
