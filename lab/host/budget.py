@@ -80,7 +80,7 @@ class Amount(msgspec.Struct, frozen=True):
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What one lab holds or, while `waiting`, asks for.
 
     Of one that waits: `budget` is what all labs together may use as its process was told, and `looked` when it looked
