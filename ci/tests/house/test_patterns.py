@@ -43,10 +43,11 @@ def test_no_group_is_possessive(room: str) -> None:
     assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
 
 
-def _ends_with_dollar(node: ast.AST | None) -> bool:
+def _ends_with_dollar(node: ast.AST) -> bool:
     """Whether the last text in an expression does: in a sum, an f-string or alone."""
-    literals = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)] if node is not None else []
-    last = literals[-1] if literals else ""
+    literals = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    literals.sort(key=lambda part: (part.lineno, part.col_offset))  # of an f-string in their order
+    last = literals[-1].value if literals else ""
     return isinstance(last, str) and last.endswith("$") and not last.endswith(r"\$")
 
 
@@ -96,7 +97,7 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
         ('A = re.compile(r"^a$")\nA.search(x)', []),
         ('re.match("a$", x)', ["1: re.match"]),
         ('re.match(f"{b}a$", x)', ["1: re.match"]),
-        (r're.match("a\$", x)', []),
+        (r're.match(r"a\$", x)', []),
         ('x: Annotated[str, msgspec.Meta(pattern="^a$")]', ["1: pattern="]),
         ('x: Annotated[str, Meta(pattern="^" + b + "$", min_length=1)]', ["1: pattern="]),
         (r'x: Annotated[str, Meta(pattern=r"^a\Z")]', []),
