@@ -91,6 +91,7 @@ class Outcome:
     code: int | None
     seconds: float = 0.0
     flakes: Sequence[str] = ()
+    _: KW_ONLY
     work: float = 0.0
 
     @property
@@ -218,7 +219,7 @@ def run(stage: Stage) -> Outcome:
     """Run a stage, and once more those of its tests that failed, when they are few."""
     with timed() as clock:
         code, flakes = _tried(stage)
-    return Outcome(stage.name, code, clock.seconds, flakes, clock.work)
+    return Outcome(stage.name, code, clock.seconds, flakes, work=clock.work)
 
 
 def _tried(stage: Stage) -> tuple[int, Sequence[str]]:

@@ -143,11 +143,11 @@ class Lab(AbstractContextManager["Lab"]):
     def _start(self, ledger: budget.Ledger) -> None:
         owner = this_process()
         record = records.Record(
-            self.id,
-            self.topology,
-            owner,
-            time.time(),
-            str(self.artifacts),
+            id=self.id,
+            topology=self.topology,
+            owner=owner,
+            created=time.time(),
+            artifacts=str(self.artifacts),
             kept=self._keep,
             mirrors=self._mirrors,
             components=dict(self.components),

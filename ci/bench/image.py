@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ci.bench.image_steps import show, steps_of
@@ -54,6 +54,7 @@ class Taken:
     create_synced: float
     cp: float
     cp_synced: float
+    _: KW_ONLY
     memory: float
     cpu: float
 
@@ -109,7 +110,8 @@ def _pair(work: Path, base: Path, server: Registry, env: dict[str, str], *, cp_f
         seconds, memory, cpu = measured(commands[name], env)
         taken[name] = (seconds, seconds + seconds_of(os.sync), memory, cpu)
     shutil.rmtree(folder)
-    return Taken(*taken["create"][:2], *taken["cp"][:2], *taken["create"][2:])
+    memory, cpu = taken["create"][2:]
+    return Taken(*taken["create"][:2], *taken["cp"][:2], memory=memory, cpu=cpu)
 
 
 def _environment(work: Path, base: Path, release: str) -> dict[str, str]:

@@ -84,7 +84,7 @@ def argument(args: list[str], kind: type[T]) -> T:
 def gather_logs(host: HostSystem, request: LogsRequest, client: AssistedClient) -> str:
     """The step logs-gather: collect and upload. Raises StepError."""
     ids = (request.cluster_id, request.infra_env_id, request.host_id)
-    sender = logs.Sender(client, *ids, request.installation_attempt or "")
+    sender = logs.Sender(client, *ids, attempt=request.installation_attempt or "")
     try:
         sender.send(host, bool(request.bootstrap))
     except (ClientError, OSError) as error:

@@ -20,7 +20,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 from installer.assisted.endpoint import Endpoint, Timeouts
@@ -57,6 +57,7 @@ class Request:
     target: str = field(repr=False)
     name: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _: KW_ONLY
     body: Body = field(default=None, repr=False)
     repeatable: bool | None = None
     seconds: float = Timeouts.request

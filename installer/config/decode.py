@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import yaml
 
 from installer.errors import YamlError
+from installer.formats.composer import shown_name
 from installer.formats.yamltext import construct, go_text, is_null
 from installer.redact import shortened
 
@@ -132,13 +133,13 @@ class _Decoder:
             if is_null(node):
                 return ()
             if not isinstance(node, yaml.SequenceNode):
-                return self.fail(node, path, f"must be a list, is {_what(node)}")
+                return self.fail(node, path, f"must be a list, is {_kind(node)}")
             return tuple(self.value(item, args[0], f"{path}[{index}]") for index, item in enumerate(node.value))
         if origin is dict:
             if is_null(node):
                 return {}
             if not isinstance(node, yaml.MappingNode):
-                return self.fail(node, path, f"must be a map, is {_what(node)}")
+                return self.fail(node, path, f"must be a map, is {_kind(node)}")
             return {
                 name.value: self.value(item, args[1], f"{path}.{name.value}") for name, item in self.items(node, path)
             }
@@ -172,20 +173,20 @@ class _Decoder:
             return
         if isinstance(kind, list):
             if not isinstance(node, yaml.SequenceNode):
-                self.fail(node, path, f"must be a list, is {_what(node)}")
+                self.fail(node, path, f"must be a list, is {_kind(node)}")
                 return
             for index, item in enumerate(node.value):
                 self.shape(item, kind[0], f"{path}[{index}]")
         elif isinstance(kind, dict):
             if not isinstance(node, yaml.MappingNode):
-                self.fail(node, path, f"must be a map, is {_what(node)}")
+                self.fail(node, path, f"must be a map, is {_kind(node)}")
                 return
             for name, item in self.items(node, path):
                 self.shape(item, kind["*"], f"{path}.{name.value}")
         elif kind in _PLAIN:
             self.value(node, _PLAIN[kind], path)
         elif not isinstance(node, yaml.MappingNode):
-            self.fail(node, path, f"must be a map, is {_what(node)}")
+            self.fail(node, path, f"must be a map, is {_kind(node)}")
         else:
             fields = _clouds()[str(kind)]
             folded = {_fold(name): name for name in fields}
@@ -247,7 +248,7 @@ class _Decoder:
                 if is_null(name):
                     self.fail(name, path, "a name must be a string, is null")
                 if name.value in entries:
-                    self.fail(name_node, path, f"key {json.dumps(name.value, ensure_ascii=False)} already set in map")
+                    self.fail(name_node, path, f"key {_quoted(name.value)} already set in map")
                 entries[name.value] = (name, value)
         return list(entries.values())
 
@@ -264,7 +265,7 @@ class _Decoder:
         if is_null(node):
             return cls()
         if not isinstance(node, yaml.MappingNode):
-            self.fail(node, path, f"must be a map, is {_what(node)}")
+            self.fail(node, path, f"must be a map, is {_kind(node)}")
             return None
         struct_type: Any = cls
         fields = _fields(struct_type)
@@ -288,7 +289,7 @@ class _Decoder:
         hint = f', did you mean "{near[0]}"?' if near else ""
         inside = f" in {path}" if path else ""
         field_path = f"{path}.{name}" if path else name
-        self.fail(node, field_path, f"unknown field {json.dumps(name, ensure_ascii=False)}{inside}{hint}", unknown=True)
+        self.fail(node, field_path, f"unknown field {_quoted(name)}{inside}{hint}", unknown=True)
 
 
 _PLAIN: dict[str, Any] = {
@@ -310,12 +311,20 @@ def _clouds() -> dict[str, dict[str, Any]]:
 _NAMES = {str: "string", int: "number", bool: "boolean", float: "number"}
 
 
-def _what(node: yaml.Node) -> str:
+def _kind(node: yaml.Node) -> str:
+    """What stands where a collection is wanted. A scalar is not shown: it may be a password whose name was left out."""
     if isinstance(node, yaml.MappingNode):
         return "a map"
-    if isinstance(node, yaml.SequenceNode):
-        return "a list"
-    return f'"{shortened(node.value, 40)}"'
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
+
+
+def _what(node: yaml.Node) -> str:
+    """What stands where a single value is wanted."""
+    return f'"{shortened(node.value, 40)}"' if isinstance(node, yaml.ScalarNode) else _kind(node)
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(shown_name(name), ensure_ascii=False)
 
 
 def decode(node: yaml.Node, cls: type[T]) -> tuple[T, list[DecodeError]]:

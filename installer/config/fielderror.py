@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from installer.errors import ConfigError
+from installer.redact import redact
 
 
 class Kind(Enum):
@@ -26,7 +27,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing that is wrong with one field. `value` is what was given (None where the kind shows none)."""
+    """One thing that is wrong with one field. `value` is what was given (None where the kind shows none).
+
+    As a text it is without secrets: those that a field's name or their own look tells of.
+    """
 
     kind: Kind
     path: str
@@ -37,7 +41,7 @@ class FieldError:
         head = f"{self.path}: {self.kind.value}"
         shows_value = self.kind in (Kind.INVALID, Kind.UNSUPPORTED, Kind.DUPLICATE, Kind.NOT_FOUND, Kind.TOO_MANY)
         if shows_value:
-            head += f": {json.dumps(self.value, default=str, ensure_ascii=False)}"
+            head += f": {json.dumps(redact(self.value), default=str, ensure_ascii=False)}"
         return f"{head}: {self.detail}" if self.detail else head
 
 

@@ -11,6 +11,7 @@ from installer.config.types.cloud import NutanixPlatform, NutanixPool, VSpherePl
 from installer.config.types.install import InstallConfig, Networking
 from installer.config.types.platform import BareMetalPlatform, PoolPlatform
 from installer.config.values import check
+from installer.redact import without_login
 
 log = logging.getLogger(__name__)
 
@@ -149,5 +150,5 @@ def missing_credentials(config: InstallConfig) -> list[str]:
     if not hosts_with_credentials:
         return []
     sources = (*config.image_digest_sources, *config.image_content_sources)
-    hosts = {mirror.partition("/")[0] for source in sources for mirror in source.mirrors}
+    hosts = {without_login(mirror).partition("/")[0] for source in sources for mirror in source.mirrors}
     return sorted(host for host in hosts - set(hosts_with_credentials) if host)

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from installer.errors import YamlError
+from installer.redact import shortened
 
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128
@@ -23,6 +24,8 @@ _FREE_ALIASED, _FREE_NODES = 100, 1000
 _SMALL, _LARGE = 400_000, 4_000_000
 # Go shares an alias' text where we write it again: aliases may add so many characters, or ten times those of the file.
 _FREE_TEXT = 4 << 20
+# Characters of a key that an error shows.
+_NAME = 80
 
 
 @dataclass(slots=True)
@@ -148,10 +151,11 @@ class Composer:
         event: yaml.AliasEvent, anchors: dict[str, tuple[yaml.Node, _Extent]], stack: list[_Open]
     ) -> tuple[yaml.Node, _Extent]:
         name = event.anchor
+        # It is not named: a password that begins with an asterisk, and is not quoted, is read as an alias too.
         if any(one.anchor == name for one in stack):
-            raise YamlError(_line(event), f"anchor '{name}' value contains itself")
+            raise YamlError(_line(event), "an anchor's value contains itself")
         if name not in anchors:
-            raise YamlError(_line(event), f"unknown anchor '{name}' referenced")
+            raise YamlError(_line(event), "unknown anchor referenced")
         return anchors[name]
 
 
@@ -165,6 +169,12 @@ def decoded(text: str | bytes) -> str:
     except UnicodeDecodeError as error:
         line = text[: error.start].count(b"\n") + 1
         raise YamlError(line, f"not {encoding.upper()} text at byte {error.start}") from error
+
+
+def shown_name(name: str) -> str:
+    """A key as an error shows it, without what follows a colon: its value, where no blank is behind the colon."""
+    name, colon, _ = name.partition(":")
+    return f"{shortened(name, _NAME)}{':...' if colon else ''}"
 
 
 def _check_depth(line: int, levels: int) -> None:
@@ -191,7 +201,7 @@ def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
         if not isinstance(node, yaml.ScalarNode):
             raise YamlError(line, "a key must be a plain name")
         if node.value in parent.names and node.tag != "tag:yaml.org,2002:merge":
-            raise YamlError(line, f'key "{node.value}" already set in map')
+            raise YamlError(line, f'key "{shown_name(node.value)}" already set in map')
         parent.names.add(node.value)
         parent.key = node
 

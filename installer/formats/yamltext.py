@@ -19,7 +19,6 @@ import yaml
 
 from installer.errors import YamlError
 from installer.formats.composer import Composer
-from installer.redact import shortened
 
 __all__ = [
     "CORE",
@@ -155,13 +154,13 @@ def _scalar(node: yaml.ScalarNode, kind: str, schema: type[Any]) -> Any:
             case "binary":
                 return base64.b64decode("".join(text.split()), validate=True).decode()
     except (ValueError, KeyError, binascii.Error):
-        raise YamlError(node.start_mark.line + 1, f"cannot decode `{shortened(text, 40)}` as a !!{kind}") from None
+        # The text is not shown: it may be a password that begins with an exclamation mark, and so may the tag below.
+        raise YamlError(node.start_mark.line + 1, f"cannot decode the value as a !!{kind}") from None
     raise _unsupported(node)
 
 
 def _unsupported(node: yaml.Node) -> YamlError:
-    tag = str(node.tag).replace(_TAG, "!!", 1)
-    return YamlError(node.start_mark.line + 1, f"tag {tag} is not known")
+    return YamlError(node.start_mark.line + 1, "the value has a tag that is not known, or that is not for its kind")
 
 
 def _int(text: str) -> int | float | str:

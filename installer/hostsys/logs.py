@@ -8,7 +8,7 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from installer.assisted.client import AssistedClient
@@ -106,6 +106,7 @@ class Sender:
     cluster_id: str
     infra_env_id: str
     host_id: str
+    _: KW_ONLY
     attempt: str = ""
 
     def send(self, host: HostSystem, bootstrap: bool) -> None:

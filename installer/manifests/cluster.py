@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Inputs:
     ntp_sources: tuple[str, ...]
     hosts: Sequence[Host]
     release_image: str
+    _: KW_ONLY
     release_version: str
 
     @property

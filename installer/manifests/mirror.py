@@ -9,6 +9,7 @@ from installer.config.types.install import InstallConfig
 from installer.config.values import check
 from installer.errors import ConfigError
 from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
+from installer.redact import without_login
 from installer.release import DigestSource, registries, registries_conf
 from installer.release.access import NEVER_CONTACT
 
@@ -30,7 +31,7 @@ def read_registries(text: str) -> tuple[Mirrors, ...]:
             if not entry.location:
                 raise ValueError(f"registry {index} has no location")
             if not all(entry.mirrors):
-                raise ValueError(f"a mirror of {entry.location} has no location")
+                raise ValueError(f"a mirror of {without_login(entry.location)} has no location")
             sources.append(Mirrors(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
     except ValueError as error:
         raise ConfigError(f"failed to load {REGISTRIES} file: {error}", file=REGISTRIES) from error

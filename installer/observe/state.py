@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class Inputs:
     rendezvous_ip: str
     ca_pem: str
     token: str = field(repr=False)
+    _: KW_ONLY
     cluster_name: str
     base_domain: str
     platform: str

@@ -14,6 +14,7 @@ and nothing else: it is a module here, a program on the live host (``agent-redac
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,10 +23,12 @@ from .hint import MARK, promising
 if TYPE_CHECKING:
     from .redactor import Redactor
 
-__all__ = ["MARK", "Redactor", "redact", "shortened"]
+__all__ = ["MARK", "Redactor", "redact", "shortened", "without_login"]
 
 T = TypeVar("T")
 
+# Up to the last at sign, as passwords may have anything in them; a digest's is not one.
+_LOGIN = re.compile(r"(?:(?<=//)|\A)([^/:@]*):(?!//).*@(?!sha\d+:)", re.DOTALL)
 # Characters after the part that is shown that are searched for secrets with it.
 _BEYOND = 16 * 1024
 
@@ -49,6 +52,14 @@ def shortened(text: str, most: int) -> str:
         # A secret that the cut has broken is not shown either.
         clean = clean[: max(0, len(clean) - _BEYOND // 2)]
     return f"{clean[: most - 3]}..." if cut or len(clean) > most else clean
+
+
+def without_login(address: str) -> str:
+    """A URL, or an address without a scheme as registries have, without its login's password.
+
+    For a value that is known to be an address: in a text this would be too much (``redact``).
+    """
+    return redact(_LOGIN.sub(rf"\1:{MARK}@", address))
 
 
 def __getattr__(name: str) -> Any:

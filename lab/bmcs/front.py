@@ -34,7 +34,7 @@ class Front:
         clock: Callable[[], float] = time.monotonic,
         log: Callable[[Request, Response, float], None] = lambda *_: None,
     ) -> None:
-        self.state = State(profile, name, Inner(application), account, clock, restarts)
+        self.state = State(profile, name, Inner(application), account, clock=clock, restarts=restarts)
         self._protocol = Protocol(self.state)
         self._access = Access(self.state)
         self._media = Media(self.state)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from lab.bmcs.profile import Profile
@@ -28,6 +28,7 @@ class State:
     name: str
     inner: Inner
     account: Callable[[str, str], bool]
+    _: KW_ONLY
     clock: Callable[[], float] = time.monotonic
     restarts: bool = True
     resets: list[Callable[[], None]] = field(default_factory=list)

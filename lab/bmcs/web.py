@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from werkzeug.test import Client
@@ -22,8 +22,8 @@ class Reply:
     """What the emulator answered; `body` is decoded JSON, or None when there was none."""
 
     status: int
-    body: Any
-    text: str
+    body: Any = field(repr=False)  # what a client has set may be in it, and in the text
+    text: str = field(repr=False)
     location: str = ""
 
 

@@ -54,7 +54,7 @@ class Place(msgspec.Struct, frozen=True):
     console_socket: str
 
 
-class Config(msgspec.Struct, frozen=True):
+class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon answers for. `owner` is a libvirt URI, or the socket of the daemon of container machines."""
 
     address: str

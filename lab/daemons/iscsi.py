@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.05
 _AUTHORITY = "iqn.2026-01.example.node0"
 
 
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One machine's disk: the target's name, the image, what the disk says of itself, and its initiator's addresses."""
 
     name: str

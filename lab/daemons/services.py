@@ -175,7 +175,7 @@ def _libvirtd(layout: Layout) -> Service:
         'namespaces = []\ncgroup_controllers = []\nstdio_handler = "file"\nauto_dump_path = "/var/lib/libvirt/dump"\n'
     )
     argv = ("libvirtd", "-p", str(layout.root / "libvirtd.pid"))
-    return Service("libvirtd", argv, Ready("unix", "/run/libvirt/libvirt-sock"))
+    return Service(name="libvirtd", argv=argv, ready=Ready("unix", "/run/libvirt/libvirt-sock"))
 
 
 def machined(layout: Layout, lab_id: str) -> Service:
@@ -217,7 +217,7 @@ def _dnsmasq(layout: Layout) -> Service:
     config = layout.root / "dnsmasq.conf"
     config.write_text(dns.dnsmasq_config(layout, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"))
     argv = ("dnsmasq", "--keep-in-foreground", f"--conf-file={config}")
-    return Service("dnsmasq", argv, Ready("tcp", layout.topology.gateway, 53))
+    return Service(name="dnsmasq", argv=argv, ready=Ready("tcp", layout.topology.gateway, 53))
 
 
 def _chronyd(layout: Layout) -> Service:
@@ -227,7 +227,7 @@ def _chronyd(layout: Layout) -> Service:
     # -x below: it serves the host's clock as it is, and never touches it.
     config.write_text(f"local stratum 8\n{allowed}cmdport 0\nbindcmdaddress /\npidfile {layout.root / 'chronyd.pid'}\n")
     argv = ("chronyd", "-d", "-x", "-u", "root", "-f", str(config))
-    return Service("chronyd", argv, Ready("ntp", topology.gateway))
+    return Service(name="chronyd", argv=argv, ready=Ready("ntp", topology.gateway))
 
 
 def _htpasswd(path: Path, user: str, password: str) -> None:
@@ -256,7 +256,7 @@ def _registry(layout: Layout, credentials: Credentials, storage: Path | None) ->
     path = layout.root / "registry.yaml"
     write_private(path, yaml.safe_dump(config).encode())
     argv = ("docker-registry", "serve", str(path))
-    return Service("registry", argv, Ready("tcp", layout.registry_address, REGISTRY_PORT))
+    return Service(name="registry", argv=argv, ready=Ready("tcp", layout.registry_address, REGISTRY_PORT))
 
 
 def _proxy(layout: Layout) -> Service:
@@ -273,7 +273,7 @@ def _proxy(layout: Layout) -> Service:
     ]
     config.write_text("\n".join(lines) + "\n")
     argv = ("tinyproxy", "-d", "-c", str(config))
-    return Service("proxy", argv, Ready("tcp", layout.topology.gateway, PROXY_PORT))
+    return Service(name="proxy", argv=argv, ready=Ready("tcp", layout.topology.gateway, PROXY_PORT))
 
 
 def _load_balancer(layout: Layout) -> Service:
@@ -281,7 +281,9 @@ def _load_balancer(layout: Layout) -> Service:
     config = layout.root / "load-balancer.cfg"
     config.write_text(balancer.haproxy_config(layout.topology))
     argv = ("haproxy", "-db", "-f", str(config))
-    return Service("load-balancer", argv, Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT))
+    return Service(
+        name="load-balancer", argv=argv, ready=Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT)
+    )
 
 
 def _tang(layout: Layout) -> Service:
@@ -289,7 +291,7 @@ def _tang(layout: Layout) -> Service:
     make_tang_keys(layout.tang)
     place = f"{bracketed(layout.topology.gateway)}:{TANG_PORT}"
     argv = ("systemd-socket-activate", f"--listen={place}", "--accept", "--inetd", TANGD, str(layout.tang))
-    return Service("tang", argv, Ready("tcp", layout.topology.gateway, TANG_PORT))
+    return Service(name="tang", argv=argv, ready=Ready("tcp", layout.topology.gateway, TANG_PORT))
 
 
 def _iscsi(layout: Layout) -> tuple[Service, ...]:
@@ -378,4 +380,6 @@ def _python(
     """A service that is a module of this package, run by this interpreter."""
     ready = Ready("tcp", layout.topology.gateway, port) if port else None
     import_path = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
-    return Service(name, (sys.executable, "-m", module, *arguments), ready, import_path | (env or {}))
+    return Service(
+        name=name, argv=(sys.executable, "-m", module, *arguments), ready=ready, env=import_path | (env or {})
+    )

@@ -35,6 +35,7 @@ class Host:
     role: str = ""
     attachment: Attachment = field(default_factory=Attachment)
     disks: tuple[Disk, ...] = ()
+    _: KW_ONLY
     place: Field | None = field(default=None, compare=False)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Run:
     folder: Path
     phases: Sequence[dict[str, Any]]
     tests: Sequence[dict[str, Any]]
+    _: KW_ONLY
     lab_failed: str = ""
 
     @property
@@ -93,7 +94,7 @@ def runs(root: Path) -> list[Run]:
     """The runs below a directory, or the run that it is itself; sorted by name."""
     folders = [root] if (root / "phases.json").exists() else sorted(p.parent for p in root.glob("*/phases.json"))
     return [
-        Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS), _text(f / LAB_FAILED))
+        Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS), lab_failed=_text(f / LAB_FAILED))
         for f in folders
     ]
 

@@ -80,7 +80,7 @@ class Amount(msgspec.Struct, frozen=True):
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What one lab holds or, while `waiting`, asks for.
 
     Of one that waits: `budget` is what all labs together may use as its process was told, and `looked` when it looked
@@ -252,7 +252,17 @@ class Ledger:
             turns = (e for e in others if e.lab in ahead and e.looks)
             comes_first = any(not e.amount.short((e.budget or self.capacity) - held) for e in turns)
             waits = comes_first or bool(wanted.short(self.capacity - held))
-            entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waits, boot_id())
+            pid, started = owner
+            entry = Entry(
+                lab=lab,
+                mib=wanted.mib,
+                pid=pid,
+                started=started,
+                vcpu=wanted.vcpu,
+                disk_gib=wanted.disk_gib,
+                waiting=waits,
+                boot=boot_id(),
+            )
             if waits:
                 entry = msgspec.structs.replace(entry, budget=self.capacity, looked=time.monotonic())
             # A lab that waits keeps its place in the queue.

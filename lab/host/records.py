@@ -39,7 +39,7 @@ _ALIVE = "alive"
 _NEW, _DEAD = ".new-", ".dead-"
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One lab. Processes are (pid, start time in clock ticks); `supervisor` is None while the lab is being made;
     `init` is the pid, as the machine sees it, of its namespaces' first process; `machines` maps names to UUIDs,
     `mirrors` the release's repositories to their paths on the lab's registry, `components` its tags to images."""

@@ -18,6 +18,7 @@ import msgspec
 from filelock import FileLock
 
 from lab.errors import SubjectError
+from lab.redact import without_login
 from lab.release.registry import loopback_registry
 from lab.release.stage import progress
 from lab.subject.contents import config, extract, layers
@@ -55,7 +56,8 @@ def parse_name(text: str, source: str) -> Name:
     """An image's name as the user writes it, also with `docker://`. Raises SubjectError, which begins with `source`."""
     match = _NAME.fullmatch(text.removeprefix("docker://"))
     if match is None:
-        raise SubjectError(source, f"{text!r} is no image: want HOST/PATH@sha256:DIGEST or HOST/PATH:TAG")
+        shown = without_login(text)
+        raise SubjectError(source, f"{shown!r} is no image: want HOST/PATH@sha256:DIGEST or HOST/PATH:TAG")
     return Name(**{key: value or "" for key, value in match.groupdict().items()})
 
 
@@ -195,7 +197,7 @@ def _text(path: Path | None) -> str | None:
 
 def from_registry(cache: Cache, text: str, upstream: Upstream) -> Subject:
     """The release of that name, copied unless it is here. Raises SubjectError."""
-    source = f"--release {text}"
+    source = f"--release {without_login(text)}"
     name = parse_name(text, source)
     digest = name.digest or upstream.digest(str(name))
     return cache.load(digest) or cache.mirror(f"{name.repository}@{digest}", upstream, source)
@@ -217,7 +219,7 @@ def from_directory(cache: Cache, directory: Path, text: str | None) -> Subject:
 
 def _chosen(images: Directory, text: str | None) -> tuple[str, str]:
     """Repository, empty if it is not said, and digest of the release to take. Raises SubjectError."""
-    wanted = parse_name(text, f"--release {text}") if text else None
+    wanted = parse_name(text, f"--release {without_login(text)}") if text else None
     if wanted is not None and wanted.digest:
         return wanted.repository, wanted.digest
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import SubjectError
+from lab.redact import without_login
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import default_cache
 from lab.subject import hardware
@@ -119,7 +120,7 @@ def _built(name: str) -> Subject | None:
     """A lab release that was built on this machine, by its pullspec: no registry of that name exists."""
     from lab.release.build import built_release
 
-    release = built_release(parse_name(name, f"--release {name}").digest)
+    release = built_release(parse_name(name, f"--release {without_login(name)}").digest)
     return of_lab(release) if release is not None else None
 
 
@@ -133,7 +134,7 @@ def installer_of(option: str | None, subject: Subject, upstream: Upstream) -> li
         return [str(subject.installer)] if subject.installer else default_installer()
     if not _is_image(option):
         return [str(Path(option).absolute())]
-    source = f"--installer {option}"
+    source = f"--installer {without_login(option)}"
     name = parse_name(option, source)
     digest = name.digest or upstream.digest(str(name))
     cache = Cache(default_cache() / "subjects")

@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
     init_pid = os.fork()
     if init_pid == 0:
         init.run(plan, status_fd)
-    os.write(status_fd, msgspec.json.encode(Event("forked", pid=init_pid)) + b"\n")
+    os.write(status_fd, msgspec.json.encode(Event(event="forked", pid=init_pid)) + b"\n")
     os.close(status_fd)
     why = _watch(init_pid, owner)
     now = time.strftime("%H:%M:%S", time.gmtime())

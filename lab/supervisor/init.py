@@ -51,15 +51,15 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         seconds = lab.start_all()
         # Opened before the owner is told that the lab is up, and may send requests.
         server = lab.listen()
-        os.write(status_fd, msgspec.json.encode(Event("up", seconds=seconds)) + b"\n")
+        os.write(status_fd, msgspec.json.encode(Event(event="up", seconds=seconds)) + b"\n")
         os.close(status_fd)
         status_fd = -1
         lab.serve(server)
     except _ServiceFailedError as error:
-        _report(status_fd, Event("failed", message=str(error), service=error.service, tail=error.tail[-2000:]))
+        _report(status_fd, Event(event="failed", message=str(error), service=error.service, tail=error.tail[-2000:]))
     except BaseException as error:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
-        _report(status_fd, Event("failed", message=repr(error)[:2000], service="init"))
+        _report(status_fd, Event(event="failed", message=repr(error)[:2000], service="init"))
     finally:
         # Whatever happens, this forked process must not return into its parent's code.
         os._exit(1)

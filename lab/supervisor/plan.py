@@ -15,7 +15,7 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 0
 
 
-class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One daemon in the foreground; `env` is added to a bare environment; `timeout` in seconds until it is ready."""
 
     name: str
@@ -33,7 +33,7 @@ class Bridge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mtu: int = 1500
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A whole lab: what is bind-mounted where, the networks, the services in order of start.
 
     `after` is run when every process of the lab has ended, however that came about. `owner` is the process with which
@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after_env: dict[str, str] = {}
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor reports while it starts: `forked` (init's pid), then `up` or `failed`."""
 
     event: Literal["forked", "up", "failed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from threading import Thread
@@ -126,6 +126,7 @@ class Running:
     ca: Path
     machine: Memory
     front: Front
+    _: KW_ONLY
     profile: Profile
     statuses: list[int]
 
@@ -161,7 +162,7 @@ def running(name: str, folder: Path, changed: Profile | None = None, *, encrypte
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
         url = f"{'https' if encrypted else 'http'}://127.0.0.1:{server.server_port}"
-        yield Running(url, folder / "ca.crt", machine, front, bmc_profile, statuses)
+        yield Running(url, folder / "ca.crt", machine, front, profile=bmc_profile, statuses=statuses)
 
 
 @contextmanager

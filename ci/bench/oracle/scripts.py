@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from string import Template
 
@@ -59,6 +59,7 @@ class Run:
     env: dict[str, str]
     program: list[str]
     stdout: str = ""
+    _: KW_ONLY
     stderr: str = ""
     commands: dict[str, Callable[[Run, bool, list[str]], None]] = field(default_factory=lambda: COMMANDS)
 

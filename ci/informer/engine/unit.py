@@ -87,7 +87,9 @@ def needs_of(scenario: str, machines: MachineKind) -> Amount:
 
 def void(unit: Unit, why: str) -> Run:
     """The run of a unit that could not be run: it says nothing about the product."""
-    return Run(unit.job, unit.payload, f"run {unit.key}", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", 0.0, void=why)
+    return Run(
+        unit.job, unit.payload, f"run {unit.key}", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", seconds=0.0, void=why
+    )
 
 
 class Attempt:
@@ -149,7 +151,7 @@ class Attempt:
                 unit.payload,
                 f"run {unit.key}",
                 stamp,
-                time.monotonic() - start,
+                seconds=time.monotonic() - start,
                 evidence={"message": tail},
                 folder=str(folder),
                 void=f"not done after {unit.limit:.0f} s" if code == _LATE else why,

@@ -73,7 +73,7 @@ def _step(entry: Mapping[str, Any]) -> Step:
     name = text_of(entry.get("name"))
     error = redact(text_of(entry.get("error") or (f"{name} did not end" if outcome is Outcome.FAILED else "")))
     depth = min(_DEEPEST, int(seconds_of(entry.get("depth"))))
-    return Step(name, seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth, error)
+    return Step(name, seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth=depth, error=error)
 
 
 def _told(message: str) -> str:

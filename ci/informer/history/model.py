@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -37,6 +37,7 @@ class Step:
     at: float
     seconds: float
     outcome: Outcome
+    _: KW_ONLY
     depth: int = 0
     error: str = ""
 
@@ -60,6 +61,7 @@ class Run:
     payload: str
     key: str
     began: str
+    _: KW_ONLY
     seconds: float
     attempts: Sequence[Attempt] = ()
     steps: Sequence[Step] = ()

@@ -165,7 +165,9 @@ class History:
         """A run's phases."""
         rows = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
         return [
-            Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
+            Step(
+                one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), depth=one["depth"], error=one["error"]
+            )
             for one in rows
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import date, timedelta
 
 from rapidfuzz import process
@@ -58,6 +58,7 @@ class Cluster:
     text: str
     first_seen: date
     last_seen: date
+    _: KW_ONLY
     runs: int
     jobs: int
 
@@ -137,8 +138,8 @@ def listed(history: History, since: date) -> list[Cluster]:
             one["text"],
             date.fromisoformat(one["first_seen"]),
             date.fromisoformat(one["last_seen"]),
-            one["runs"],
-            one["jobs"],
+            runs=one["runs"],
+            jobs=one["jobs"],
         )
         for one in rows
     ]

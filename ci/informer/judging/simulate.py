@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from ci.informer.arithmetic.flakes import Outcome, counted
@@ -32,6 +32,7 @@ class World:
     jobs: int = 20
     runs: int = 10
     flakes: float = 0.02
+    _: KW_ONLY
     voids: float = 0.005
     planted: int = 10
     points: tuple[float, float] = (3.0, 30.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -80,6 +80,7 @@ class Verdict:
     decision: Decision
     why: str
     jobs: Sequence[JobVerdict]
+    _: KW_ONLY
     tests: Sequence[TestChange] = field(default_factory=tuple)
 
 
@@ -191,4 +192,4 @@ def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdi
     decision, why = _decided(verdicts, blocking)
     if decision is not Decision.UNDECIDED:
         history.judge(payload, good=decision is Decision.ACCEPTED)
-    return Verdict(payload, decision, why, verdicts, regressed_tests(history, rows[-1].day))
+    return Verdict(payload, decision, why, verdicts, tests=regressed_tests(history, rows[-1].day))

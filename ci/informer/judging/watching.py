@@ -60,6 +60,7 @@ class Finding:
     seen: date
     sample: Counts
     base: Counts
+    _: KW_ONLY
     p: float
     again: bool = False
 
@@ -117,7 +118,7 @@ class Watch:
             return None
         worst, p = max(regressed, key=lambda one: one[0].ratio)
         back = self.closed is not None and reopens(self.closed, day)
-        self.finding, self._nights = Finding(worst.since, day, worst.sample, base, p, back), []
+        self.finding, self._nights = Finding(worst.since, day, worst.sample, base, p=p, again=back), []
         return self.finding
 
     def _settled(self, usual: Counts, again: Again) -> list[_Stretch]:

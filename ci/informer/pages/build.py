@@ -37,7 +37,8 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
     numbers = (json.dumps([*by_run]),)
     chosen = "WHERE run IN (SELECT value FROM json_each(?))"
     for one in history.db.execute(f"SELECT * FROM step {chosen} ORDER BY run, position", numbers):
-        step = Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
+        outcome = Outcome(one["outcome"])
+        step = Step(one["name"], one["at"], one["seconds"], outcome, depth=one["depth"], error=one["error"])
         by_run[one["run"]].steps.append(step)
     attempts = f"SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test {chosen}"
     for one in history.db.execute(f"{attempts} ORDER BY run, position", numbers):

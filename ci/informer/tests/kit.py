@@ -32,7 +32,7 @@ def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds
                 ],
                 steps=[
                     Step("boot", 0.0, 60.0, Outcome.PASSED),
-                    Step("install", 60.0, seconds - 60, LETTERS[letter], 0, message),
+                    Step("install", 60.0, seconds - 60, LETTERS[letter], depth=0, error=message),
                 ],
                 evidence={"wait-for": f"level=error msg={message}"} if failed else {},
                 void="dnsmasq has ended with 1" if letter == "V" else "",

@@ -105,5 +105,5 @@ def test_a_run_takes_its_installation_and_its_tests(tmp_path):
 
 def test_runs_without_durations_are_thought_to_take_what_others_take(tmp_path):
     with History(tmp_path / "history.db") as history:
-        history.add([Run("sno@vm", "p", "k", "2026-01-02T00:00:00Z", 0.0)])
+        history.add([Run("sno@vm", "p", "k", "2026-01-02T00:00:00Z", seconds=0.0)])
         assert worth(Candidate("sno@vm"), history.runs(), TODAY, lambda _: (), tested={}).seconds == 1800

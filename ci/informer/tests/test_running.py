@@ -307,5 +307,5 @@ def test_runs_are_given_absolute_paths(tmp_path, monkeypatch):
     ],
 )
 def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, said):
-    history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", 5.0)])
+    history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
     assert command(history, history.runs()[0]) == said

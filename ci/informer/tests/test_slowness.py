@@ -178,7 +178,12 @@ def test_a_slower_release_is_rejected_and_the_component_named(tmp_path):
             steps.append(Step(name, at, value, Outcome.PASSED))
             at += value
         return Run(
-            "sno@container", payload, f"{payload} {day} {place}", f"2026-01-{day:02}T0{place}:00:00Z", at, steps=steps
+            "sno@container",
+            payload,
+            f"{payload} {day} {place}",
+            f"2026-01-{day:02}T0{place}:00:00Z",
+            seconds=at,
+            steps=steps,
         )
 
     with History(tmp_path / "history.db") as history:

@@ -30,7 +30,7 @@ def history(tmp_path):
 def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
     attempts = [Attempt("t", Outcome.FAILED, message=message)]
     began = f"2026-11-{day:02}T00:00:00Z"
-    [number] = history.add([Run(job, "p", key, began, 1.0, attempts=attempts, evidence=evidence, void=void)])
+    [number] = history.add([Run(job, "p", key, began, seconds=1.0, attempts=attempts, evidence=evidence, void=void)])
     return number
 
 
@@ -139,7 +139,7 @@ def test_old_runs_are_labelled_again_when_the_symptoms_change(history, tmp_path)
 
 
 def test_green_runs_are_not_labelled(history):
-    history.add([Run("sno", "p", "green", "2026-11-01T00:00:00Z", 1.0)])
+    history.add([Run("sno", "p", "green", "2026-11-01T00:00:00Z", seconds=1.0)])
     assert triage.label(history, SYMPTOMS) == 0
     assert history.runs()[0].label == ""
 

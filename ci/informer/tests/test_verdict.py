@@ -80,7 +80,7 @@ def test_what_was_to_block_and_has_not_run_accepts_nothing(history):
     assert judge(history, "p045", blocking=["sno*"]).decision is Decision.ACCEPTED
     assert judge(history, "p046", blocking=["ha*"]).decision is Decision.REJECTED
     # Brackets are a pattern's, and may be in a name.
-    history.add([Run("e2e[ipv6]", "p", "k", "2026-02-10T00:00:00Z", 5.0)])
+    history.add([Run("e2e[ipv6]", "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
     assert judge(history, "p", blocking=["e2e[ipv6]"]).decision is Decision.ACCEPTED
 
 
@@ -106,7 +106,7 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
 def test_a_failure_is_new_or_known_and_flakes_are_told(history, tmp_path, capsys):
     filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
     again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
-    history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", 9.0, again)])
+    history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", seconds=9.0, attempts=again)])
     node0_ci(tmp_path, "verdict", "p045")
     assert " new): TimeoutError" in capsys.readouterr().out
     node0_ci(tmp_path, "verdict", "p046")
@@ -395,7 +395,7 @@ def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(hist
     )
     crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {message}")
     for key in ("a", "b"):
-        history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", 600.0, [crashed])])
+        history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", seconds=600.0, attempts=[crashed])])
     triage.label(history, triage.read())
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.REJECTED

@@ -24,6 +24,7 @@ PAGES = {
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci", "docs")
 #: The reference tells of other programs' files.
 DOCS = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+_BAR = re.compile(r"(?<!\\)\|")
 _CODE = re.compile(r"`([\w.][\w./{},*-]*)`")
 _MODULE = re.compile(r"(?<![\w./:*{}-])(?:[\w.-]+/)*\w+\.py\b")
 
@@ -217,3 +218,40 @@ def test_what_counts_as_a_module_that_is_named(source, wrong):
     places = {"installer/room/x.py", "lab/y.py"}
     of_room = {"installer": {"installer/room/x.py", "room/x.py", "x.py"}, "lab": {"lab/y.py", "y.py"}}
     assert astray("installer/a.py", source, places, of_room) == wrong
+
+
+def uneven(text: str) -> list[str]:
+    """The rows of a page's tables that have more or fewer cells than their heads; code blocks apart."""
+    found: list[str] = []
+    cells = 0
+    fenced = False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        if fenced or not line.startswith("|"):
+            cells = 0
+            continue
+        count = len(_BAR.findall(line))
+        cells = cells or count
+        if count != cells or line.startswith("||"):
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_rows_of_tables_are_as_wide_as_their_heads(page: Path) -> None:
+    assert uneven(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "is_wrong"),
+    [
+        ("| a | b |", False),
+        ("|| a | b |", True),
+        ("|| a |", True),
+        ("| a |", True),
+        ("| `a\\|b` | c |", False),
+        ("| | b |", False),
+    ],
+)
+def test_an_uneven_row_is_seen(row: str, is_wrong: bool) -> None:
+    assert uneven(f"| x | y |\n| --- | --- |\n{row}\n\n```\n|| x\n```\n") == [row] * is_wrong

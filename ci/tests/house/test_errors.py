@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import pkgutil
 from pathlib import Path
 
 import pytest
@@ -22,26 +23,56 @@ ALONE = {
 }
 
 
+def origins(tree: ast.Module) -> dict[str, str]:
+    """What a module has imported from elsewhere than this repository, by the names that it has there."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                found[one.asname or one.name.partition(".")[0]] = one.name if one.asname else one.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    return {name: whole for name, whole in found.items() if whole.partition(".")[0] not in ROOMS}
+
+
+def of_library(base: ast.expr, imported: dict[str, str]) -> bool:
+    """Whether a class's base is an exception of somebody else's, whatever it is called (subprocess.TimeoutExpired)."""
+    first, _, rest = ast.unparse(base).partition(".")
+    if first not in imported:
+        return False
+    try:
+        thing = pkgutil.resolve_name(f"{imported[first]}.{rest}".rstrip("."))
+    except (ImportError, AttributeError, ValueError):
+        return False  # a library that only some machines have
+    return isinstance(thing, type) and issubclass(thing, BaseException)
+
+
 def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
     """`path:class` of every exception that is defined, and the exceptions that it is made from, by name."""
-    bases = {
-        f"{path}:{node.name}": {
-            base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases
-        }
-        for path, source in texts.items()
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ClassDef)
-    }
+    bases: dict[str, set[str]] = {}
     raised = {
         name for name, thing in vars(builtins).items() if isinstance(thing, type) and issubclass(thing, BaseException)
     }
+    theirs: set[str] = set()
+    for path, source in texts.items():
+        tree = ast.parse(source)
+        imported = origins(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                own = f"{path}:{node.name}"
+                bases[own] = {
+                    base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases
+                }
+                if any(of_library(base, imported) for base in node.bases):
+                    theirs.add(own)
     result: dict[str, set[str]] = {}
     while True:
-        # Another library's are known by their names.
+        # Of a library that is not here, by their names.
         more = {
             name: of
             for name, of in bases.items()
-            if name not in result and any(one in raised or one.endswith(("Error", "Exception")) for one in of)
+            if name not in result
+            and (name in theirs or any(one in raised or one.endswith(("Error", "Exception")) for one in of))
         }
         if not more:
             return result
@@ -102,6 +133,9 @@ def test_a_rooms_are_one_tree(room, wanted):
         ("class Bad(ValueError): ...", True),
         ("class Bad(yaml.YAMLError): ...", True),
         ("class Bad(Worse): ...\nclass Worse(OSError): ...", True),
+        ("import subprocess\nclass Bad(subprocess.TimeoutExpired): ...", True),
+        ("from queue import Empty as Nothing\nclass Bad(Nothing): ...", True),
+        ("import threading\nclass Good(threading.Thread): ...", False),
         ("class _Bad(ValueError): ...", False),
         ("class Good: ...", False),
     ],

@@ -43,8 +43,20 @@ def test_no_group_is_possessive(room: str) -> None:
     assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
 
 
+def _ends_with_dollar(node: ast.AST) -> bool:
+    """Whether the last text in an expression does: in a sum, an f-string or alone."""
+    literals = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    literals.sort(key=lambda part: (part.lineno, part.col_offset))  # of an f-string in their order
+    last = literals[-1].value if literals else ""
+    return isinstance(last, str) and last.endswith("$") and not last.endswith(r"\$")
+
+
 def halves(tree: ast.Module) -> Iterator[str]:
-    """Compiled patterns that end with $ and are asked with ``match``: a newline behind what they want passes."""
+    """Patterns that end with $ where a whole text is meant: a newline behind what they want passes.
+
+    Those that are compiled and asked with ``match``, those that ``re.match`` is given, and ``pattern=`` of a type
+    (msgspec.Meta), which searches.
+    """
     ends = {
         target.id
         for node in ast.walk(tree)
@@ -58,6 +70,14 @@ def halves(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr="match") if name in ends:
                 yield f"{node.lineno}: {name}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="match"), args=[literal, *_]) if (
+                _ends_with_dollar(literal)
+            ):
+                yield f"{node.lineno}: re.match"
+            case ast.Call(keywords=words):
+                for word in words:
+                    if word.arg == "pattern" and _ends_with_dollar(word.value):
+                        yield f"{node.lineno}: pattern="
 
 
 @pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
@@ -67,8 +87,24 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         for one in halves(ast.parse(path.read_text()))
     ]
-    assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch"
-    assert list(halves(ast.parse('A = re.compile(r"^a$")\nA.match(x)'))) == ["2: A"]
+    assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch, or end with \\Z"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('A = re.compile(r"^a$")\nA.match(x)', ["2: A"]),
+        ('A = re.compile(r"^a$")\nA.search(x)', []),
+        ('re.match("a$", x)', ["1: re.match"]),
+        ('re.match(f"{b}a$", x)', ["1: re.match"]),
+        (r're.match(r"a\$", x)', []),
+        ('x: Annotated[str, msgspec.Meta(pattern="^a$")]', ["1: pattern="]),
+        ('x: Annotated[str, Meta(pattern="^" + b + "$", min_length=1)]', ["1: pattern="]),
+        (r'x: Annotated[str, Meta(pattern=r"^a\Z")]', []),
+    ],
+)
+def test_half_a_pattern_is_seen(source: str, found: list[str]) -> None:
+    assert list(halves(ast.parse(source))) == found
 
 
 @pytest.mark.parametrize("text", ["(?:a)++", "(?:a)?+b", "(a){0,3}+"])

@@ -8,7 +8,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,7 @@ class Plan:
     url: str
     token: str = field(repr=False)
     ca: Path | None
+    _: KW_ONLY
     infra_envs: tuple[str, ...]
     network: IPv4Network
     seconds: float

@@ -11,6 +11,7 @@ from installer.config.types.agent import AgentConfig, Host, Interface
 from installer.config.types.platform import BareMetalHost, BareMetalPlatform, RootDeviceHints
 from installer.config.values import check, urls
 from installer.errors import ConfigError
+from installer.redact import without_login
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,10 @@ def agent_config(config: AgentConfig) -> Iterator[FieldError]:
             yield invalid("additionalNTPSources", source, "NTP server is not a valid IP or domain name")
     url = config.boot_artifacts_base_url
     if url and (problem := check.url(url)):
-        yield invalid("bootArtifactsBaseURL", check.without_password(url), problem)
+        yield invalid("bootArtifactsBaseURL", without_login(url), problem)
     elif url and not urls.parse(url).scheme:
-        yield invalid("bootArtifactsBaseURL", url, f'invalid URI "{url}" (no scheme)')
+        shown = without_login(url)
+        yield invalid("bootArtifactsBaseURL", shown, f'invalid URI "{shown}" (no scheme)')
 
 
 def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError]:
@@ -55,7 +57,7 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
         if host.role and host.role not in ROLES:
             yield unsupported(f"{path}.role", host.role, ROLES)
         if host.role == "worker" and config.rendezvous_ip and (problem := _unreadable(host.network_config)):
-            yield invalid(path, host.network_config, f"error unmarshalling NMStateConfig: {problem}")
+            yield invalid(path, check.NOT_SHOWN, f"error unmarshalling NMStateConfig: {problem}")
         elif host.role == "worker" and _canonical(config.rendezvous_ip) in static_addresses(host):
             yield forbidden(f"{path}.role", "role worker cannot be used for the host with the rendezvousIP")
 

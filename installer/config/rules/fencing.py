@@ -8,7 +8,8 @@ from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import FencingCredential, InstallConfig
-from installer.config.values import check, urls
+from installer.config.values import urls
+from installer.redact import without_login
 
 _PATH = "controlPlane.fencing"
 _LIST = f"{_PATH}.credentials"
@@ -58,7 +59,7 @@ def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]])
             yield required(f"{path}.{name}", f"missing {name}")
     for name, value in (who, ("address", entry.address)):
         if value and (name, value) in seen:
-            yield duplicate(f"{path}.{name}", check.without_password(value))
+            yield duplicate(f"{path}.{name}", without_login(value))
         seen.add((name, value))
     verification = entry.certificate_verification
     if verification not in ("", "Enabled", "Disabled"):
@@ -69,7 +70,7 @@ def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]])
 
 
 def _address(path: str, address: str) -> Iterator[FieldError]:
-    safe_address = check.without_password(address)
+    safe_address = without_login(address)
     try:
         url = urls.parse(address)
     except ValueError as error:

@@ -13,6 +13,7 @@ from installer.config.types.cloud import DataDisk, VSpherePool
 from installer.config.types.install import Fencing, InstallConfig, MachinePool
 from installer.config.types.platform import PoolPlatform
 from installer.config.values import check
+from installer.redact import without_login
 
 # For vSphere: the default of processors and of cores a socket, and the limits of further disks.
 _CPUS, _DATA_DISKS, _DISK_NAME, _DISK_GIB = 4, 29, 80, 16384
@@ -95,14 +96,14 @@ def compute_fencing(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _fencing(fencing: Fencing) -> dict[str, object]:
-    """The fencing as an error may show it."""
+    """The fencing as given to an error, which takes the passwords out."""
     return {
         "credentials": [
             {
                 **({"hostName": entry.host_name} if entry.host_name else {}),
                 "username": entry.username,
-                "password": "***" if entry.password else "",
-                "address": check.without_password(entry.address),
+                "password": entry.password,
+                "address": without_login(entry.address),
             }
             for entry in fencing.credentials
         ]

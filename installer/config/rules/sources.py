@@ -8,6 +8,7 @@ from installer.config.fielderror import FieldError, invalid, required, unsupport
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import ImageSource, InstallConfig
 from installer.config.values import check, urls
+from installer.redact import without_login
 
 POLICIES = ("AllowContactingSource", "NeverContactSource")
 
@@ -32,7 +33,7 @@ def proxy_urls(config: InstallConfig) -> Iterator[FieldError]:
             continue
         path = f"proxy.{name}"
         if problem := check.url(value, request=True):
-            yield invalid(path, check.without_password(value), problem)
+            yield invalid(path, without_login(value), problem)
             continue
         if (scheme := urls.parse(value).scheme) not in schemes:
             yield unsupported(path, scheme, schemes)
@@ -51,7 +52,7 @@ def _inside(config: InstallConfig, path: str, value: str) -> Iterator[FieldError
     for name, item in lists:
         network = check.network(item)
         if network is not None and host in network:
-            yield invalid(path, check.without_password(value), f"proxy value is part of the {name} {item}")
+            yield invalid(path, without_login(value), f"proxy value is part of the {name} {item}")
 
 
 @rule("48", "proxy.noProxy")
@@ -85,10 +86,10 @@ def mirrors(config: InstallConfig) -> Iterator[FieldError]:
     """Repositories, never references."""
     for path, source in _lists(config):
         if problem := check.repository(source.source):
-            yield invalid(f"{path}.source", source.source, problem)
+            yield invalid(f"{path}.source", without_login(source.source), problem)
         for number, mirror in enumerate(source.mirrors):
             if problem := check.repository(mirror):
-                yield invalid(f"{path}.mirrors[{number}]", mirror, problem)
+                yield invalid(f"{path}.mirrors[{number}]", without_login(mirror), problem)
 
 
 @rule("50", "imageDigestSources[].sourcePolicy")

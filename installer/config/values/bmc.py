@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from installer.config.values import check, urls
+from installer.redact import without_login
 
 _NAME = re.compile(
     r"(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]{0,61}[a-zA-Z0-9])\.)*"
@@ -53,7 +54,7 @@ def driver(address: str) -> Driver:
         raise ValueError(f"failed to parse BMC address information: BMC address hostname/IP : [{host}] is invalid")
     kind = _DRIVERS.get(scheme)
     if kind is None:
-        raise ValueError(f"Unknown BMC type '{scheme}' for address {check.without_password(address)}")
+        raise ValueError(f"Unknown BMC type '{scheme}' for address {without_login(address)}")
     return kind
 
 
@@ -63,7 +64,7 @@ def _parts(address: str) -> tuple[str, str]:
         url = urls.parse(address)
     except ValueError as error:
         if ":" in address and not _HOST_AND_PORT.fullmatch(address):
-            problem = f'failed to parse BMC address information: parse "{check.without_password(address)}": {error}'
+            problem = f'failed to parse BMC address information: parse "{without_login(address)}": {error}'
             raise ValueError(problem) from None
         host = re.sub(":[0-9]*$", "", address)
         return "ipmi", host[1:-1] if host.startswith("[") else host

@@ -12,6 +12,10 @@ from typing import Any
 
 from installer.config.values import urls
 from installer.formats import jsontext
+from installer.redact import without_login
+
+# In the place of a value that may be a secret, or hold one.
+NOT_SHOWN = "<not shown>"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -169,13 +173,8 @@ def redacted_pull_secret(value: str) -> str:
     try:
         hosts = ", ".join(pull_secret_hosts(value))
     except ValueError:
-        return "<not shown>"
+        return NOT_SHOWN
     return f"<auths of {hosts}>" if hosts else "<no auths>"
-
-
-def without_password(url: str) -> str:
-    """A URL as an error message may show it."""
-    return re.sub(r"(?<=//)([^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def without_private_key(text: str) -> str:
@@ -336,7 +335,7 @@ def url(value: str, *, request: bool = False) -> str | None:
     try:
         urls.parse(value, request=request)
     except ValueError as error:
-        return f'parse "{without_password(value)}": {error}'
+        return f'parse "{without_login(value)}": {error}'
     return None
 
 

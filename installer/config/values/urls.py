@@ -12,6 +12,7 @@ _ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 # Only bytes beyond ASCII, and the percent sign itself, may be escaped in a host's name.
 _HOST_ESCAPE = re.compile("%(?![89a-fA-F][0-9a-fA-F]|25)")
 _HOST_CHARACTER = re.compile(r"[A-Za-z0-9\-_.~!$&'(),*;+=:\[\]<>\"%\x80-\U0010ffff]")
+_CITED = re.compile(r' ?\(?"(?:[^"\\]|\\.)*"\)?')
 _USER = re.compile(r"[A-Za-z0-9\-._:~!$&'(),*;+=%@]*")
 
 
@@ -28,7 +29,19 @@ class Url:
 
 
 def parse(value: str, *, request: bool = False) -> Url:
-    """The parts; ValueError says what is wrong. `request`: it must be an absolute one, or a path."""
+    """The parts; ValueError says what is wrong. `request`: it must be an absolute one, or a path.
+
+    Where there is a login the error cites nothing: a password with a character of its own meaning is read as a port.
+    """
+    try:
+        return _parse(value, request)
+    except ValueError as error:
+        if "@" not in value:
+            raise
+        raise ValueError(_CITED.sub("", str(error))) from None
+
+
+def _parse(value: str, request: bool) -> Url:
     text, _, fragment = (value, "", "") if request else value.partition("#")
     if any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         raise ValueError("net/url: invalid control character in URL")

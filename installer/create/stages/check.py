@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.metadata import version
 
 from installer.config.fielderror import raise_if_any
@@ -52,6 +52,7 @@ class Inputs:
     agent: AgentConfig
     hosts: tuple[Host, ...]
     rendezvous_ip: str
+    _: KW_ONLY
     ntp_sources: tuple[str, ...]
     host_files: tuple[HostFiles, ...] = ()
     agent_text: str = field(default="", repr=False)
@@ -122,7 +123,7 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
         agent,
         hosts,
         rendezvous,
-        tuple(ntp),
+        ntp_sources=tuple(ntp),
         agent_text=agent_text,
         extra_manifests=documents,
         kept={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in files.manifests.items()},
@@ -282,7 +283,7 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
         agent,
         hosts,
         rendezvous,
-        tuple(agent.additional_ntp_sources or manifests.infra_env.spec.additional_ntp_sources),
+        ntp_sources=tuple(agent.additional_ntp_sources or manifests.infra_env.spec.additional_ntp_sources),
         agent_text=agent_text,
         extra_manifests=documents,
         manifests={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in completed(manifests).items()},
@@ -300,7 +301,9 @@ def _completed_from_configs(files: InputFiles, target: str) -> InputFiles:
     without_manifests = replace(files, on_disk={MIRROR: mirrors}, manifests={}, from_manifests=False)
     configs = _from_configs(without_manifests, target, for_image=False)
     install = with_rendezvous_in_no_proxy(configs.install, configs.rendezvous_ip)
-    source = cluster.Inputs(install, configs.ntp_sources, configs.hosts, expected_release(), version("node0"))
+    source = cluster.Inputs(
+        install, configs.ntp_sources, configs.hosts, expected_release(), release_version=version("node0")
+    )
     generated = {f"{names.DIRECTORY}/{name}": data for name, data in cluster.cluster_manifests(source).items()}
     on_disk = {**files.on_disk, MIRROR: {**mirror.mirror_files(install), **mirrors}}
     return replace(files, on_disk=on_disk, manifests={**generated, **files.manifests})

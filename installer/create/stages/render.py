@@ -33,7 +33,9 @@ def kernel_arguments(config: InstallConfig) -> tuple[str, ...]:
 
 def manifest_files(inputs: Inputs, release: ResolvedRelease) -> dict[str, bytes]:
     """cluster-manifests/ by file name: as they were given, or made from the install-config and the hosts."""
-    source = cluster.Inputs(inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release.version)
+    source = cluster.Inputs(
+        inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release_version=release.version
+    )
     if inputs.manifests is not None:
         return {**cluster.image_set_file(release.image, release.version), **inputs.manifests}
     return {**cluster.cluster_manifests(source), **inputs.kept}

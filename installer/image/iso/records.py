@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from installer.errors import NotIso9660
 from installer.image.iso.embed import Patch
@@ -37,6 +37,7 @@ class Record:
     size: int
     offset: int
     length: int
+    _: KW_ONLY
     directory: bool
 
     def patch(self, offset: int, length: int) -> Patch:
@@ -79,7 +80,7 @@ def _records_in(iso: Iso, offset: int, length: int) -> Iterator[Record]:
             if raw[25] & _MULTI_EXTENT:
                 raise NotIso9660(iso.path, "a file in several extents, which cannot be rewritten")
             start, count = (struct.unpack_from("<I", raw, at)[0] for at in (2, 10))
-            yield Record(offset + position, size, start * SECTOR, count, bool(raw[25] & 2))
+            yield Record(offset + position, size, start * SECTOR, count, directory=bool(raw[25] & 2))
         position += size
 
 

@@ -31,7 +31,7 @@ def read_interface(fields: Fields) -> Interface | None:
         return None
     if state in ("absent", "ignore"):
         # There is no profile, so nothing that the rest of the entry says can be lost.
-        return Interface(fields.path, name, kind, state, Shape())
+        return Interface(fields.path, name, kind, state, shape=Shape())
     if kind in kinds.UNSUPPORTED:
         fields.problem("type", kind, f"is not supported: {kinds.UNSUPPORTED[kind]}")
         return None

@@ -104,8 +104,8 @@ def _unlisted(name: str, attachment: Attachment) -> Interface:
     """A port that the document does not list: an ethernet interface, or what is inside an OVS bridge of its name."""
     path = attachment.port.path
     if name == attachment.controller.name:
-        return Interface(path, name, "ovs-interface", "up", Shape({"ovs-interface": {"type": "internal"}}))
-    return Interface(path, name, "ethernet", "up", Shape())
+        return Interface(path, name, "ovs-interface", "up", shape=Shape({"ovs-interface": {"type": "internal"}}))
+    return Interface(path, name, "ethernet", "up", shape=Shape())
 
 
 def _attach(

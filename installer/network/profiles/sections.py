@@ -146,7 +146,7 @@ def _ovs_port(bridge: Interface, port: Port) -> tuple[str, Sections]:
 
 def _veth_peer(name: str, end: str) -> tuple[str, Sections]:
     """The other end needs a profile as well, or the pair never comes up; its hash is of type veth (§1.4)."""
-    peer = Interface(name, name, "veth", "up", Shape({"veth": {"peer": end}}, peer=end))
+    peer = Interface(name, name, "veth", "up", shape=Shape({"veth": {"peer": end}}, peer=end))
     keys = _connection(peer, None) | {"uuid": stable_uuid("veth", name)}
     off = {"dhcp-timeout": NO_TIMEOUT, "method": "disabled"}
     sections = {"connection": keys, "ipv4": off, "ipv6": off | {"addr-gen-mode": "0"}, "veth": {"peer": end}}

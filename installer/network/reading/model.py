@@ -66,6 +66,7 @@ class Interface:
     name: str
     kind: str
     state: str
+    _: KW_ONLY
     shape: Shape
     profile_name: str | None = None
     description: str | None = None

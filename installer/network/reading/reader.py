@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from installer.formats.composer import shown_name
 from installer.network.errors import Problem
 from installer.network.reading import values
 
@@ -58,7 +59,7 @@ class Fields:
 
     def at(self, name: str) -> str:
         """The path of a field of this mapping."""
-        shown = name if _PLAIN.fullmatch(name) else values.describe(name)
+        shown = name if _PLAIN.fullmatch(name) else values.describe(shown_name(name))
         return f"{self.path}.{shown}" if self.path and name else self.path or shown
 
     def problem(self, name: str, value: Any, rule: str) -> None:

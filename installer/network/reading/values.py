@@ -20,6 +20,8 @@ _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _RESERVED_NAMES = {"all", "default", "bonding_masters"}
 
 _SECRET = re.compile(r"pas+w|psk|secret|private", re.IGNORECASE)
+# Whose settings may all be secret, and a password may stand in the place of any of them.
+_SECRET_SECTION = "802.1x"
 IFNAME_RULE = (
     "must be an interface name: 1 to 15 letters, digits or any of _ . @ + ~ ! ^ -, not starting with . ~ ! ^ -"
 )
@@ -31,8 +33,9 @@ _shortener.maxlevel = 2
 
 
 def may_be_secret(path: str, value: object) -> bool:
-    """Whether a field, or one inside its value, is named as passwords and keys are, mistyped ones among them."""
-    if _SECRET.search(path.rpartition(".")[2]):
+    """Whether a field, or one inside its value, is named as passwords and keys are, mistyped ones among them, or is of
+    802.1x."""
+    if _SECRET_SECTION in path or _SECRET.search(path.rpartition(".")[2]):
         return True
     if isinstance(value, dict):
         return any(may_be_secret(str(name), content) for name, content in value.items())

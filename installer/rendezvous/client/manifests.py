@@ -43,6 +43,7 @@ class Manifests:
     cluster_deployment: Mapping[str, Any]
     image_set: Mapping[str, Any]
     infra_env: Mapping[str, Any] = field(repr=False)
+    _: KW_ONLY
     pull_secret: str = field(repr=False)
     nmstate: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 

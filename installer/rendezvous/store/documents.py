@@ -269,7 +269,7 @@ class DisksInfo(Document[dict[str, DiskInfo]]):
         return (info and info.disk_speed) or DiskSpeed()
 
 
-class Image(Report, frozen=True, gc=False, omit_defaults=True):
+class Image(Report, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """One image as it was pulled: bytes and seconds."""
 
     name: str | None = None

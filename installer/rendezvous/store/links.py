@@ -13,7 +13,7 @@ from installer.assisted import plainjson
 from installer.rendezvous.store.documents import Document
 
 
-class Link(msgspec.Struct, frozen=True, gc=False):
+class Link(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One address of a peer as it was tried; round trip in ms, loss in percent."""
 
     remote_ip_address: str = ""

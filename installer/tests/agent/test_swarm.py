@@ -88,7 +88,9 @@ class Late(threading.Event):
 
 def test_how_late_the_swarm_itself_was() -> None:
     """A swarm that has no processor sees slow answers, whatever the service does."""
-    crowd = swarm_run.Swarm(swarm_run.Plan(1, "http://127.0.0.1:1/", "t", None, ("i",), NETWORK, 60.0))
+    crowd = swarm_run.Swarm(
+        swarm_run.Plan(1, "http://127.0.0.1:1/", "t", None, infra_envs=("i",), network=NETWORK, seconds=60.0)
+    )
     crowd.stop = Late()
     looks = iter([False, False])
     crowd.run(lambda: next(looks, True))
@@ -146,7 +148,16 @@ def test_an_installation_by_simulated_hosts(tmp_path: Path) -> None:
         token = service.keys.token("agentAuth")
         pause = random.uniform(0.05, 0.2)
         crowd = swarm_run.Swarm(
-            swarm_run.Plan(5, service.url, token, service.ca, infra_envs, NETWORK, 120, stage_seconds=pause)
+            swarm_run.Plan(
+                5,
+                service.url,
+                token,
+                service.ca,
+                infra_envs=infra_envs,
+                network=NETWORK,
+                seconds=120,
+                stage_seconds=pause,
+            )
         )
         [cluster] = user.call("GET", "/clusters")
         seen: list[str] = []

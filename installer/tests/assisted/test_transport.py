@@ -317,6 +317,6 @@ def test_a_token_that_no_header_carries_is_not_told(bad: str) -> None:
 def test_secrets_are_in_no_repr() -> None:
     client = AssistedClient(endpoint("https://[::1]:8090/"), Scheme.USER, TOKEN)
     assert repr(client) == "AssistedClient(https://[::1]:8090)"
-    request = Request("PUT", f"/x?token={TOKEN}", "PUT /x", {"Authorization": TOKEN}, TOKEN.encode())
+    request = Request("PUT", f"/x?token={TOKEN}", "PUT /x", {"Authorization": TOKEN}, body=TOKEN.encode())
     assert TOKEN not in repr(request)
     assert "PUT /x" in repr(request)

@@ -69,7 +69,7 @@ def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     state.data.pop(INSTALL_CONFIG)
     install = parse_install_config(files["install-config.yaml"].decode())
     agent = parse_agent_config(files["agent-config.yaml"].decode())
-    made = cluster_manifests(Inputs(install, (), resolve_hosts(install, agent), RELEASE, "4.18.0"))
+    made = cluster_manifests(Inputs(install, (), resolve_hosts(install, agent), RELEASE, release_version="4.18.0"))
     state.put_files(states.MANIFESTS, {f"cluster-manifests/{name}": data for name, data in made.items()})
     return Whole(json.loads(state.text()))
 

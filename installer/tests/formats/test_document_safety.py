@@ -188,9 +188,10 @@ def test_any_text_is_read_or_refused(document):
         return
     loaded = load_all(document)
     json.dumps(loaded)
-    if len(loaded) == 1:
-        assert construct(compose(document)) is not None
-    assert re.search("cannot decode|tag .* is not known", refusal(load_all, document, CORE) or "cannot decode")
+    first = compose(document)  # None where the first document is an empty one
+    if len(loaded) == 1 and first is not None:
+        assert construct(first) is not None
+    assert re.search("cannot decode|tag that is not known", refusal(load_all, document, CORE) or "cannot decode")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_tags_of_other_programs_say_nothing(document, data):
     """As to Go, a text has no type but text; nothing is ever made of a tag, and nmstate's reader refuses it."""
     assert load_all(document) == [data]
     if "! " not in document:
-        assert "is not known" in refusal(load_all, document, CORE)
+        assert "not known" in refusal(load_all, document, CORE)
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3", "2.0"])

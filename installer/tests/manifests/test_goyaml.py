@@ -43,7 +43,10 @@ def test_json_is_safe_within_html():
 def test_empty_fields_are_where_the_real_files_have_them():
     install = parse_install_config(text(SNO))
     hosts = resolve_hosts(install, parse_agent_config(text(AGENT)))
-    files = {name: data.decode() for name, data in cluster_manifests(Inputs(install, (), hosts, "r@x", "4.21")).items()}
+    files = {
+        name: data.decode()
+        for name, data in cluster_manifests(Inputs(install, (), hosts, "r@x", release_version="4.21")).items()
+    }
     assert files["cluster-image-set.yaml"].endswith("spec:\n  releaseImage: r@x\nstatus: {}\n")
     assert files["agent-cluster-install.yaml"].endswith(
         'status:\n  debugInfo:\n    eventsURL: ""\n    logsURL: ""\n  progress:\n    totalPercentage: 0\n'

@@ -30,7 +30,7 @@ HOSTS = [{"name": "a", "role": "master", "bootMACAddress": "52:54:00:00:00:01", 
 def manifest(install, agent=None):
     config = parse_install_config(text(install))
     hosts = resolve_hosts(config, parse_agent_config(text(agent)) if agent else AgentConfig())
-    return agent_cluster_install(Inputs(config, (), hosts, "r@sha256:0", "4.18"))
+    return agent_cluster_install(Inputs(config, (), hosts, "r@sha256:0", release_version="4.18"))
 
 
 def overrides(install, agent=None):

@@ -26,7 +26,7 @@ def generated(install=SNO, agent=AGENT):
     config = parse_install_config(text(install))
     parsed = parse_agent_config(text(agent))
     hosts = resolve_hosts(config, parsed)
-    manifests = cluster_manifests(Inputs(config, ("ntp.example",), hosts, RELEASE, "4.18.0"))
+    manifests = cluster_manifests(Inputs(config, ("ntp.example",), hosts, RELEASE, release_version="4.18.0"))
     return config, hosts, {f"{names.DIRECTORY}/{name}": data for name, data in manifests.items()}
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.redact import MARK, Redactor, redact, redactor, shortened
+from installer.redact import MARK, Redactor, redact, redactor, shortened, without_login
 from installer.redact.hint import promising
 from installer.redact.program import program
 from installer.redact.testing import corpus, syntaxes, values
@@ -347,3 +347,22 @@ def test_a_digest_beside_it_hides_no_secret(name: str) -> None:
     digest = f"a/b@sha256:{'0123456789abcdef' * 4}"
     for text in (f"{digest} {vector.text}", f"{vector.text} {digest}"):
         assert promising(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://u:p@h/x", "https://u:[redacted]@h/x"),
+        ("u:p@h", "u:[redacted]@h"),
+        ("u:p/q@h.example/x", "u:[redacted]@h.example/x"),
+        ("redfish://u:p@q#@h", "redfish://u:[redacted]@h"),
+        ("https://u@h", "https://u@h"),
+        ("a.example:5000/x", "a.example:5000/x"),
+        ("a.example:5000/x@sha256:00", "a.example:5000/x@sha256:00"),
+        ("https://[fd00::1]:80/x", "https://[fd00::1]:80/x"),
+        ("http://h:80/x", "http://h:80/x"),
+    ],
+)
+def test_an_address_is_shown_without_its_logins_password(address, shown):
+    assert without_login(address) == shown
+    assert without_login(shown) == shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 # Where LACPDUs go, and their type (802.1AX, clause 6.2.11.2 and Annex A): a "slow protocol", subtype 1, version 1.
 GROUP = bytes.fromhex("0180c2000002")
@@ -24,6 +24,7 @@ class Side:
     key: int = 0
     port: int = 0
     state: int = 0
+    _: KW_ONLY
     system_priority: int = 0xFFFF
     port_priority: int = 0xFF
 
@@ -35,7 +36,7 @@ class Side:
     def of(cls, data: bytes) -> Side:
         """A side, read from an LACPDU."""
         system_priority, system, key, port_priority, port, state = _INFORMATION.unpack(data)
-        return cls(system, key, port, state, system_priority, port_priority)
+        return cls(system, key, port, state, system_priority=system_priority, port_priority=port_priority)
 
     def known_as(self, other: Side) -> bool:
         """Whether the other side means this port when it says `other`."""

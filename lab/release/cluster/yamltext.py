@@ -111,9 +111,9 @@ def _check(text: str) -> None:
             continue
         if isinstance(event, yaml.AliasEvent):
             if any(name == anchor for name, _, _ in stack):
-                raise Refused(f"line {line}: anchor '{anchor}' value contains itself")
+                raise Refused(f"line {line}: an anchor's value contains itself")
             if anchor not in anchors:
-                raise Refused(f"line {line}: unknown anchor '{anchor}' referenced")
+                raise Refused(f"line {line}: unknown anchor referenced")
             size, levels = anchors[anchor]
             aliased, anchor = aliased + size, None
         elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):

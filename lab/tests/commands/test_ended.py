@@ -18,7 +18,16 @@ def ended(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "execvp", lambda *argv: pytest.fail(f"run: {argv}"))
     gone = (1 << 30, 1)
     shape = topology.sno()
-    record = records.Record("sno-1a2b", shape, gone, time.time(), "", supervisor=gone, init=os.getpid(), kept=True)
+    record = records.Record(
+        id="sno-1a2b",
+        topology=shape,
+        owner=gone,
+        created=time.time(),
+        artifacts="",
+        supervisor=gone,
+        init=os.getpid(),
+        kept=True,
+    )
     os.close(records.create(record))
     return record.id
 

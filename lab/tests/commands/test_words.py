@@ -56,7 +56,10 @@ def labs(tmp_path, monkeypatch):
     monkeypatch.setenv("NODE0_STATE", str(tmp_path))
     me = (os.getpid(), 1)
     names = ("sno-1a2b", "sno-3c4d")
-    locks = [records.create(records.Record(name, topology.sno(), me, time.time(), "")) for name in names]
+    locks = [
+        records.create(records.Record(id=name, topology=topology.sno(), owner=me, created=time.time(), artifacts=""))
+        for name in names
+    ]
     yield names
     for lock in locks:
         os.close(lock)

@@ -37,7 +37,14 @@ def machine():
 def place(tmp_path, machine):
     """A machine's BMC in the daemon that labs run."""
     place = ipmi.Place(machine.name, free_port(), str(tmp_path / "console.log"), str(tmp_path / "console.sock"))
-    config = ipmi.Config("127.0.0.1", USER, PASSWORD, str(tmp_path / "machined.sock"), True, (place,))
+    config = ipmi.Config(
+        address="127.0.0.1",
+        user=USER,
+        password=PASSWORD,
+        owner=str(tmp_path / "machined.sock"),
+        contained=True,
+        machines=(place,),
+    )
     (tmp_path / "ipmi.json").write_bytes(msgspec.json.encode(config))
     with owned(machine, tmp_path / "machined.sock"):
         argv = [sys.executable, "-m", "lab.daemons.ipmi", str(tmp_path / "ipmi.json")]

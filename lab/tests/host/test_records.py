@@ -27,7 +27,14 @@ def own_places(tmp_path, monkeypatch):
 
 
 def record(lab_id, supervisor=None, owner=None):
-    return records.Record(lab_id, topology.sno(), owner or this_process(), time.time(), "/nowhere", supervisor)
+    return records.Record(
+        id=lab_id,
+        topology=topology.sno(),
+        owner=owner or this_process(),
+        created=time.time(),
+        artifacts="/nowhere",
+        supervisor=supervisor,
+    )
 
 
 def made(lab_id, **more):
@@ -173,7 +180,9 @@ import os, sys, time
 from lab import topology
 from lab.host import records
 from lab.host.identity import this_process
-fd = records.create(records.Record("theirs-1", topology.sno(), this_process(), time.time(), "/"))
+fd = records.create(records.Record(
+    id="theirs-1", topology=topology.sno(), owner=this_process(), created=time.time(), artifacts="/"
+))
 if sys.argv[1] == "supervisor":
     records.claim(fd, "supervisor")
 print("made", flush=True)

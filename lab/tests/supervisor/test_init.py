@@ -44,7 +44,7 @@ services.do(Request("stop", "one"))
 
 def asked(state: Path, *operations: str, argv: tuple[str, ...] = ("sleep", "300")) -> list[str]:
     (state / "log").mkdir()
-    plan = Plan("x", str(state), (), (), (Service("one", argv),), None)
+    plan = Plan(id="x", state=str(state), bridges=(), mounts=(), services=(Service(name="one", argv=argv),), owner=None)
     child = [sys.executable, "-c", CHILD, msgspec.json.encode(plan).decode(), *operations]
     done = subprocess.run(child, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.splitlines()

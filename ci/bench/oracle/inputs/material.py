@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Material:
 
     certificate: str
     other: str
-    key: str
+    key: str = field(repr=False)
 
 
 def material(folder: Path) -> Material:

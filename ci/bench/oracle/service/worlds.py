@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from ci.bench.oracle.service.hosts import Host, host
@@ -22,6 +22,7 @@ class World:
     cluster: dict[str, Any]
     hosts: list[Host]
     patch: dict[str, Any] | None = None
+    _: KW_ONLY
     done: list[str] = field(default_factory=list)
 
     def renamed(self) -> str:

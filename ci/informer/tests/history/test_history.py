@@ -36,7 +36,10 @@ def test_a_run_comes_back_as_it_went_in(history):
         Attempt("a", Outcome.PASSED, 1.0),
         Attempt("b", Outcome.SKIPPED),
     ]
-    steps = [Step("boot", 0.0, 12.5, Outcome.PASSED), Step("install", 12.5, 40.0, Outcome.FAILED, 1, "late")]
+    steps = [
+        Step("boot", 0.0, 12.5, Outcome.PASSED),
+        Step("install", 12.5, 40.0, Outcome.FAILED, depth=1, error="late"),
+    ]
     [number] = history.add([a_run(attempts=attempts, steps=steps, evidence={"console": "text"}, folder="/x")])
     row = history.run(number)
     assert (row.job, row.payload, row.outcome, row.folder) == ("sno", "4.20.1", Outcome.FLAKE, "/x")

@@ -52,7 +52,7 @@ def test_no_run_begins_at_no_time(tmp_path, folder, began):
     with pytest.raises(InformerError, match=r"phases\.json: began: "):
         artifacts.load(tmp_path / "artefacts", "p")
     with History(tmp_path / "h.db") as history, pytest.raises(InformerError, match=r"h\.db: run of sno: began: "):
-        history.add([Run("sno", "p", "k", began, 1.0)])
+        history.add([Run("sno", "p", "k", began, seconds=1.0)])
 
 
 def test_what_lies_ahead_is_told(tmp_path, capsys):
@@ -193,7 +193,7 @@ def test_what_is_written_into_a_link_leaves_the_link(tmp_path, command):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")
     with History(tmp_path / "h.db") as history:
-        history.add([Run("e2e", "p", "k", BEGAN, 1.0, attempts=[Attempt("t", Outcome.PASSED)])])
+        history.add([Run("e2e", "p", "k", BEGAN, seconds=1.0, attempts=[Attempt("t", Outcome.PASSED)])])
     words = {"verdict": ["verdict", "p", "--junit", str(link)], "traces": ["traces", "--file", str(link)]}[command]
     assert main(["--history", str(tmp_path / "h.db"), *words]) in (0, 3)
     assert link.is_symlink()

@@ -37,7 +37,9 @@ def evidence(history, root, days, outcome=Outcome.PASSED, *, size=1 << 20):
         folder.mkdir(parents=True)
         (folder / "console.txt").write_bytes(b"x" * size)
         began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
-        history.add([Run("sno@vm", "p", f"{outcome.value} {day}", began, 60.0, folder=str(folder), ended=outcome)])
+        history.add(
+            [Run("sno@vm", "p", f"{outcome.value} {day}", began, seconds=60.0, folder=str(folder), ended=outcome)]
+        )
 
 
 def test_old_evidence_goes_and_red_runs_keep_theirs_longer(history, tmp_path):
@@ -67,14 +69,14 @@ def test_a_directory_that_is_none_is_told(history, tmp_path, capsys):
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, behind):
-    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", 60.0)])
+    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
     option = ["--history", str(history.path)]
     assert main(["status", *option] if behind else [*option, "status"]) == 0
     assert "sno@vm" in capsys.readouterr().out
 
 
 def test_no_such_runs_is_said(history, capsys):
-    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", 60.0)])
+    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
     for words, told in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
         assert main(["--history", str(history.path), "history", *words]) == 0
         assert told in capsys.readouterr().out
@@ -94,7 +96,7 @@ def test_nothing_outside_is_removed(history, tmp_path):
     root.mkdir()
     (root / "link").symlink_to(elsewhere)
     for key, folder in (("root", root), ("link", root / "link"), ("up", root / "..")):
-        history.add([Run("sno@vm", "p", key, f"{FIRST}T00:00:00Z", 60.0, folder=str(folder))])
+        history.add([Run("sno@vm", "p", key, f"{FIRST}T00:00:00Z", seconds=60.0, folder=str(folder))])
     kept(history, root, FIRST + timedelta(days=1000))
     assert (elsewhere / "passed-0/console.txt").exists()
     assert root.is_dir()
@@ -102,7 +104,7 @@ def test_nothing_outside_is_removed(history, tmp_path):
 
 def run_in(history, key, day, folder, *, outcome=Outcome.PASSED):
     began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
-    history.add([Run("sno@vm", "p", key, began, 60.0, folder=str(folder), ended=outcome)])
+    history.add([Run("sno@vm", "p", key, began, seconds=60.0, folder=str(folder), ended=outcome)])
 
 
 def test_evidence_of_two_runs_goes_when_both_are_due(history, tmp_path):
@@ -142,16 +144,16 @@ def test_a_folder_that_is_relative_or_has_the_history_in_it_stays(history, tmp_p
 
 STEPS = [
     Step("lab", 0.0, 5.0, Outcome.PASSED),
-    Step("install", 5.0, 90.0, Outcome.FAILED, 0, "the API did not answer\nmore"),
-    Step("bootstrap", 6.0, 60.0, Outcome.PASSED, 1),
-    Step("pivot", 66.0, 20.0, Outcome.FAILED, 1, "late"),
+    Step("install", 5.0, 90.0, Outcome.FAILED, depth=0, error="the API did not answer\nmore"),
+    Step("bootstrap", 6.0, 60.0, Outcome.PASSED, depth=1),
+    Step("pivot", 66.0, 20.0, Outcome.FAILED, depth=1, error="late"),
     Step("collect", 95.0, 3.0, Outcome.PASSED),
 ]
 
 
 @pytest.fixture
 def row(history):
-    run = Run("sno@vm", "p", "k", "2026-01-01T00:00:00Z", 98.0, steps=STEPS, ended=Outcome.FAILED)
+    run = Run("sno@vm", "p", "k", "2026-01-01T00:00:00Z", seconds=98.0, steps=STEPS, ended=Outcome.FAILED)
     [number] = history.add([run], host="a", revision="abc")
     return history.run(number)
 

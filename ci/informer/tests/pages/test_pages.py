@@ -36,7 +36,19 @@ def pages(tmp_path_factory):
     with History(root / "history.db") as history:
         filled(history, sno=[*["PPPPP"] * 40, "PPPFV"], compact=["PPPF"] * 40 + ["FFFF"])
         attempts = [Attempt(EVIL, Outcome.FAILED, 1.0, EVIL)]
-        history.add([Run(EVIL, "p040", "evil", "2026-02-10T00:00:00Z", 5.0, attempts, evidence={"console": EVIL})])
+        history.add(
+            [
+                Run(
+                    EVIL,
+                    "p040",
+                    "evil",
+                    "2026-02-10T00:00:00Z",
+                    seconds=5.0,
+                    attempts=attempts,
+                    evidence={"console": EVIL},
+                )
+            ]
+        )
         triage.label(history, triage.read())
         clusters.assign(history)
         build(history, root / "out")
@@ -95,7 +107,7 @@ def test_pages_say_what_they_are_about(pages):
 
 def test_a_grid_of_many_jobs_is_laid_out_in_parts(tmp_path):
     with History(tmp_path / "history.db") as history:
-        history.add([Run(f"job-{n:02}", "p", str(n), "2026-02-10T00:00:00Z", 5.0) for n in range(60)])
+        history.add([Run(f"job-{n:02}", "p", str(n), "2026-02-10T00:00:00Z", seconds=5.0) for n in range(60)])
         build(history, tmp_path / "out")
     text = (tmp_path / "out/grid.html").read_text()
     assert re.findall(r"<caption>Jobs and their runs: (.*?)</caption>", text) == [
@@ -189,7 +201,7 @@ def test_pages_of_earlier_versions_are_written_over(tmp_path):
 def test_a_long_job_has_a_page(tmp_path):
     names = ["j" * 300, "j" * 299 + "k", "\U00020000" * 70]
     with History(tmp_path / "history.db") as history:
-        history.add([Run(name, "p", name, "2026-02-10T00:00:00Z", 5.0) for name in names])
+        history.add([Run(name, "p", name, "2026-02-10T00:00:00Z", seconds=5.0) for name in names])
         build(history, tmp_path / "out")
     assert len(list((tmp_path / "out/jobs").iterdir())) == len(names)
 

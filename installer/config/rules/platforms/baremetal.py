@@ -11,6 +11,7 @@ from installer.config.rules.platforms.platform import balancer_and_dns
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import BareMetalPlatform
 from installer.config.values import bmc, check
+from installer.redact import without_login
 
 PROVISIONING_NETWORKS = ("Disabled", "Managed", "Unmanaged")
 # BMC drivers that can boot a host without a provisioning network: those with virtual media.
@@ -94,7 +95,7 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
             continue
         address = host.bmc.address
         if address in seen:
-            yield duplicate(f"{path}.address", address)
+            yield duplicate(f"{path}.address", without_login(address))
         seen.add(address)
         if platform.provisioning_network == "Disabled":
             yield from _driver(path, address)
@@ -102,7 +103,7 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
 
 def _driver(path: str, address: str) -> Iterator[FieldError]:
     """The BMC has to have a driver that boots a host without a provisioning network."""
-    safe_address = check.without_password(address)
+    safe_address = without_login(address)
     try:
         driver = bmc.driver(address)
     except ValueError as error:

@@ -12,6 +12,7 @@ from installer.config.rules.platforms.platform import balancer_and_dns
 from installer.config.types.cloud import NutanixFailureDomain, PrismElement, PrismEndpoint
 from installer.config.types.install import InstallConfig
 from installer.config.values import check
+from installer.redact import without_login
 
 _PATH = "platform.nutanix"
 _SUBNETS = 32
@@ -58,7 +59,7 @@ def _element(element: PrismElement) -> Iterator[FieldError]:
         yield required(f"{path}.endpoint.address", f"must specify the {what} endpoint address")
     elif check.address(address) is None and check.subdomain(address):
         text = f"must be the domain name or IP address of the {what} (cluster)"
-        yield invalid(f"{path}.endpoint.address", address, text)
+        yield invalid(f"{path}.endpoint.address", without_login(address), text)
     if not 1 <= port <= 65535:
         text = f"The {what} endpoint port is invalid, must be in the range of 1 to 65535"
         yield required(f"{path}.endpoint.port", text)
@@ -68,7 +69,8 @@ def _endpoint(path: str, endpoint: PrismEndpoint, what: str) -> Iterator[FieldEr
     if not endpoint.address:
         yield required(f"{path}.address", f"must specify the {what} endpoint address")
     elif check.address(endpoint.address) is None and check.subdomain(endpoint.address):
-        yield invalid(f"{path}.address", endpoint.address, f"must be the domain name or IP address of the {what}")
+        text = f"must be the domain name or IP address of the {what}"
+        yield invalid(f"{path}.address", without_login(endpoint.address), text)
     if not 1 <= (endpoint.port or 0) <= 65535:
         text = f"The {what} endpoint port is invalid, must be in the range of 1 to 65535"
         yield invalid(f"{path}.port", endpoint.port or 0, text)

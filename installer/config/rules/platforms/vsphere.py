@@ -14,6 +14,7 @@ from installer.config.types.cloud import VSphereFailureDomain, VSphereNetworking
 from installer.config.types.install import InstallConfig, MachinePool
 from installer.config.values import check
 from installer.config.vsphere import GENERATED, GENERATED_REGION, GENERATED_ZONE
+from installer.redact import without_login
 
 _PATH = "platform.vsphere"
 _DOMAINS = f"{_PATH}.failureDomains"
@@ -48,7 +49,7 @@ def credentials(config: InstallConfig) -> Iterator[FieldError]:
         if not vcenter.server:
             yield required(f"{path}.server", text)
         elif check.address(vcenter.server) is None and check.subdomain(vcenter.server):
-            yield invalid(f"{path}.server", vcenter.server, text)
+            yield invalid(f"{path}.server", without_login(vcenter.server), text)
         for name, value, text in (
             ("username", vcenter.user, "must specify the username"),
             ("password", vcenter.password, "must specify the password"),
@@ -104,7 +105,7 @@ def _domain(
     if not domain.server:
         yield required(f"{_DOMAINS}.server", "must specify a vCenter server")
     elif domain.server not in {vcenter.server for vcenter in platform.vcenters}:
-        yield invalid(f"{_DOMAINS}.server", domain.server, "server does not exist in vcenters")
+        yield invalid(f"{_DOMAINS}.server", without_login(domain.server), "server does not exist in vcenters")
     yield from _topology(domain, platform)
 
 

@@ -19,6 +19,7 @@ from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
 from installer.errors import YamlError
 from installer.formats import yamltext
+from installer.redact import shortened, without_login
 
 Check = Callable[[str], str | None]
 
@@ -99,9 +100,11 @@ def installer_args(args: Iterable[str]) -> None:
         if argument.startswith("-"):
             if argument not in INSTALLER_FLAGS:
                 flags = " ".join(INSTALLER_FLAGS)
-                problems.append(f"found unexpected flag {argument[:80]} for installer - allowed flags are [{flags}]")
+                problems.append(
+                    f"found unexpected flag {shortened(argument, 80)} for installer - allowed flags are [{flags}]"
+                )
         elif not _INSTALLER_VALUE.fullmatch(argument):
-            problems.append(f"found unexpected chars in value {argument[:80]} for installer")
+            problems.append(f"found unexpected chars in value {shortened(argument, 80)} for installer")
     _refuse(problems)
 
 
@@ -110,7 +113,7 @@ def _version(value: str) -> str | None:
 
 
 def _image(value: str) -> str | None:
-    return None if _IMAGE.fullmatch(value) else f"{value[:80]!r} is no image reference"
+    return None if _IMAGE.fullmatch(value) else f"{without_login(value)[:80]!r} is no image reference"
 
 
 def ssh_keys(value: str) -> str | None:

@@ -31,7 +31,7 @@ def test_parts_of_a_url(value):
 NO_URLS = {
     "http://a%": 'invalid URL escape "%"',
     "http://%41": 'invalid URL escape "%41"',
-    "http://u:%zz@a": 'invalid URL escape "%zz"',
+    "http://u:%zz@a": "invalid URL escape",
     "http://a/%zz": 'invalid URL escape "%zz"',
     "http://a#%zz": 'invalid URL escape "%zz"',
     " redfish+https://a": "first path segment in URL cannot contain colon",
@@ -84,7 +84,7 @@ NO_DRIVERS = {
     "": "missing BMC address",
     "http://1.2.3.4": "Unknown BMC type 'http' for address http://1.2.3.4",
     "redfish-virtualmedia+x://1.2.3.4": "Unknown BMC type 'redfish-virtualmedia+x'",
-    "irmc+https://u:secret@h": "Unknown BMC type 'irmc+https' for address irmc+https://u:***@h",
+    "irmc+https://u:secret@h": "Unknown BMC type 'irmc+https' for address irmc+https://u:[redacted]@h",
     "redfish-virtualmedia://a b": "BMC address hostname/IP : [redfish-virtualmedia://a b] is invalid",
     "redfish://a_b": "BMC address hostname/IP : [a_b] is invalid",
     "fd00::1": "Unknown BMC type 'fd00' for address fd00::1",

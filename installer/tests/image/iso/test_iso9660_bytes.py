@@ -111,7 +111,7 @@ def test_directories_to_their_limits():
 
 def test_records_by_their_bytes():
     assert records.both(0x01020304) == b"\4\3\2\1\1\2\3\4"
-    patch = records.Record(1000, 40, 0, 0, False).patch(5 * SECTOR, 77)
+    patch = records.Record(1000, 40, 0, 0, directory=False).patch(5 * SECTOR, 77)
     assert patch == Patch(1002, b"\5\0\0\0\0\0\0\5" + b"\x4d\0\0\0\0\0\0\x4d")
     data = image({"A;1": b"aaa", "B;1": b"bb"}, extra=(volume(19, SECTOR, 9, 2),))
     all_records = records.records(opened(data))
@@ -120,8 +120,8 @@ def test_records_by_their_bytes():
     begin = root + 2 * len(record(b"\0", 0, 0))
     # Both volumes have one root here: it is read once.
     assert all_records == [
-        records.Record(begin, size, root + SECTOR, 3, False),
-        records.Record(begin + size, size, root + 2 * SECTOR, 2, False),
+        records.Record(begin, size, root + SECTOR, 3, directory=False),
+        records.Record(begin + size, size, root + 2 * SECTOR, 2, directory=False),
     ]
     assert records.records_of(opened(data), Extent("a", root + SECTOR, 3, False)) == all_records[:1]
     for wrong in (Extent("a", root + SECTOR, 2, False), Extent("a", root, 3, False)):

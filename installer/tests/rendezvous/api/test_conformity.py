@@ -327,5 +327,5 @@ def test_an_infra_envs_proxy_is_of_texts(tmp_path: Path) -> None:
 )
 def test_the_client_sends_no_empty_platform_name(external: dict[str, str], sent: dict[str, str]) -> None:
     install = {"metadata": {"name": "x"}, "spec": {"platformType": "External", "external": external}}
-    manifests = client_manifests.Manifests(install, {}, {}, {}, PULL_SECRET)
+    manifests = client_manifests.Manifests(install, {}, {}, {}, pull_secret=PULL_SECRET)
     assert client_manifests.cluster_params(manifests, "", "4.18.0")["platform"]["external"] == sent

@@ -288,6 +288,6 @@ def test_more_hints_never_match_more(wanted: dict[str, Any]) -> None:
 
 def test_a_load_balancer_has_the_type_that_the_api_knows() -> None:
     spec = {"imageSetRef": {"name": "s"}, "loadBalancer": {"type": "UserManaged"}}
-    manifests = cm.Manifests({"metadata": {"name": "c"}, "spec": spec}, {}, {}, {}, PULL_SECRET)
+    manifests = cm.Manifests({"metadata": {"name": "c"}, "spec": spec}, {}, {}, {}, pull_secret=PULL_SECRET)
     body = cm.cluster_params(manifests, "r", "v")
     assert msgspec.convert(body["load_balancer"], LoadBalancer) == {"type": "user-managed"}

@@ -59,9 +59,9 @@ def longest_turn_while_agents_talk(directory: Path) -> float:
                 service.url,
                 service.keys.token("agentAuth"),
                 service.ca,
-                infra_envs,
-                NETWORK,
-                60,
+                infra_envs=infra_envs,
+                network=NETWORK,
+                seconds=60,
                 rate=20.0,
                 share=40,
             )

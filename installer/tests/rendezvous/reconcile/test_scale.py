@@ -39,7 +39,7 @@ def test_a_thousand_hosts(tmp_path):
     assert time.process_time() - begin < 3
     assert len(files) == 1000
     assert all("address0=10." in host.network["eth0.nmconnection"] for host in files)
-    manifests = cluster_manifests(Inputs(inputs.install, (), inputs.hosts, RELEASE, "4.18.0"))
+    manifests = cluster_manifests(Inputs(inputs.install, (), inputs.hosts, RELEASE, release_version="4.18.0"))
     assert len(load_all(manifests["nmstateconfig.yaml"].decode())) == 1000
 
 
@@ -65,7 +65,7 @@ def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
         path.unlink()
     folder = tmp_path / "cluster-manifests"
     folder.mkdir()
-    for name, data in cluster_manifests(Inputs(checked.install, (), (), RELEASE, "4.18.0")).items():
+    for name, data in cluster_manifests(Inputs(checked.install, (), (), RELEASE, release_version="4.18.0")).items():
         (folder / name).write_bytes(data)
     (folder / "nmstateconfig.yaml").write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False))
     begin = time.process_time()

@@ -46,7 +46,7 @@ def test_whatever_a_name_is_made_of_one_name_comes_of_it_and_no_other_of_another
 @given(name=st.text(max_size=36), label=st.binary(max_size=16))
 def test_every_link_of_a_disk_is_one_or_left_out(tmp_path_factory, name, label):
     disk = DiskSpec(target="vda", path="/x", size=1 << 30)
-    part = disks.describe_partition(disk, Partition(1, 1 << 20, 1 << 21, "k", "u", name), (7, 4))
+    part = disks.describe_partition(disk, Partition(1, 1 << 20, 1 << 21, "k", uuid="u", name=name), (7, 4))
     links = [*part.links, *_ext4(tmp_path_factory.getbasetemp() / "ext4", label)]
     for link in links:
         if not pseudofs.is_link(link):

@@ -171,7 +171,7 @@ def test_a_disk_and_its_partition_have_their_names():
     assert whole.links == ("by-path/vdb", "by-id/virtio-S-1", "by-id/wwn-0x5")
     assert whole.attributes["size"] == "2097152"
     assert whole.attributes["queue/rotational"] == "1"
-    part = disks.describe_partition(disk, Partition(4, 1 << 20, 1 << 21, "k", "u-u", "the root"), (7, 4))
+    part = disks.describe_partition(disk, Partition(4, 1 << 20, 1 << 21, "k", uuid="u-u", name="the root"), (7, 4))
     assert (part.name, part.parent) == ("vdb4", "vdb")
     assert set(part.links) == {
         "by-path/vdb-part4",

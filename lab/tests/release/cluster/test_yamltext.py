@@ -25,8 +25,8 @@ def laughs(levels, fanout=10):
 
 HARM = {
     "bomb": (laughs(9), "line 4: document contains excessive aliasing"),
-    "cycle": ("kind: X\na: &a [*a]\n", "line 2: anchor 'a' value contains itself"),
-    "merge cycle": ("a: &a\n  <<: *a\n", "line 2: anchor 'a' value contains itself"),
+    "cycle": ("kind: X\na: &a [*a]\n", "line 2: an anchor's value contains itself"),
+    "merge cycle": ("a: &a\n  <<: *a\n", "line 2: an anchor's value contains itself"),
     "deep": ("[" * 100_000, "line 1: exceeded max depth of 128"),
     "deep maps": ("{a: " * 100_000, "line 1: exceeded max depth of 128"),
     "deep by aliases": (
@@ -35,7 +35,7 @@ HARM = {
     ),
     "no bool": ("!!bool s3cr3t", "a value does not fit its tag (KeyError)"),
     "no time": ("!!timestamp s3cr3t", "a value does not fit its tag (AttributeError)"),
-    "unknown": ("a: *b", "line 1: unknown anchor 'b' referenced"),
+    "unknown": ("a: *b", "line 1: unknown anchor referenced"),
 }
 
 

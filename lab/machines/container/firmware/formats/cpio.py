@@ -10,7 +10,7 @@ import stat
 import subprocess
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from lab.machines.container.firmware.formats.errors import BadArchive
@@ -33,6 +33,7 @@ class Member:
     mode: int
     data: memoryview
     mtime: int = 0
+    _: KW_ONLY
     rdev: int = 0
     inode: tuple[int, int, int] = (0, 0, 0)
     links: int = 1
@@ -99,7 +100,7 @@ def _member(view: memoryview, position: int) -> tuple[Member, int]:
         raise BadArchive(f"byte {position}: the archive ends within a file")
     name = bytes(view[start : start + name_size]).partition(b"\0")[0].decode(errors="surrogateescape")
     rdev = os.makedev(rmajor & 0xFFF, rminor & 0xFFFFF)
-    member = Member(name, mode, view[data:end], mtime, rdev, (major, minor, inode), links)
+    member = Member(name, mode, view[data:end], mtime, rdev=rdev, inode=(major, minor, inode), links=links)
     return member, min(-(-end // 4) * 4, len(view))
 
 

@@ -11,7 +11,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,6 +38,7 @@ class Partition:
     start: int
     size: int
     kind: str
+    _: KW_ONLY
     uuid: str
     name: str = ""
 
@@ -83,7 +84,7 @@ def _primary(entries: list[tuple[int, bytes, int, bytes, int, int]], signature: 
     for number, (_, _, kind, _, start, count) in enumerate(entries, 1):
         if kind and kind not in _EXTENDED and count and (start + count) * SECTOR <= size:
             uuid_ = f"{signature:08x}-{number:02x}"
-            yield Partition(number, start * SECTOR, count * SECTOR, f"0x{kind:02x}", uuid_)
+            yield Partition(number, start * SECTOR, count * SECTOR, f"0x{kind:02x}", uuid=uuid_)
 
 
 def _gpt(disk: BinaryIO, offset: int, size: int) -> tuple[Partition, ...] | None:
@@ -115,7 +116,7 @@ def _entries(raw: bytes, entry_size: int, size: int) -> Iterator[Partition]:
             continue
         text = name.decode("utf-16-le", errors="replace").partition("\0")[0]
         start, length = first * SECTOR, (last + 1 - first) * SECTOR
-        yield Partition(index + 1, start, length, _guid(kind), _guid(own), text)
+        yield Partition(index + 1, start, length, _guid(kind), uuid=_guid(own), name=text)
 
 
 def _guid(raw: bytes) -> str:

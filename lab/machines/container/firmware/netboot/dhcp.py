@@ -39,7 +39,7 @@ class Client:
     ipxe: bool = False
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """What a server gave: an address with its network ("10.0.0.2/24"), the way out, whose class it speaks to, and what
     to boot."""
 
@@ -162,4 +162,4 @@ def _lease(answer: _Message) -> Lease:
     file = (options.get(_FILE, b"") or answer.file).rstrip(b"\0").decode("latin-1")
     vendor = options.get(_VENDOR, b"").decode("latin-1")
     server = str(IPv4Address(options[_SERVER])) if len(options.get(_SERVER, b"")) == 4 else ""
-    return Lease(str(address), router, vendor, file, server)
+    return Lease(address=str(address), router=router, vendor=vendor, file=file, server=server)

@@ -266,8 +266,8 @@ def test_the_root_is_the_device_that_the_machine_knows(tmp_path: Path, disk: Pat
 def test_partitions_are_those_of_the_size_that_the_table_says(tmp_path: Path) -> None:
     device = tmp_path / "part"
     device.write_bytes(bytes(4096))
-    parts = [Partition(1, 0, 4096, "kind", "uuid"), Partition(2, 4096, 8192, "kind", "uuid")]
-    table = Table("gpt", (*parts, Partition(3, 12288, 4096, "kind", "uuid")), boot_code=True)
+    parts = [Partition(1, 0, 4096, "kind", uuid="uuid"), Partition(2, 4096, 8192, "kind", uuid="uuid")]
+    table = Table("gpt", (*parts, Partition(3, 12288, 4096, "kind", uuid="uuid")), boot_code=True)
     with device.open("rb") as file:
         on_disk = slices("vda", dict.fromkeys(("vda", "vda1", "vda2"), file.fileno()), table)
     assert [part.partition.number for part in on_disk] == [1]

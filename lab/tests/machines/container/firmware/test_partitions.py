@@ -54,7 +54,7 @@ def test_a_master_boot_record(tmp_path: Path) -> None:
     table = read_table(path)
     assert table is not None
     assert table.kind == "dos"
-    assert table.partitions[0] == Partition(1, MIB, 2 * MIB, "0xef", "1f7d43ea-01")
+    assert table.partitions[0] == Partition(1, MIB, 2 * MIB, "0xef", uuid="1f7d43ea-01")
     assert table.partitions[1].uuid == "1f7d43ea-02"
 
 
