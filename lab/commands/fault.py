@@ -19,6 +19,7 @@ Examples:
 
   node0-lab fault begin link-down --node master-0          pull a cable
   node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
+  node0-lab fault begin latency --ms 100 --jitter-ms 10     whatever the lab sends comes late
   node0-lab fault begin hang --service dnsmasq             DNS that is silent
   node0-lab fault begin name-missing --name api            no record for the API
   node0-lab fault begin registry-image --image etcd --how error
@@ -39,7 +40,7 @@ _TEXTS = {
     "gateway": "address of the gateway that leases name",
     "how": "what is wrong with the image",
     "image": "the image's tag in the release, for example etcd",
-    "jitter_ms": "milliseconds by which the delay varies",
+    "jitter_ms": "milliseconds by which the delay varies, either way",
     "kbit": "limit in kbit/s",
     "kib": "limit in KiB/s, for reads and for writes",
     "left_mib": "MiB to leave free",
@@ -49,7 +50,7 @@ _TEXTS = {
     "node": "the machine's name, for example master-0",
     "nodes": "the machines' names",
     "path": "a path on the file system",
-    "percent": "how many of 100 are lost",
+    "percent": "of 100 packets, how many",
     "period_ms": "length of a period in milliseconds",
     "process": "which process of the host",
     "seconds": "number of seconds",
