@@ -96,15 +96,15 @@ class World:
         with self._far.call(_listening) as listening, self.here(_connected) as sending:
             for number in numbers:
                 sending.send(f"{number} {time.monotonic_ns()}".encode())
-            arrived = []
+            arrived: list[tuple[int, float]] = []
             listening.settimeout(SECONDS)
             while True:
                 try:
                     text, now = listening.recv(100).decode(), time.monotonic_ns()
                 except TimeoutError:
                     return arrived
-                number, begun = text.split()
-                arrived.append((int(number), (now - int(begun)) / 1e9))
+                number, begun = map(int, text.split())
+                arrived.append((number, (now - begun) / 1e9))
                 if len(arrived) >= wanted:
                     listening.settimeout(0.3)
 
@@ -132,9 +132,9 @@ class World:
             return served.result(SECONDS)
 
     def wrong_checksums(self) -> int:
-        text = self._far.call(Path("/proc/thread-self/net/snmp").read_text)
+        text: str = self._far.call(Path("/proc/thread-self/net/snmp").read_text)
         names, values = re.findall(r"^Udp: (.*)$", text, re.MULTILINE)
-        return dict(zip(names.split(), map(int, values.split()), strict=True))["InCsumErrors"]
+        return int(dict(zip(names.split(), values.split(), strict=True))["InCsumErrors"])
 
     @contextmanager
     def fault(self, fault: Fault) -> Iterator[None]:
