@@ -210,7 +210,7 @@ def _switch(layout: Layout) -> tuple[Service, ...]:
 
 def _impair(layout: Layout) -> Service:
     """What delays, doubles and spoils packets, for the faults that do."""
-    service = _python(layout, "impair", "lab.daemons.impair", [str(layout.impair)], port=None)
+    service = _python(layout, "impair", "lab.daemons.switch.impair", [str(layout.impair)], port=None)
     return msgspec.structs.replace(service, ready=Ready("unix", str(layout.impair)), by_request=True)
 
 

@@ -1,7 +1,7 @@
 """What happens to packets on their way, all but their loss: late, out of order, twice, with a wrong bit.
 
-They go by a daemon of the lab (lab.daemons.impair) instead of sch_netem, which the kernel of a lab's host may lack.
-Several can last on one card at once: a packet goes from each to the next.
+They go by a daemon of the lab (lab.daemons.switch.impair) instead of sch_netem, which the kernel of a lab's host may
+lack. Several can last on one card at once: a packet goes from each to the next.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 import msgspec
 
-from lab.daemons import impair
-from lab.daemons.impair import Impairment
+from lab.daemons.switch import impair
+from lab.daemons.switch.impair import Impairment
 from lab.faults import bpf
 from lab.faults.network import devices, there
 from lab.faults.values import Jitter, Milliseconds, Percent

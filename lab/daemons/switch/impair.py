@@ -1,4 +1,4 @@
-"""Delays, doubles and spoils packets that the lab sends by a network card: `python -m lab.daemons.impair SOCKET`.
+"""Delays, doubles and spoils packets that a card sends: `python -m lab.daemons.switch.impair SOCKET`.
 
 In the place of sch_netem, which the kernel of a lab's host may lack. A program of the packet path (lab.faults.bpf)
 turns what a card is about to send aside, to a TAP device of this daemon's, which sends it on by the card, with a mark
