@@ -163,6 +163,11 @@ class Machine:
         except libvirt.libvirtError as error:
             raise BootError(f"libvirt rejects the boot order: {error}", machine=self.name) from error
 
+    def clock(self) -> int:
+        """How many seconds its hardware's clock is ahead of the host's at the next cold boot, as `set_clock` has it."""
+        clocks = ElementTree.fromstring(self.xml()).findall("clock")
+        return sum(int(clock.get("adjustment", "0")) for clock in clocks if clock.get("offset") == "variable")
+
     def set_clock(self, ahead: int) -> None:
         """Have its hardware's clock so many seconds ahead of the host's from the next cold boot on."""
         domain = self._domain()

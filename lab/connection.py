@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from drivers.errors import DriverError
 from lab.cleanup import Step, finish
 from lab.errors import LabGoneError
 from lab.host.namespaces import NamespaceThreads
@@ -25,21 +26,30 @@ class Connection:
         self._threads: NamespaceThreads | None = None
         self._hypervisor: Owner | None = None
         self._told: list[Ended] = []
+        self._why_none = f"lab {lab_id} is not running"
 
-    def open(self, layout: Layout, supervisor: int, init: int) -> None:
-        """Tie this process to the lab with these processes. Raises LabGoneError; what is tied then, `closing` ends."""
+    def open(self, layout: Layout, supervisor: int, init: int, *, watched: bool = True) -> None:
+        """Tie this process to the lab with these processes. Raises LabGoneError; what is tied then, `closing` ends.
+
+        One that is not `watched` is used though parts of it have ended, even what owns its machines.
+        """
         try:
-            self._watch = Watch(self._id, layout.root, supervisor)
+            self._watch = Watch(self._id, layout.root, supervisor) if watched else None
         except ProcessLookupError as error:
             raise LabGoneError(f"lab {self._id} has ended") from error
         self._threads = NamespaceThreads(init)
-        self._hypervisor = owner(layout)
+        try:
+            self._hypervisor = owner(layout)
+        except DriverError as error:
+            if watched:
+                raise
+            self._why_none = str(error)
 
     @property
     def hypervisor(self) -> Owner:
         """What owns the lab's machines: its libvirt, or the daemon of container machines."""
         if self._hypervisor is None:
-            raise LabGoneError(f"lab {self._id} is not running")
+            raise LabGoneError(self._why_none)
         return self._hypervisor
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

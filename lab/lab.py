@@ -104,8 +104,11 @@ class Lab(AbstractContextManager["Lab"]):
             finish(*self._stopping(), cause=error)
 
     @classmethod
-    def attach(cls, lab_id: str) -> Lab:
-        """Attach to a running lab that another process made; closing this object does not end the lab."""
+    def attach(cls, lab_id: str, *, watched: bool = True) -> Lab:
+        """Attach to a running lab that another process made; closing this object does not end the lab.
+
+        One that is not `watched` is used though parts of it have ended.
+        """
         record = watch.running(lab_id)
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
@@ -114,8 +117,13 @@ class Lab(AbstractContextManager["Lab"]):
         lab.components = record.components
         lab._connection = Connection(lab.id)
         lab._record = record
-        lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials))
-        lab._make_nodes(record.machines)
+        lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials), watched=watched)
+        try:
+            lab._make_nodes(record.machines)
+        except LabGoneError as error:
+            if watched:
+                raise
+            lab.nodes = Nodes(str(error))
         return lab
 
     def start(self) -> None:
@@ -172,8 +180,8 @@ class Lab(AbstractContextManager["Lab"]):
         self._record.save()
         self._make_nodes(self._record.machines)
 
-    def _connect(self, credentials: services.Credentials) -> None:
-        self._connection.open(self.layout, self.supervisor[0], self.init)
+    def _connect(self, credentials: services.Credentials, *, watched: bool = True) -> None:
+        self._connection.open(self.layout, self.supervisor[0], self.init, watched=watched)
         self.credentials = credentials
         self.bmc = self._bmc(self.layout.bmc_url, "1.2")
 

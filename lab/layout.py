@@ -216,6 +216,11 @@ class Layout:
         """The socket of the daemon that has the devices of disks that can fail."""
         return self.root / "failing.sock"
 
+    @property
+    def impair(self) -> Path:
+        """The socket of the daemon that delays, doubles and spoils packets."""
+        return self.root / "impair.sock"
+
     def stick(self, node: NodeSpec) -> Path:
         """The raw image of a node's USB stick."""
         return self.root / "disks" / f"{node.name}-stick.raw"

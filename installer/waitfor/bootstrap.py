@@ -343,6 +343,11 @@ class Bootstrap:
         # The service's work is done, and what it once complained of is no longer the cause.
         over = self.rebooting and not self.kube_seen and self.rest_state != "answers"
         silent = (self._silent_api(),) if over else ()
+        if not self.rebooting and self.rest_state != "answers":
+            # What it said of its hosts before is of no installation that goes on.
+            address = self.inputs.rendezvous_ip
+            gone = f"The rendezvous service on {address} answers no more: {self.rest_state}; {self._outside()}"
+            return (*causes, gone, *decide.recent_errors(self.report.events), *stuck)
         return (*causes, *silent, *decide.recent_errors(self.report.events), *stuck)
 
     def last_seen(self) -> str:

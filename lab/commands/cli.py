@@ -353,7 +353,7 @@ def _collect(arguments: argparse.Namespace) -> int:
 
 
 def _fault(arguments: argparse.Namespace) -> int:
-    return fault_command.run(arguments, _attached)
+    return fault_command.run(arguments, _entered(arguments))
 
 
 def _down(arguments: argparse.Namespace) -> int:

@@ -9,16 +9,19 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from lab.errors import LabError
+from lab.errors import LabBrokenError, LabError
 from lab.faults import Fault, active
+from lab.host import records
 from lab.lab import Lab
 from lab.numbers import real_type, whole_type
+from lab.supervisor import watch
 
 _EPILOG = """\
 Examples:
 
   node0-lab fault begin link-down --node master-0          pull a cable
   node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
+  node0-lab fault begin latency --ms 100 --jitter-ms 10     whatever the lab sends comes late
   node0-lab fault begin hang --service dnsmasq             DNS that is silent
   node0-lab fault begin name-missing --name api            no record for the API
   node0-lab fault begin registry-image --image etcd --how error
@@ -39,7 +42,7 @@ _TEXTS = {
     "gateway": "address of the gateway that leases name",
     "how": "what is wrong with the image",
     "image": "the image's tag in the release, for example etcd",
-    "jitter_ms": "milliseconds by which the delay varies",
+    "jitter_ms": "milliseconds by which the delay varies, either way",
     "kbit": "limit in kbit/s",
     "kib": "limit in KiB/s, for reads and for writes",
     "left_mib": "MiB to leave free",
@@ -49,7 +52,7 @@ _TEXTS = {
     "node": "the machine's name, for example master-0",
     "nodes": "the machines' names",
     "path": "a path on the file system",
-    "percent": "how many of 100 are lost",
+    "percent": "of 100 packets, how many",
     "period_ms": "length of a period in milliseconds",
     "process": "which process of the host",
     "seconds": "number of seconds",
@@ -131,25 +134,31 @@ def _text(fault: Fault) -> str:
     return msgspec.yaml.encode(fault).decode().strip().replace("\n", ", ")
 
 
-def run(arguments: argparse.Namespace, attach: Callable[[argparse.Namespace], Lab]) -> int:
-    """Run the command; returns the exit code. Raises LabError."""
-    with attach(arguments) as lab:
+def run(arguments: argparse.Namespace, record: records.Record) -> int:
+    """Run the command in a lab that runs; returns the exit code. Raises LabError."""
+    if arguments.what == "ls":
+        lasting = active.lasting(record.root)
+        for begun in lasting:
+            print(f"{begun.number}  {begun.since}  {_text(begun.fault)}")
+        if not lasting:
+            print(f"no fault lasts in lab {record.id}")
+        return 0
+    failed = watch.noted(record.root)
+    if arguments.what == "begin" and failed:
+        parts = "; ".join(watch.described(one) for one in failed)
+        raise LabBrokenError(f"lab {record.id} itself has failed, so that no fault can begin: {parts}")
+    # What lasts in one that has failed can be ended.
+    with Lab.attach(record.id, watched=not failed) as lab:
         if arguments.what == "begin":
             fault = fault_of(arguments)
             one = active.begin(lab, fault)
             mends = f"begun; `node0-lab fault end {one.number}` mends it" if one else "done; there is nothing to end"
             print(f"{one.number if one else '-'}  {_text(fault)}: {mends}")
-        elif arguments.what == "end":
+        else:
             lines = 0
             for one in active.end(lab, arguments.number):
                 lines += 1
                 print(f"{one.number}  {_text(one.fault)}: ended")
             if not lines:
-                print(f"no fault lasts in lab {lab.id}")
-        else:
-            begun = active.lasting(lab.layout.root)
-            for one in begun:
-                print(f"{one.number}  {one.since}  {_text(one.fault)}")
-            if not begun:
                 print(f"no fault lasts in lab {lab.id}")
     return 0

@@ -66,7 +66,7 @@ class _Daemon:
             try:
                 self._top = throttle.mount(place)
             except OSError as error:
-                return f"cgroup v1's blkio, by which disks are slowed down, cannot be mounted on this host: {error}"
+                return f"neither cgroup2's io nor cgroup v1's blkio, by which disks are slowed down, is here: {error}"
         throttle.limit(self._top, self._config.lab, request.disk.number, request.kib << 10)
         return ""
 

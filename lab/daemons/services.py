@@ -112,6 +112,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         machined(layout, lab_id) if contained else _libvirtd(layout),
         *_failing(layout),
         *_switch(layout),
+        _impair(layout),
         _dnsmasq(layout),
         _chronyd(layout),
         _registry(layout, credentials, storage),
@@ -205,6 +206,12 @@ def _switch(layout: Layout) -> tuple[Service, ...]:
     file, programs = layout.root / "switch.json", layout.root / "bpf"
     file.write_bytes(msgspec.json.encode(groups))
     return (_python(layout, "switch", "lab.daemons.switch", [str(file), str(programs)], port=None),)
+
+
+def _impair(layout: Layout) -> Service:
+    """What delays, doubles and spoils packets, for the faults that do."""
+    service = _python(layout, "impair", "lab.daemons.switch.impair", [str(layout.impair)], port=None)
+    return msgspec.structs.replace(service, ready=Ready("unix", str(layout.impair)), by_request=True)
 
 
 def _dnsmasq(layout: Layout) -> Service:

@@ -20,19 +20,22 @@ from lab.faults.daemons import (
     RegistryRefuses,
 )
 from lab.faults.disks import DiskErrors, DiskSlow
+from lab.faults.impairments import Corrupted, Duplicated, Latency, Reordered
 from lab.faults.machines import ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic, PowerCut, Reset
-from lab.faults.network import BlackHole, Duplicate, Latency, LinkDown, Loss, NamesSlow, Partition, Throttle
+from lab.faults.network import BlackHole, Duplicate, LinkDown, Loss, NamesSlow, Partition, Throttle
 from lab.faults.ports import Flapping, Swapped, WrongVlan
 
 Fault = (
     BlackHole
     | ClockJump
+    | Corrupted
     | Crash
     | DhcpWrong
     | DiskErrors
     | DiskFull
     | DiskSlow
     | Duplicate
+    | Duplicated
     | Flapping
     | Freeze
     | Hang
@@ -52,6 +55,7 @@ Fault = (
     | RegistryCertificate
     | RegistryImage
     | RegistryRefuses
+    | Reordered
     | Reset
     | Swapped
     | Throttle
@@ -61,12 +65,14 @@ Fault = (
 __all__ = [
     "BlackHole",
     "ClockJump",
+    "Corrupted",
     "Crash",
     "DhcpWrong",
     "DiskErrors",
     "DiskFull",
     "DiskSlow",
     "Duplicate",
+    "Duplicated",
     "Fault",
     "Flapping",
     "Freeze",
@@ -87,6 +93,7 @@ __all__ = [
     "RegistryCertificate",
     "RegistryImage",
     "RegistryRefuses",
+    "Reordered",
     "Reset",
     "Swapped",
     "Throttle",

@@ -13,8 +13,9 @@ import msgspec
 
 from drivers.errors import DriverError
 from lab.errors import LabError
-from lab.faults import ClockJump, Fault, Kill, Reset
-from lab.faults.machines import LOGS_IN, LOGS_IN_AGAIN, check_login
+from lab.faults import ClockJump, Fault, Kill, PowerCut, Reset
+from lab.faults.machines import ENDS_WITH_POWER, LOGS_IN, LOGS_IN_AGAIN, check_login
+from lab.faults.network import is_off
 from lab.running import RunningLab
 from lab.waiting import wait_until
 
@@ -84,7 +85,7 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     with _alone(root):
         file = _read(root)
         for one in file.begun:
-            if one.fault == fault:
+            if _same(one.fault, fault):
                 raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
         begun = Begun(file.next, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), fault)
         # First: what is interrupted while it begins may have begun, and can be ended.
@@ -97,6 +98,12 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     return begun
 
 
+def _same(lasts: Fault, fault: Fault) -> bool:
+    """Whether it is the one that lasts, or no different while that does: power can be cut once."""
+    cut = isinstance(lasts, PowerCut) and isinstance(fault, PowerCut) and lasts.node == fault.node
+    return cut or lasts == fault
+
+
 def begin_now(lab: RunningLab, fault: Fault) -> None:
     """Begin it on a lab, where its host takes logins if it needs them. Raises LabError otherwise."""
     if isinstance(fault, LOGS_IN):
@@ -105,6 +112,8 @@ def begin_now(lab: RunningLab, fault: Fault) -> None:
 
 
 def _end(lab: RunningLab, fault: Fault) -> None:
+    if isinstance(fault, ENDS_WITH_POWER) and is_off(lab, fault.node):
+        return
     if isinstance(fault, LOGS_IN_AGAIN):
         check_login(lab, fault.node)
     fault.end(lab)

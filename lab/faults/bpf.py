@@ -1,4 +1,4 @@
-"""Small programs for the kernel's packet path: what is dropped of what a network card sends.
+"""Small programs for the kernel's packet path: what is dropped, or turned aside, of what a network card sends.
 
 The kernel of a lab's host may lack sch_netem and act_gact; cls_bpf it needs for neither. A program is a list of eBPF
 instructions (Documentation/bpf/standardization/instruction-set.rst), loaded by bpf(2) and attached by pyroute2.
@@ -17,12 +17,12 @@ from lab.errors import LabError
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
 _PROG_LOAD, _SCHED_CLS = 5, 3
 # linux/pkt_cls.h: TC_ACT_UNSPEC, on to the next program, and TC_ACT_SHOT; linux/bpf.h: bpf_get_prandom_u32,
-# bpf_ktime_get_ns.
-_NEXT, _SHOT, _RANDOM, _CLOCK = -1, 2, 7, 5
+# bpf_ktime_get_ns, bpf_redirect.
+_NEXT, _SHOT, _RANDOM, _CLOCK, _REDIRECT = -1, 2, 7, 5, 23
 # linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS); linux/if_ether.h: ETH_P_ALL.
 _EGRESS, _ALL = 0xFFFFFFF3, 3
-# struct __sk_buff begins with the packet's length, which includes the Ethernet header.
-_ETHERNET = 14
+# struct __sk_buff begins with the packet's length, which includes the Ethernet header; its mark is the third word.
+_ETHERNET, _MARK = 14, 8
 
 
 def _instruction(code: int, *, dst: int = 0, src: int = 0, offset: int = 0, value: int = 0) -> bytes:
@@ -69,6 +69,17 @@ def names_lossy(percent: float) -> bytes:
         program += _instruction(code, value=offset) + _instruction(0x15, dst=0, value=wanted, offset=2)
         program += _instruction(0xB7, dst=0, value=_NEXT) + _instruction(0x95)
     return program + lossy(percent)
+
+
+def aside(interface: int, marks: range) -> bytes:
+    """A program that turns every packet aside, to be sent by the card with this index; those with one of these marks
+    have been there, and are the next program's."""
+    program = _instruction(0x61, dst=2, src=1, offset=_MARK)  # w2 = skb->mark
+    program += _instruction(0x14, dst=2, value=marks.start)
+    program += _instruction(0xA6, dst=2, value=len(marks), offset=4)  # if w2 < VALUE goto +4
+    program += _instruction(0xB7, dst=1, value=interface) + _instruction(0xB7, dst=2, value=0)
+    program += _instruction(0x85, value=_REDIRECT) + _instruction(0x95)
+    return program + _instruction(0xB7, dst=0, value=_NEXT) + _instruction(0x95)
 
 
 def _load(program: bytes) -> int:

@@ -32,7 +32,8 @@ class DiskErrors(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
 
 
 class DiskSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A machine's disk reads and writes at most `kib` KiB a second each. Needs cgroup v1's blkio on the lab's host.
+    """A machine's disk reads and writes at most `kib` KiB a second each. Needs cgroup2's io or cgroup v1's blkio on
+    the lab's host.
 
     `disk` is its name in the machine (vda); without it, the one to install on.
     """

@@ -48,12 +48,13 @@ class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
         if machine is None:
             node.power.off()
             return
-        # It counts from the next time that the machine is on.
-        machine.set_clock(node.spec.clock_offset + self.away)
+        # It counts from the next time that the machine is on, on top of when it has been away before.
+        before = machine.clock()
+        machine.set_clock(before + self.away)
         try:
             node.power.off()
         except BaseException as error:
-            finish(("set its clock back", lambda: machine.set_clock(node.spec.clock_offset)), cause=error)
+            finish(("set its clock back", lambda: machine.set_clock(before)), cause=error)
             raise
 
     def end(self, lab: RunningLab) -> None:
@@ -178,6 +179,8 @@ class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 #: What is done by a login to the host, and what is undone by one.
 LOGS_IN = (ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic)
 LOGS_IN_AGAIN = (DiskFull, Freeze, MemoryTaken)
+#: What nothing is left of in a machine that has no power.
+ENDS_WITH_POWER = (Freeze, MemoryTaken)
 
 
 def check_login(lab: RunningLab, node: str) -> None:
@@ -206,7 +209,11 @@ def check_login(lab: RunningLab, node: str) -> None:
 def _root(lab: RunningLab, node: str, script: str) -> str:
     """Run a shell script on a host as root; its output. Raises LabError."""
     host: Any = lab.nodes[node].ssh(_SSH_SECONDS)
-    completed = host.run(f"sudo bash -c {shlex.quote(script)}")
+    try:
+        completed = host.run(f"sudo bash -c {shlex.quote(script)}")
+    except RuntimeError as error:
+        # testinfra's, whose ssh has ended with 255.
+        raise LabError(f"{node}: the connection has broken: is it going down?") from error
     if completed.rc:
         raise LabError(f"{node}: {' '.join((completed.stderr or completed.stdout).split())[:300]}")
     return str(completed.stdout)
@@ -229,9 +236,9 @@ def _send(process: str, signal: str) -> str:
 def _gone(process: str) -> str:
     """A shell expression: whether the process does not run, and nothing else is wrong."""
     if process in _CONTAINERS:
-        # 125 is podman's exit code for a failure of its own.
-        exists = f"podman container exists {_CONTAINERS[process]}"
-        return f'{{ {exists}; [ $? = 1 ] || [ "$({_pids(process)})" = 0 ]; }}'
+        # 125 is podman's exit code for a failure of its own; 127: what has been booted since has none.
+        exists = f"podman container exists {_CONTAINERS[process]}; code=$?"
+        return f'{{ {exists}; [ $code = 1 ] || [ $code = 127 ] || [ "$({_pids(process)})" = 0 ]; }}'
     if process in _UNITS:
         return f'[ "$({_pids(process)})" = 0 ]'
     return f"{{ {_pids(process)} >/dev/null; [ $? = 1 ]; }}"

@@ -10,7 +10,7 @@ import msgspec
 from drivers.protocols import PowerState
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.values import Jitter, Kbit, Milliseconds, Mtu, Percent, check_address
+from lab.faults.values import Kbit, Mtu, Percent, check_address
 from lab.layout import BRIDGE
 from lab.machines.factory import ports
 from lab.running import RunningLab
@@ -61,29 +61,12 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before the machine's network card."""
-        for tap in _there(lab, self.node):
+        for tap in there(lab, self.node):
             shape = f"tbf rate {self.kbit}kbit burst {max(self.kbit // 8, 16)}kbit latency 400ms"
             _tc(lab, f"qdisc add dev {tap} root {shape}")
 
     def end(self, lab: RunningLab) -> None:
         """Remove it; if the machine's power was cut, the card and its limit are gone already."""
-        _unshape(lab, self.node)
-
-
-class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets to a running machine come `ms` milliseconds late, give or take `jitter_ms`. Needs sch_netem."""
-
-    node: str
-    ms: Milliseconds
-    jitter_ms: Jitter = 0
-
-    def begin(self, lab: RunningLab) -> None:
-        """Delay packets. Raises LabError when the host's kernel cannot."""
-        for tap in _there(lab, self.node):
-            _tc(lab, f"qdisc add dev {tap} root netem delay {self.ms}ms {self.jitter_ms}ms")
-
-    def end(self, lab: RunningLab) -> None:
-        """Delay no more; a card that came after a power cut has no delay."""
         _unshape(lab, self.node)
 
 
@@ -98,12 +81,12 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        for device in _there(lab, self.node):
+        for device in there(lab, self.node):
             lab.inside(bpf.attach, device, bpf.lossy(self.percent), _LOSS)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        for device in _devices(lab, self.node):
+        for device in devices(lab, self.node):
             lab.inside(bpf.detach, device, _LOSS)
 
 
@@ -117,12 +100,12 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        for device in _there(lab, self.node):
+        for device in there(lab, self.node):
             lab.inside(bpf.attach, device, bpf.no_larger(self.mtu), _SIZE)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        for device in _devices(lab, self.node):
+        for device in devices(lab, self.node):
             lab.inside(bpf.detach, device, _SIZE)
 
 
@@ -176,15 +159,16 @@ def is_off(lab: RunningLab, node: str) -> bool:
     return lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF
 
 
-def _devices(lab: RunningLab, node: str) -> list[str]:
+def devices(lab: RunningLab, node: str) -> list[str]:
+    """The cards by which the lab sends to a machine; without one, the card by which it sends to all of them."""
     return taps(lab, node) if node else [BRIDGE]
 
 
-def _there(lab: RunningLab, node: str) -> list[str]:
-    """The devices of `_devices`. Raises LabError when there are none: a fault that does nothing is no fault."""
+def there(lab: RunningLab, node: str) -> list[str]:
+    """The cards of `devices`. Raises LabError when there are none: a fault that does nothing is no fault."""
     if node and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
-    return _devices(lab, node)
+    return devices(lab, node)
 
 
 def _tc(lab: RunningLab, words: str) -> None:
@@ -195,7 +179,7 @@ def _unshape(lab: RunningLab, node: str) -> None:
     """Take what shapes the packets of a machine's cards away; a card that is new since has nothing of the kind."""
     for tap in taps(lab, node):
         shown = lab.inside(subprocess.run, ["tc", "qdisc", "show", "dev", tap], capture_output=True, text=True)
-        if re.search(r"^qdisc (tbf|netem) ", shown.stdout, re.MULTILINE):
+        if re.search(r"^qdisc tbf ", shown.stdout, re.MULTILINE):
             _tc(lab, f"qdisc del dev {tap} root")
 
 
@@ -207,7 +191,7 @@ def ip(lab: RunningLab, words: str) -> None:
 def _run(lab: RunningLab, program: str, words: str) -> None:
     completed = lab.inside(subprocess.run, [program, *words.split()], capture_output=True, text=True)
     if completed.returncode:
-        hint = " (this host's kernel has no sch_netem)" if "netem" in words and "kind" in completed.stderr else ""
+        hint = ""
         if re.search(r"File exists|Exclusivity flag", completed.stderr):
             hint = " (it is so already, or has another fault of the kind: end that first)"
         raise LabError(f"{program} {words}: {' '.join(completed.stderr.split())}{hint}")

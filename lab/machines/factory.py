@@ -17,7 +17,7 @@ from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import PowerState
 from lab.bmcs.profile import profile
-from lab.errors import NodeUnreachableError, UnknownNodeError
+from lab.errors import LabGoneError, NodeUnreachableError, UnknownNodeError
 from lab.host import kvm
 from lab.host.namespaces import enter_argv
 from lab.layout import Layout
@@ -33,9 +33,15 @@ log = logging.getLogger(__name__)
 
 
 class Nodes(dict[str, Node]):
-    """The machines by name."""
+    """The machines by name; `why_none` says why they are not known."""
+
+    def __init__(self, why_none: str = "") -> None:
+        super().__init__()
+        self._why_none = why_none
 
     def __missing__(self, name: str) -> Node:
+        if self._why_none:
+            raise LabGoneError(self._why_none)
         raise UnknownNodeError(name, list(self))
 
 

@@ -135,15 +135,18 @@ class Services:
         # Those that are killed on request, and the services that are to be suspended.
         self._asked: set[int] = set()
         self._paused: set[str] = set()
+        self._asked_for: set[str] = set()
         self._logs = Path(plan.state) / "log"
 
     def start_all(self) -> dict[str, float]:
-        """Start every service at once and wait for all; returns how many seconds each took to be ready."""
+        """Start every service at once but those by request, and wait for all; returns how many seconds each took to be
+        ready."""
         begin = time.monotonic()
-        for service in self._plan.services:
+        first = [s for s in self._plan.services if not s.by_request]
+        for service in first:
             self._spawn(service)
         seconds: dict[str, float] = {}
-        waiting = [s for s in self._plan.services if s.ready is not None]
+        waiting = [s for s in first if s.ready is not None]
         while waiting:
             self._reap()
             for service in list(waiting):
@@ -277,11 +280,13 @@ class Services:
                 self._paused.discard(service.name)
                 self._signal(service, signal.SIGCONT)
             elif not running:
+                self._asked_for.add(service.name)
                 self._spawn(service)
                 self._wait_started(service)
                 if service.name in self._paused:
                     self._signal(service, signal.SIGSTOP)
-        return Reply(running={name: name in self._pids.values() for name in self._by_name})
+        known = [name for name, service in self._by_name.items() if not service.by_request or name in self._asked_for]
+        return Reply(running={name: name in self._pids.values() for name in known})
 
     def _signal(self, service: Service, number: signal.Signals) -> None:
         for pid, name in self._pids.items():

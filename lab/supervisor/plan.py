@@ -16,13 +16,17 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One daemon in the foreground; `env` is added to a bare environment; `timeout` in seconds until it is ready."""
+    """One daemon in the foreground; `env` is added to a bare environment; `timeout` in seconds until it is ready.
+
+    `by_request`: it starts when somebody asks for it, not with the lab.
+    """
 
     name: str
     argv: tuple[str, ...]
     ready: Ready | None = None
     env: dict[str, str] = {}
     timeout: float = 60.0
+    by_request: bool = False
 
 
 class Bridge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,8 +88,8 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer: `running` maps each service to whether it runs. `broken`: a service does not do what it must, which
-    is the lab's failure; any other error is the request's."""
+    """The answer: `running` maps each service to whether it runs; those by request are there once they were asked for.
+    `broken`: a service does not do what it must, which is the lab's failure; any other error is the request's."""
 
     error: str = ""
     running: dict[str, bool] = {}

@@ -34,7 +34,8 @@ from scenarios.catalogue.faulty import Completes, Row
 #: Most faults of a seed, and how many in a hundred never end.
 MOST, FOR_EVER = 3, 12
 _IMAGES = ("agent-installer-node-agent", "agent-installer-orchestrator", "etcd", "hyperkube")
-_HOST_FAILS = r"connect|disconnected|lost|not heard|reach|answer|timeout|timed out"
+# Another host may be the one that has registered, when an agent fails.
+_HOST_FAILS = r"never registered|connect|disconnected|lost|not heard|reach|answer|timeout|timed out"
 
 
 @dataclass(frozen=True)

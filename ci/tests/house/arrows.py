@@ -213,9 +213,10 @@ ALLOWED: dict[str, set[str]] = {
     "lab.running": {"lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
     "lab.faults": {
-        "drivers", "lab", "lab.daemons", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject",
+        "drivers", "lab", "lab.daemons", "lab.daemons.switch", "lab.machines", "lab.release.cluster", "lab.running",
+        "lab.subject",
     },
-    "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
+    "lab.connection": {"drivers", "lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "drivers.redfish", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults",
         "lab.host",

@@ -6,6 +6,7 @@ The service's own rules make the answers, hosts that exist as data make the trou
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -202,6 +203,20 @@ def test_a_bootstrap_that_is_stuck(run: Run, make: Any) -> None:
     # By wait-for's own limit, ...
     line = first_error(run, fleet, settings=SHORT)
     assert line == "Host host-0 was at stage Waiting for bootkube: waiting for ETCD bootstrap to be complete"
+
+
+def test_a_bootstrap_host_that_is_gone_in_the_middle(run: Run, make: Any) -> None:
+    fleet = make()
+    installing(fleet)
+    for stage in ("Writing image to disk", "Waiting for control plane"):
+        fleet.progress(fleet.machines[0], stage, "waiting for masters to join the bootstrap control plane")
+    # The others' API server answers: it is not they who are missing.
+    gone = Moment(kube={})
+    settings = replace(QUICK, bootstrap=4.0)
+    assert run([replace(moment(fleet), evaluations=1), gone], names=NAMES, settings=settings) == 5
+    first, second, *_ = run.lines("ERROR")
+    assert re.match(r"The rendezvous service on 127\.0\.0\.1 answers no more: .*; 127\.0\.0\.1 ", first)
+    assert second.startswith("Host host-0 was at stage Waiting for control plane: waiting for masters")
 
 
 def test_a_stage_that_takes_too_long(run: Run, make: Any) -> None:

@@ -26,9 +26,8 @@ def reap(lab: str) -> None:
         syscalls.mount("groups", folder, "tmpfs")
         try:
             hierarchies = cgroups.mount_all(Path(folder) / "cgroups")
-            for name, top in hierarchies.at.items():
-                if "blkio" in name.split(","):
-                    throttle.lift(top, lab)
+            for top in filter(throttle.limits, hierarchies.at.values()):
+                throttle.lift(top, lab)
             cgroups.Group(hierarchies, lab).remove()
         finally:
             for place in (Path(folder) / "cgroups").iterdir():

@@ -177,17 +177,54 @@ def test_what_is_interrupted_while_it_begins_can_be_ended(lab):
 
 def test_a_machine_that_cannot_be_cut_off_keeps_its_clock(lab, monkeypatch):
     clocks, machine = [], object.__new__(libvirt.Machine)
+    monkeypatch.setattr(libvirt.Machine, "clock", lambda self: 60)
     monkeypatch.setattr(libvirt.Machine, "set_clock", lambda self, ahead: clocks.append(ahead))
 
     def off():
         raise PowerError("the BMC does not answer")
 
-    node = SimpleNamespace(name="master-0", spec=SimpleNamespace(clock_offset=60), power=SimpleNamespace(off=off))
+    node = SimpleNamespace(name="master-0", power=SimpleNamespace(off=off))
     lab.nodes, lab.hypervisor = {"master-0": node}, SimpleNamespace(machine=lambda name: machine)
     with pytest.raises(PowerError):
         active.begin(lab, PowerCut("master-0", 3600))
     assert clocks == [3660, 60]
     assert active.lasting(lab.layout.root) == []
+
+
+def test_power_is_cut_once_and_each_time_that_it_was_away_counts(lab, monkeypatch):
+    clocks, machine = [-60], object.__new__(libvirt.Machine)
+    monkeypatch.setattr(libvirt.Machine, "clock", lambda self: clocks[-1])
+    monkeypatch.setattr(libvirt.Machine, "set_clock", lambda self, ahead: clocks.append(ahead))
+    power = SimpleNamespace(off=lambda: None, on=lambda: None)
+    lab.nodes = {name: SimpleNamespace(name=name, power=power) for name in ("master-0", "master-1")}
+    lab.hypervisor = SimpleNamespace(machine=lambda name: machine)
+    assert active.begin(lab, PowerCut("master-0", 3600)).number == 1
+    for again in (PowerCut("master-0"), PowerCut("master-0", 60), PowerCut("master-0", 3600)):
+        with pytest.raises(LabError, match=r"^that lasts since .*Z: `node0-lab fault end 1` ends it$"):
+            active.begin(lab, again)
+    assert active.begin(lab, PowerCut("master-1")).number == 2
+    assert [one.number for one in active.end(lab)] == [2, 1]
+    active.begin(lab, PowerCut("master-0", 7200))
+    assert clocks == [-60, 3540, 10_740]
+
+
+@pytest.mark.parametrize("fault", [Freeze("master-0", "agent"), MemoryTaken("master-0")], ids=str)
+def test_what_is_nowhere_without_power_has_ended_with_it(lab, host, monkeypatch, fault):
+    monkeypatch.setattr(type(fault), "begin", lambda *_: None)
+    monkeypatch.setattr(type(fault), "end", lambda *_: pytest.fail("there is nobody who could"))
+    monkeypatch.setattr(active, "begin_now", lambda *_: None)
+    active.begin(lab, fault)
+    lab.hypervisor = SimpleNamespace(machine=lambda name: SimpleNamespace(state=lambda: PowerState.OFF))
+    assert [one.fault for one in active.end(lab)] == [fault]
+
+
+def test_a_host_that_goes_down_while_a_fault_begins_is_one_line(lab):
+    def run(command):
+        raise RuntimeError(SimpleNamespace(stderr="Connection closed by 192.0.2.1 port 22"))
+
+    lab.nodes = {"master-0": SimpleNamespace(name="master-0", ssh=lambda seconds: SimpleNamespace(run=run))}
+    with pytest.raises(LabError, match=r"^master-0: the connection has broken: is it going down\?$"):
+        DiskFull("master-0").begin(lab)
 
 
 def test_what_lasts_does_not_begin_again(lab):

@@ -13,16 +13,20 @@ from lab.commands.fault import fault_of
 from lab.errors import LabError
 from lab.faults import (
     BlackHole,
+    Corrupted,
     DiskErrors,
     DiskSlow,
     Duplicate,
+    Duplicated,
     Fault,
     Kill,
+    Latency,
     LinkDown,
     Loss,
     Partition,
     RegistryImage,
     RegistryRefuses,
+    Reordered,
 )
 
 PAGE = (Path(__file__).parents[3] / "docs/faults.md").read_text()
@@ -48,6 +52,11 @@ def parsed(*words: str) -> argparse.Namespace:
             DiskErrors("master-0", "vdb", "all"),
         ),
         (["disk-slow", "--node", "master-0", "--kib", "512"], DiskSlow("master-0", 512)),
+        (["latency", "--ms", "200"], Latency(200)),
+        (["latency", "--ms", "200", "--jitter-ms", "50", "--node", "a"], Latency(200, 50, "a")),
+        (["reordered", "--percent", "10"], Reordered(10, 20)),
+        (["duplicated", "--percent", "0.5", "--node", "a"], Duplicated(0.5, "a")),
+        (["corrupted", "--percent", "1"], Corrupted(1)),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
@@ -92,6 +101,7 @@ def test_the_page_says_what_each_fault_does(kind: type[msgspec.Struct]) -> None:
         *(["black-hole", "--mtu", text] for text in ("0", "67", "65536", "1.5k")),
         ["throttle", "--node", "a", "--kbit", "0"],
         ["latency", "--node", "a", "--ms", "200ms"],
+        ["reordered", "--percent", "10", "--ms", "0"],
         ["disk-slow", "--node", "a", "--kib", "1M"],
         ["disk-full", "--node", "a", "--left-mib", "-1"],
     ],
@@ -113,6 +123,10 @@ def test_what_is_wrong_is_an_option(words: list[str], capsys) -> None:
         (
             ["flapping", "--node", "a", "--period-ms", "100", "--down-ms", "100"],
             "flapping: down_ms: 100 is not less than period_ms, 100: nothing would get through",
+        ),
+        (
+            ["latency", "--ms", "10", "--jitter-ms", "11"],
+            "latency: jitter_ms: 11 is more than ms, 10: nothing comes before it is sent",
         ),
     ],
 )

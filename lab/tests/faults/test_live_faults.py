@@ -1,6 +1,7 @@
 """Faults on a real lab; needs root and the daemons."""
 
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -20,6 +21,7 @@ from lab.errors import DaemonEndedError, LabError
 from lab.faults import (
     BlackHole,
     Duplicate,
+    Duplicated,
     Fault,
     Hang,
     Latency,
@@ -136,15 +138,15 @@ def test_each_fault_begins_and_ends(tmp_path):
             assert "tbf" in queues()
             assert "rate 500Kbit" in queues()
         assert "tbf" not in queues()
-        late = Latency("master-0", 200, 20)
-        netem = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
-        if lab.inside(subprocess.run, netem, capture_output=True).returncode:
-            with pytest.raises(LabError, match="this host's kernel has no sch_netem"):
-                late.begin(lab)
-        else:
-            with lab.fault(late):
-                assert "delay 200ms" in queues()
-        assert "netem" not in queues()
+
+        def links():
+            return lab.run(["ip", "link", "show"], timeout=10).stdout
+
+        assert "impair" not in lab.services.running()
+        with lab.fault(Latency(200, 20, "master-0")), lab.fault(Duplicated(5)):
+            assert links().count(": aside") == 2
+            assert lab.services.running()["impair"]
+        assert ": aside" not in links()
         assert "\"fault Hang(service='chronyd')\"" in (tmp_path / "phases.json").read_text()
 
 
@@ -259,16 +261,38 @@ def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
     with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path, keep=True) as lab:
         which = ["--lab", lab.id]
         try:
-            assert cli.main(["fault", "begin", "crash", "--service", "chronyd", *which]) == 0
-            assert [(one.service, one.code) for one in lab.ended()] == [("chronyd", -9)]
-            with pytest.raises(DaemonEndedError, match="itself failed: chronyd was killed by SIGKILL at "):
-                lab.run(["true"], timeout=10)
+            assert cli.main(["fault", "begin", "link-down", "--node", "master-0", *which]) == 0
+            assert cli.main(["fault", "begin", "loss", "--percent", "5", *which]) == 0
             assert cli.main(["fault", "begin", "crash", "--service", "nobody", *which]) == 1
             assert "no service 'nobody'" in capsys.readouterr().err
-            assert not lab.services.running()["chronyd"]
+            # Who owns the machines may be what is gone.
+            assert cli.main(["fault", "begin", "crash", "--service", "libvirtd", *which]) == 0
+            assert cli.main(["fault", "end", "1", *which]) == 1
+            assert "fault 1 lasts: libvirt at " in capsys.readouterr().err
+            assert cli.main(["fault", "end", "3", *which]) == 0
+            assert lab.services.running()["libvirtd"]
+            lab.services.kill("chronyd")
+            assert [(one.service, one.code) for one in lab.ended()] == [("libvirtd", -9), ("chronyd", -9)]
+            with pytest.raises(
+                DaemonEndedError, match=r"itself failed: libvirtd was killed by SIGKILL at .*; chronyd "
+            ):
+                lab.run(["true"], timeout=10)
+            capsys.readouterr()
+            assert cli.main(["fault", "begin", "loss", "--percent", "9", *which]) == 1
+            [line] = capsys.readouterr().err.splitlines()
+            assert re.fullmatch(
+                r"node0-lab: lab \S+ itself has failed, so that no fault can begin: libvirtd was .*; chronyd was .*",
+                line,
+            )
+            assert cli.main(["fault", "ls", *which]) == 0
+            assert [one.split()[0] for one in capsys.readouterr().out.splitlines()] == ["1", "2"]
             assert cli.main(["fault", "end", *which]) == 0
-            assert lab.services.running()["chronyd"]
-            assert lab.ended(), "it runs again, and what was tested is void all the same"
+            out, err = capsys.readouterr()
+            assert ([one.split()[0] for one in out.splitlines()], err) == (["2", "1"], "")
+            # This process had its connection to the libvirtd that was killed.
+            with Lab.attach(lab.id, watched=False) as again:
+                assert again.nodes["master-0"].link.is_up()
+            assert lab.ended(), "what was tested is void all the same"
         finally:
             assert cli.main(["down", *which]) == 0
 

@@ -56,7 +56,8 @@ def test_a_frozen_process_goes_on(host, frozen, process):
 
 @pytest.mark.parametrize("process", get_args(Process))
 def test_one_that_is_gone_is_frozen_no_more(host, process):
-    for podman in ("case $1 in container) exit 1;; *) exit 125;; esac", "[ $1 = container ] || echo 0"):
+    none = "exit 127"
+    for podman in ("case $1 in container) exit 1;; *) exit 125;; esac", "[ $1 = container ] || echo 0", none):
         Freeze("master-0", process).end(host(podman=podman, systemctl="echo 0", pgrep="exit 1"))
 
 

@@ -11,7 +11,7 @@ from lab.supervisor.plan import Plan, Service
 
 ROOT = Path(__file__).parents[3]
 # Prints what comes of each request: its error, else whether the service's process is stopped (T), runs (S), or is not
-# there (-). A signal takes its time: each is given some until it is as the test says.
+# there (-), and of "status" the answer. A signal takes its time: each is given some until it is as the test says.
 CHILD = """
 import os
 import sys
@@ -37,14 +37,17 @@ for word in sys.argv[2:]:
     end = time.monotonic() + 5
     while not reply.error and state() != wanted and time.monotonic() < end:
         time.sleep(0.01)
-    print(op, reply.error or state())
+    print(op, reply.error or state(), *([reply.running] if op == "status" else []))
 services.do(Request("stop", "one"))
 """
 
 
-def asked(state: Path, *operations: str, argv: tuple[str, ...] = ("sleep", "300")) -> list[str]:
+def asked(
+    state: Path, *operations: str, argv: tuple[str, ...] = ("sleep", "300"), by_request: bool = False
+) -> list[str]:
     (state / "log").mkdir()
-    plan = Plan(id="x", state=str(state), bridges=(), mounts=(), services=(Service(name="one", argv=argv),), owner=None)
+    service = Service(name="one", argv=argv, by_request=by_request)
+    plan = Plan(id="x", state=str(state), bridges=(), mounts=(), services=(service,), owner=None)
     child = [sys.executable, "-c", CHILD, msgspec.json.encode(plan).decode(), *operations]
     done = subprocess.run(child, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.splitlines()
@@ -54,6 +57,13 @@ def test_a_service_that_hangs_does_so_too_when_it_is_started_anew(tmp_path):
     wanted = ["pause T", "stop -", "start T", "resume S", "pause T", "stop -", "resume -", "start S"]
     assert asked(tmp_path, *wanted) == wanted
     assert watch.noted(tmp_path) == []
+
+
+def test_one_by_request_runs_when_it_is_asked_for(tmp_path):
+    operations = ["status -", "start S", "start S", "status S", "stop -", "status -"]
+    assert asked(tmp_path, *operations, by_request=True) == [
+        "status - {}", "start S", "start S", "status S {'one': True}", "stop -", "status - {'one': False}",
+    ]  # fmt: skip
 
 
 def test_one_that_is_killed_on_request_is_told_from_one_that_dies(tmp_path):

@@ -1,38 +1,64 @@
-"""Block devices that are slow, by cgroup v1's `blkio`.
+"""Block devices that are slow: by cgroup2's `io`, or by cgroup v1's `blkio` where that has the controller.
 
-There a group limits what its own processes ask for, not those of groups below it, and what the kernel writes back by
-itself is the root's. So a limit is written into every group, and again for groups that are new. It outlives the lab and
-the loop device, whose number another one gets: what a lab has limited is noted in /run, for whoever cleans up after it.
+With v1 a group limits what its own processes ask for, not those of groups below it, and what the kernel writes back by
+itself is the root's. So a limit is written into every group, and again for groups that are new. With cgroup2 it holds
+for all that is below a group, and the root has none: it is written into the groups at the top, so that what runs in the
+root itself, as on a host without systemd, is as quick as before. A limit outlives the lab and the loop device, whose
+number another one gets: what a lab has limited is noted in /run, for whoever cleans up after it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab.machines.container.kernel import syscalls
 
 NOTES = Path("/run/node0/slow")
-_LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
+_V1 = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
+_V2 = "io.max"
 
 
 def mount(place: Path) -> Path:
     """Mount the host's hierarchy in an empty directory of this mount namespace. Raises OSError where it has none."""
+    # First: the kernel would take a controller that cgroup2 has and nobody uses away from it.
+    with contextlib.suppress(OSError):
+        syscalls.mount("cgroup2", str(place), "cgroup2")
+        if limits(place):
+            return place
+        syscalls.umount(str(place))
     syscalls.mount("cgroup", str(place), "cgroup", 0, data="blkio")
     return place
 
 
+def _unified(top: Path) -> bool:
+    return (top / "cgroup.controllers").exists()
+
+
+def limits(top: Path) -> bool:
+    """Whether the hierarchy that is mounted at `top` can limit devices."""
+    if not _unified(top):
+        return (top / _V1[0]).exists()
+    return "io" in (top / "cgroup.controllers").read_text().split()
+
+
 def limit(top: Path, lab: str, device: int, rate: int) -> None:
     """Let a device of a lab's read and write `rate` bytes a second at most each; with 0, as many as it can. `top` is
-    the hierarchy."""
+    the hierarchy. Raises OSError."""
     number = f"{os.major(device)}:{os.minor(device)}"
     note = NOTES / lab / number
     if rate:
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(str(rate))
-        _write(top, number, rate)
+        try:
+            _write(top, number, rate)
+        except OSError:
+            lift(top, lab, number)
+            raise
     else:
         _write(top, number, 0)
         note.unlink(missing_ok=True)
@@ -48,21 +74,52 @@ def keep(top: Path, lab: str) -> None:
         _write(top, note.name, int(note.read_text()), only_new=True)
 
 
-def lift(top: Path, lab: str) -> None:
-    """Lift all limits of a lab that has ended."""
-    for note in (NOTES / lab).glob("*:*"):
+def lift(top: Path, lab: str, numbers: str = "*:*") -> None:
+    """Lift all limits of a lab that has ended, or that of one device."""
+    for note in (NOTES / lab).glob(numbers):
         _write(top, note.name, 0)
         note.unlink()
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
+        # Of others there may be notes.
         (NOTES / lab).rmdir()
 
 
+def put(file: Path, text: str) -> None:
+    """Write into a file of a hierarchy, where nobody can make one. Raises OSError."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
 def _write(top: Path, number: str, rate: int, *, only_new: bool = False) -> None:
-    """Write the limit into all groups, or only into those that have none for the device."""
+    """Into all groups, or those alone that have no limit for the device. Raises OSError where no group takes it."""
+    there, begins = False, bool(rate) and not only_new
+    for file, text in _unified_texts(top, rate) if _unified(top) else _v1_texts(top, rate):
+        try:
+            if not only_new or not re.search(rf"^{number} ", file.read_text(), re.MULTILINE):
+                put(file, f"{number} {text}")
+            there = True
+        except OSError as error:
+            # The group may have ended since, and the device, its limit with it.
+            if error.errno != errno.ENOENT and (begins or error.errno != errno.ENODEV):
+                raise
+    if begins and not there:
+        raise OSError(errno.EOPNOTSUPP, "no control group of this host takes a limit of a device")
+
+
+def _v1_texts(top: Path, rate: int) -> Iterator[tuple[Path, str]]:
     for group, _, _ in os.walk(top):
-        for name in _LIMITS:
-            file = Path(group, name)
-            # The group may have ended since.
-            with contextlib.suppress(FileNotFoundError):
-                if not only_new or not re.search(rf"^{number} ", file.read_text(), re.MULTILINE):
-                    file.write_text(f"{number} {rate}")
+        for name in _V1:
+            yield Path(group, name), str(rate)
+
+
+def _unified_texts(top: Path, rate: int) -> Iterator[tuple[Path, str]]:
+    # A group has the file when the one above passes the controller on (cgroups(7)).
+    if rate and "io" not in (top / "cgroup.subtree_control").read_text().split():
+        put(top / "cgroup.subtree_control", "+io")
+    most = str(rate) if rate else "max"
+    for group in top.iterdir():
+        if group.is_dir():
+            yield group / _V2, f"rbps={most} wbps={most}"

@@ -1,0 +1,241 @@
+"""Delays, doubles and spoils packets that a card sends: `python -m lab.daemons.switch.impair SOCKET`.
+
+In the place of sch_netem, which the kernel of a lab's host may lack. A program of the packet path (lab.faults.bpf)
+turns what a card is about to send aside, to a TAP device of this daemon's, which sends it on by the card, with a mark
+that the program lets pass. The device can do nothing by itself (no TSO, no checksums), so the kernel does it before:
+what comes here is as on a wire, and who receives a packet with a wrong bit sees that its checksum is wrong. A frame
+takes some 9 µs of processor time: about 1 Gbit/s on a core of its own, 100 Mbit/s on one that ten others share.
+
+A request is a line of JSON, and so is the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import heapq
+import itertools
+import os
+import random
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import msgspec
+
+from lab.errors import LabError
+
+# linux/if_tun.h; asm-generic/socket.h.
+_TUNSETIFF, _TAP, _NO_PI, _SO_MARK = 0x400454CA, 0x0002, 0x1000, 36
+# A packet's mark is the card's index and, below it, the place in the order of those that it has been turned aside by.
+_PLACES = 16
+# As many wait at most for their time on a card: at 100 Mbit/s and full size, a second's worth. Then the next are lost.
+_QUEUE = 10_000
+_FRAME, _ETHERNET = 65_536, 14
+_SECONDS, _ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
+
+
+class Impairment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happens to packets: `late` percent come `ms` milliseconds late, give or take `jitter_ms`; `twice` percent
+    come twice, and `wrong` percent with a wrong bit."""
+
+    ms: int = 0
+    jitter_ms: int = 0
+    late: float = 100
+    twice: float = 0
+    wrong: float = 0
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Begin or end it on a card; `place` (1 to 15) is where in the order of those that a card has, and its name."""
+
+    op: Literal["begin", "end"]
+    card: str
+    place: int
+    impairment: Impairment = Impairment()
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why not; else, of one that begins, the index of the device that takes packets, and the marks of those that have
+    been there."""
+
+    error: str = ""
+    device: int = 0
+    first_mark: int = 0
+    last_mark: int = 0
+
+
+def ask(path: Path, request: Request) -> Reply:
+    """What the daemon behind that socket answers. Raises LabError, also where it says why not."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(_ANSWER_SECONDS)
+        try:
+            line.connect(str(path))
+            line.sendall(msgspec.json.encode(request) + b"\n")
+            reply = msgspec.json.decode(line.makefile("rb").readline(), type=Reply)
+        except (OSError, msgspec.DecodeError) as error:
+            raise LabError(f"the lab's daemon of impairments does not answer: {error}") from error
+    if reply.error:
+        raise LabError(f"{request.card}: {reply.error}")
+    return reply
+
+
+class Detour:
+    """The way around by which a card's packets go. Raises OSError where there is no such card."""
+
+    def __init__(self, card: str, place: int, how: Impairment) -> None:
+        self._how, self._dice = how, random.Random()
+        self._waiting: list[tuple[float, int, bytes]] = []
+        self._order = itertools.count()
+        try:
+            self.card = socket.if_nametoindex(card)
+        except OSError as error:
+            raise OSError("there is no such network card: is the machine on?") from error
+        self.mark = self.card * _PLACES + place
+        with contextlib.ExitStack() as held:
+            self.out = held.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0))
+            self.out.bind((card, 0))
+            self.out.setsockopt(socket.SOL_SOCKET, _SO_MARK, self.mark)
+            name = f"aside{self.card}-{place}"
+            self.tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            held.callback(os.close, self.tap)
+            fcntl.ioctl(self.tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP | _NO_PI))
+            # It is to say nothing of its own.
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+            mtu = Path(f"/sys/class/net/{card}/mtu").read_text().strip()
+            subprocess.run(["ip", "link", "set", name, "mtu", mtu, "up"], check=True, timeout=_SECONDS)
+            self.device = socket.if_nametoindex(name)
+            self._held = held.pop_all()
+
+    def there(self) -> bool:
+        """Whether the card is there still: it goes with its machine's power."""
+        try:
+            return bool(socket.if_indextoname(self.card))
+        except OSError:
+            return False
+
+    def take(self) -> None:
+        """Take what has come."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._pass(os.read(self.tap, _FRAME))
+
+    def _pass(self, frame: bytes) -> None:
+        how = self._how
+        if self._happens(how.wrong) and len(frame) > _ETHERNET:
+            frame = self._spoilt(frame)
+        for _ in range(2 if self._happens(how.twice) else 1):
+            if not how.ms or not self._happens(how.late):
+                self._send(frame)
+            elif len(self._waiting) < _QUEUE:
+                seconds = (how.ms + self._dice.uniform(-how.jitter_ms, how.jitter_ms)) / 1000
+                heapq.heappush(self._waiting, (time.monotonic() + seconds, next(self._order), frame))
+
+    def _happens(self, percent: float) -> bool:
+        return self._dice.random() * 100 < percent
+
+    def _spoilt(self, frame: bytes) -> bytes:
+        """With a wrong bit, behind the Ethernet header."""
+        spoilt = bytearray(frame)
+        spoilt[self._dice.randrange(_ETHERNET, len(frame))] ^= 1 << self._dice.randrange(8)
+        return bytes(spoilt)
+
+    def _send(self, frame: bytes) -> None:
+        # A card without link, or that has no room, loses it as any card would.
+        with contextlib.suppress(OSError):
+            self.out.send(frame)
+
+    def due(self, now: float) -> float | None:
+        """Send what has waited long enough; in how many seconds the next is due."""
+        while self._waiting and self._waiting[0][0] <= now:
+            self._send(heapq.heappop(self._waiting)[2])
+        return self._waiting[0][0] - now if self._waiting else None
+
+    def close(self) -> None:
+        """End it; what waits is lost."""
+        self._held.close()
+
+
+class _Daemon:
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._selector = selectors.DefaultSelector()
+        self._detours: dict[tuple[str, int], Detour] = {}
+
+    def serve(self) -> NoReturn:
+        """For ever."""
+        self._on(self._server, self._answer)
+        looked = 0.0
+        while True:
+            now = time.monotonic()
+            if now - looked > _LOOK_SECONDS:
+                looked = now
+                for key in [key for key, one in self._detours.items() if not one.there()]:
+                    self._end(*key)
+            waits = [seconds for one in self._detours.values() if (seconds := one.due(now)) is not None]
+            for event, _ in self._selector.select(min([*waits, _LOOK_SECONDS]) if self._detours else None):
+                # One that has just ended may have been told of.
+                if event.fd in self._selector.get_map():
+                    event.data()
+
+    def _on(self, source: socket.socket | int, do: Callable[[], None]) -> None:
+        self._selector.register(source, selectors.EVENT_READ, do)
+
+    def _answer(self) -> None:
+        line, _ = self._server.accept()
+        with line, contextlib.suppress(OSError):
+            line.settimeout(_ANSWER_SECONDS)
+            # Whoever only looks whether this is there says nothing.
+            if asked := line.makefile("rb").readline():
+                line.sendall(msgspec.json.encode(self._reply(asked)) + b"\n")
+
+    def _reply(self, asked: bytes) -> Reply:
+        try:
+            request = msgspec.json.decode(asked, type=Request)
+            return self._begin(request) if request.op == "begin" else self._end(request.card, request.place)
+        except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+            return Reply(str(error))
+
+    def _begin(self, request: Request) -> Reply:
+        key = (request.card, request.place)
+        if key in self._detours and self._detours[key].there():
+            return Reply("it has a fault of this kind already: end that first")
+        # A machine's card of before its power was off.
+        self._end(*key)
+        one = self._detours[key] = Detour(*key, request.impairment)
+        self._on(one.tap, one.take)
+        last = one.mark - one.mark % _PLACES + _PLACES - 1
+        return Reply(device=one.device, first_mark=one.mark, last_mark=last)
+
+    def _end(self, card: str, place: int) -> Reply:
+        one = self._detours.pop((card, place), None)
+        if one is not None:
+            self._selector.unregister(one.tap)
+            one.close()
+        return Reply()
+
+
+@contextlib.contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        yield server
+
+
+def main(path: Path) -> NoReturn:
+    """Serve until it is killed."""
+    with _listening(path) as server:
+        _Daemon(server).serve()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,273 @@
+"""Packets that come late, out of order, twice or spoilt, between two network namespaces. Needs root."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError
+from lab.faults import BlackHole, Corrupted, Duplicated, Fault, Latency, Loss, Reordered, impairments
+from lab.host.namespaces import NamespaceThreads
+from lab.host.process import clean_environment
+from lab.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 5353
+COUNT, SECONDS = 400, 30.0
+#: A card by which the lab sends, and the one that is connected to it.
+CARDS = f"""
+sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+ip link add lab0 type veth peer name far netns $1
+ip address add {HERE}/24 dev lab0
+ip link set lab0 up
+nsenter --target $1 --net sh -ec 'ip address add {THERE}/24 dev far; ip link set far up'
+"""
+
+
+@contextmanager
+def namespace() -> Iterator[int]:
+    """A process with a network of its own."""
+    # A lab has a sysfs of its own, too.
+    argv = ["unshare", "--net", "--mount", "sh", "-ec", "mount -t sysfs sysfs /sys; echo; read _"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield holder.pid
+        holder.kill()
+
+
+class Services:
+    """The one daemon of the lab that is wanted here."""
+
+    def __init__(self, near: int, sock: Path) -> None:
+        self._argv = [
+            "nsenter",
+            "--target",
+            str(near),
+            "--net",
+            "--mount",
+            sys.executable,
+            "-m",
+            "lab.daemons.switch.impair",
+        ]
+        self._socket, self.held, self._runs = sock, ExitStack(), False
+
+    def running(self) -> dict[str, bool]:
+        return {"impair": True} if self._runs else {}
+
+    def start(self, service: str) -> None:
+        assert service == "impair"
+        if self._runs:
+            return
+        environment = clean_environment({"PYTHONPATH": str(ROOT)})
+        process = self.held.enter_context(
+            subprocess.Popen([*self._argv, "-m", "lab.daemons.switch.impair", str(self._socket)], env=environment)
+        )
+        self.held.callback(process.kill)
+        self._runs = True
+        wait_until(self._socket.exists, SECONDS, "the daemon's socket", poll=0.02)
+
+
+class World:
+    """A lab's side and that of its machines."""
+
+    def __init__(self, near: int, far: int, sock: Path, held: ExitStack) -> None:
+        self._near, self._far = NamespaceThreads(near), NamespaceThreads(far)
+        held.callback(self._near.close)
+        held.callback(self._far.close)
+        services = Services(near, sock)
+        held.enter_context(services.held)
+        self._argv = ["nsenter", "--target", str(near), "--net", "--mount", "sh", "-ec", CARDS, "sh", str(far)]
+        self.lab: Any = SimpleNamespace(
+            inside=self.here, services=services, layout=SimpleNamespace(impair=sock), nodes={}
+        )
+        self.make_cards()
+
+    def make_cards(self) -> None:
+        subprocess.run(self._argv, check=True, timeout=SECONDS)
+
+    def here(self, function: Callable[..., Any], *args: Any, **words: Any) -> Any:
+        return self._near.call(function, *args, **words)
+
+    def ip(self, words: str) -> None:
+        self.here(subprocess.run, ["ip", *words.split()], check=True, timeout=SECONDS)
+
+    def sent(self, numbers: Sequence[int], wanted: int) -> list[tuple[int, float]]:
+        """Send a packet with each number and its time; the numbers that come, with how long each took. Not before
+        `wanted` have come, and until none comes any more."""
+        with self._far.call(_listening) as listening, self.here(_connected) as sending:
+            for number in numbers:
+                sending.send(f"{number} {time.monotonic_ns()}".encode())
+            arrived: list[tuple[int, float]] = []
+            listening.settimeout(SECONDS)
+            while True:
+                try:
+                    text, now = listening.recv(100).decode(), time.monotonic_ns()
+                except TimeoutError:
+                    return arrived
+                number, begun = map(int, text.split())
+                arrived.append((number, (now - begun) / 1e9))
+                if len(arrived) >= wanted:
+                    listening.settimeout(0.3)
+
+    def transferred(self, content: bytes) -> bytes:
+        """What comes of these bytes by TCP."""
+
+        def serve() -> bytes:
+            with socket.create_server((THERE, PORT)) as server:
+                server.settimeout(SECONDS)
+                ready.append(1)
+                connection, _ = server.accept()
+                with connection, connection.makefile("rb") as file:
+                    connection.settimeout(SECONDS)
+                    return file.read()
+
+        def send() -> None:
+            with socket.create_connection((THERE, PORT), timeout=SECONDS) as connection:
+                connection.sendall(content)
+
+        ready: list[int] = []
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(self._far.call, serve)
+            wait_until(lambda: bool(ready), SECONDS, "a server", poll=0.01)
+            self.here(send)
+            return served.result(SECONDS)
+
+    def wrong_checksums(self) -> int:
+        text: str = self._far.call(Path("/proc/thread-self/net/snmp").read_text)
+        names, values = re.findall(r"^Udp: (.*)$", text, re.MULTILINE)
+        return int(dict(zip(names.split(), values.split(), strict=True))["InCsumErrors"])
+
+    @contextmanager
+    def fault(self, fault: Fault) -> Iterator[None]:
+        fault.begin(self.lab)
+        try:
+            yield
+        finally:
+            fault.end(self.lab)
+
+
+def _listening() -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    sock.bind((THERE, PORT))
+    return sock
+
+
+def _connected() -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.connect((THERE, PORT))
+    return sock
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with namespace() as near, namespace() as far, ExitStack() as held:
+        yield World(near, far, tmp_path_factory.mktemp("impair") / "sock", held)
+
+
+@pytest.fixture(autouse=True)
+def _whole(world: World) -> Iterator[None]:
+    """Each test leaves the way as it was: all come, once, in their order."""
+    yield
+    assert [number for number, _ in world.sent(range(50), 50)] == list(range(50))
+
+
+def test_packets_come_late_and_with_jitter_in_another_order(world: World) -> None:
+    with world.fault(Latency(100)):
+        arrived = world.sent(range(COUNT), COUNT)
+        assert [number for number, _ in arrived] == list(range(COUNT))
+        assert min(late for _, late in arrived) >= 0.1
+    with world.fault(Latency(100, 50)):
+        arrived = world.sent(range(COUNT), COUNT)
+        assert sorted(number for number, _ in arrived) == list(range(COUNT)) != [number for number, _ in arrived]
+        assert min(late for _, late in arrived) >= 0.05
+
+
+def test_some_packets_come_behind_later_ones(world: World) -> None:
+    with world.fault(Reordered(20, 50)):
+        arrived = world.sent(range(COUNT), COUNT)
+    numbers = [number for number, _ in arrived]
+    assert sorted(numbers) == list(range(COUNT))
+    behind = sum(number < max(numbers[: place + 1]) for place, number in enumerate(numbers))
+    assert COUNT * 0.1 < behind < COUNT * 0.3
+
+
+def test_some_packets_come_twice(world: World) -> None:
+    with world.fault(Duplicated(30)):
+        numbers = [number for number, _ in world.sent(range(COUNT), COUNT)]
+    assert sorted(set(numbers)) == list(range(COUNT))
+    assert COUNT * 1.2 < len(numbers) < COUNT * 1.4
+
+
+def test_a_wrong_bit_is_seen_by_who_receives_it(world: World) -> None:
+    before = world.wrong_checksums()
+    with world.fault(Corrupted(50)):
+        # Of those that IP itself takes, the checksum of UDP tells all.
+        arrived = world.sent(range(COUNT), 1)
+        assert COUNT * 0.3 < len(arrived) < COUNT * 0.7
+        assert world.wrong_checksums() - before > COUNT * 0.1
+        assert sorted({number for number, _ in arrived} | set(range(COUNT))) == list(range(COUNT))
+
+
+def test_several_at_once_are_done_each_once(world: World) -> None:
+    with world.fault(Duplicated(100)), world.fault(Latency(50)), world.fault(Reordered(100, 50)):
+        arrived = world.sent(range(COUNT), 2 * COUNT)
+        assert [number for number, _ in arrived] == [number for number in range(COUNT) for _ in range(2)]
+        assert min(late for _, late in arrived) >= 0.1
+        with world.fault(Loss(50)):
+            # After the others: of each two, one may be lost.
+            assert COUNT * 0.8 < len(world.sent(range(COUNT), 1)) < COUNT * 1.2
+    with world.fault(Latency(1)), world.fault(BlackHole(1000)):
+        assert len(world.sent(range(COUNT), COUNT)) == COUNT
+
+
+def test_connections_bear_all_of_it(world: World) -> None:
+    content = b"".join(number.to_bytes(4, "big") for number in range(1 << 18))
+    with (
+        world.fault(Latency(5, 2)), world.fault(Reordered(5)), world.fault(Duplicated(5)), world.fault(Corrupted(1))
+    ):  # fmt: skip
+        assert world.transferred(content) == content
+
+
+def test_one_of_a_kind_on_a_card(world: World) -> None:
+    with world.fault(Latency(10)):
+        with pytest.raises(LabError, match=r"^lab0: it has a fault of this kind already: end that first$"):
+            Latency(20).begin(world.lab)
+        assert min(late for _, late in world.sent(range(10), 10)) >= 0.01
+    Latency(10).end(world.lab)
+
+
+def test_a_cable_that_comes_again_has_nothing_of_it(world: World) -> None:
+    late = Latency(100)
+    late.begin(world.lab)
+    world.ip("link set lab0 down")
+    world.ip("link set lab0 up")
+    assert min(late for _, late in world.sent(range(10), 10)) >= 0.1
+    world.ip("link del lab0")
+    wait_until(lambda: "aside" not in world.here(_cards), SECONDS, "the way around to go with the card", poll=0.05)
+    world.make_cards()
+    assert len(world.sent(range(10), 10)) == 10
+    with world.fault(late):
+        assert min(late for _, late in world.sent(range(10), 10)) >= 0.1
+    assert "aside" not in world.here(_cards)
+
+
+def test_where_one_of_two_cards_is_not_there_neither_has_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impairments, "there", lambda *_: ["lab0", "lab1"])
+    with pytest.raises(LabError, match=r"^lab1: there is no such network card: is the machine on\?$"):
+        Latency(100).begin(world.lab)
+    assert "aside" not in world.here(_cards)
+
+
+def _cards() -> str:
+    return subprocess.run(["ip", "link"], check=True, capture_output=True, text=True, timeout=SECONDS).stdout
