@@ -105,10 +105,8 @@ class Lab(AbstractContextManager["Lab"]):
 
     @classmethod
     def attach(cls, lab_id: str, *, watched: bool = True) -> Lab:
-        """Attach to a running lab that another process made; closing this object does not end the lab.
-
-        One that is not `watched` is used though parts of it have ended.
-        """
+        """Attach to a running lab that another process made; closing this object does not end the lab. One that is not
+        `watched` is used though parts of it have ended."""
         record = watch.running(lab_id)
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
@@ -151,17 +149,12 @@ class Lab(AbstractContextManager["Lab"]):
     def _start(self, ledger: budget.Ledger) -> None:
         owner = this_process()
         record = records.Record(
-            id=self.id,
-            topology=self.topology,
-            owner=owner,
-            created=time.time(),
-            artifacts=str(self.artifacts),
-            kept=self._keep,
-            mirrors=self._mirrors,
-            components=dict(self.components),
+            id=self.id, topology=self.topology, owner=owner, created=time.time(), artifacts=str(self.artifacts)
+        )
+        self._record = record = msgspec.structs.replace(
+            record, kept=self._keep, mirrors=self._mirrors, components=dict(self.components)
         )
         self._alive = records.create(record)
-        self._record = record
         prepared = services.prepare(self.layout, self.id, owner, self._storage)
         # The iSCSI target opens them when it starts.
         disks.make_all(self.layout)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 #: More than any config or topology has, trust bundles included; YAML of this size is read for half a minute.
 MOST_BYTES = 8 << 20
-# Wherever one stands at the beginning of a line, blocks of text included (YAML 1.2 §9.1.2).
+# Wherever one stands at the beginning of a line, blocks of text included (YAML 1.2, 9.1.2).
 _MARKER = re.compile(rb"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _WORDLESS = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n)*\Z")
 

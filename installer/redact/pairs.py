@@ -1,15 +1,9 @@
 """Secrets that follow a name (`password: ...`, `--token ...`, `{"name": ..., "value": ...}`), in any syntax.
 
-`Pairs.clean` is the way in. For each word of a line that may name a secret (_KEY):
-
-1. `_name` finds all of the name, `sensitive` (names.py) what kind of secret it promises.
-2. `_after` finds where its value begins: after a separator, a tag of XML, or a blank where the name is an option.
-3. `value` finds where the value ends, by how it is written: quoted (`_quoted`), a list (`_list`), a block of YAML, or
-   plain (`_plain`, which also tells a value from prose: prose.py).
-4. `_hide` returns the span and its replacement, unless the value is harmless (`null`, `true`, a path).
-
-A span is (begin, end, replacement). A value that goes on in the next lines is passed on to the redactor by `begin`,
-which has the lines that follow.
+`Pairs.clean` is the way in. For each word that may name a secret (_KEY), `_name` finds all of the name, `sensitive` the
+kind of it, `_after` where its value begins, `value` where that ends, by how it is written (`_quoted`, `_list`, a block
+of YAML, or `_plain`, which tells a value from prose), and `_hide` the span, unless the value is harmless (`true`). A span
+is (begin, end, replacement). A value that goes on in the next lines is passed on to the redactor by `begin`.
 """
 
 from __future__ import annotations
@@ -132,14 +126,10 @@ class Pairs:
         """Hide passwords that no separator leads to."""
         spans = []
         for at in phrases.arguments(text):
-            span = self.value(text, at, "password", at, option=True)
-            if span is not None:
-                spans.append(span)
+            spans.append(self.value(text, at, "password", at, option=True))
         for first, last in phrases.words(text):
-            span = self._hide(text, first, last, "password")
-            if span is not None:
-                spans.append(span)
-        return instead(text, spans)
+            spans.append(self._hide(text, first, last, "password"))
+        return instead(text, [span for span in spans if span is not None])
 
     def _valued(self, text: str) -> str:
         """Hide values that come before their names: {"value": ..., "name": "PASSWORD"}."""

@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.2
 MOST_BYTES = 64 << 20
 # Of a raw log that stays, as of a container machine's, which ends its own (lab.machines.container.hardware.line). It is
 # cut when it has that much more.
-RAW_BYTES, _MORE_BYTES = 64 << 20, 1 << 20
+RAW_BYTES, MORE_BYTES = 64 << 20, 1 << 20
 _FULL = b"node0: this log is full; the raw one may go on\n"
 _RAW_FULL = b"\r\nnode0: this log is full; what follows goes to who is connected only\r\n"
 _SUFFIX = ".timed.log"
@@ -41,7 +41,7 @@ class Stamper:
             source.seek(self._offset)
             # What comes after is cut off, and is not followed.
             data = source.read(max(0, RAW_BYTES - self._offset))
-            if os.fstat(source.fileno()).st_size > RAW_BYTES + _MORE_BYTES:
+            if os.fstat(source.fileno()).st_size > RAW_BYTES + MORE_BYTES:
                 self._cut()
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from html import escape
 from unicodedata import east_asian_width
@@ -33,8 +33,9 @@ class Details:
     steps: list[Step] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     evidence: Mapping[str, str] = field(default_factory=dict)
+    _: KW_ONLY
     symptoms: list[tuple[str, str, str]] = field(default_factory=list)
-    notes: Sequence[tuple[str, str]] = field(default=(), kw_only=True)
+    notes: Sequence[tuple[str, str]] = ()
 
 
 def job_file(job: str) -> str:

@@ -41,7 +41,7 @@ _FRAME, _ETHERNET = 65_536, 14
 _SECONDS, _ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
 
 
-class Impairment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What happens to packets: `late` percent come `ms` milliseconds late, give or take `jitter_ms`; `twice` percent
     come twice, and `wrong` percent with a wrong bit."""
 

@@ -34,7 +34,7 @@ def test_a_machine_that_prints_line_ends_alone_does_not_fill_the_disk(tmp_path, 
 def test_a_virtual_machine_that_never_stops_talking_does_not_fill_the_disk_either(tmp_path, monkeypatch):
     """Its log is written by another process, which appends to it and knows of no limit."""
     monkeypatch.setattr(consoleclock, "RAW_BYTES", 100_000)
-    monkeypatch.setattr(consoleclock, "_MORE_BYTES", 1000)
+    monkeypatch.setattr(consoleclock, "MORE_BYTES", 1000)
     log = tmp_path / "n.log"
     stamper = Stamper(log)
     now = datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)

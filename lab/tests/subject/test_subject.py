@@ -298,15 +298,6 @@ def test_an_installer_that_cannot_be_run_is_told(tmp_path, content, told):
     assert checked(path, "--installer") == path
 
 
-@pytest.mark.parametrize("image", ["user:Xq7canaryZ@host/a:1", "docker://user:Xq7canaryZ/x@host.example/a:1"])
-def test_a_login_before_an_images_name_is_not_shown(tmp_path, monkeypatch, image):
-    # Credentials belong into --pull-secret.
-    monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(SubjectError, match="is no image") as caught:
-        options.choose({"release": image}.get)
-    assert "Xq7canaryZ" not in str(caught.value)
-
-
 @pytest.mark.parametrize("text", ["x", "quay.io", "quay.io/x@sha256:12", "quay.io/x y", "quay.io/x:tag:tag", ""])
 def test_a_name_that_is_none(text):
     with pytest.raises(SubjectError, match="is no image"):
