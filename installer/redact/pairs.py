@@ -2,8 +2,8 @@
 
 `Pairs.clean` is the way in. For each word that may name a secret (_KEY), `_name` finds all of the name, `sensitive` the
 kind of it, `_after` where its value begins, `value` where that ends, by how it is written (`_quoted`, `_list`, a block
-of YAML, or `_plain`, which tells a value from prose), and `_hide` the span, unless the value is harmless (`true`). A span
-is (begin, end, replacement). A value that goes on in the next lines is passed on to the redactor by `begin`.
+of YAML, or `_plain`, which tells a value from prose), and `_hide` the span, unless the value is harmless (`true`). A
+span is (begin, end, replacement). A value that goes on in the next lines is passed on to the redactor by `begin`.
 """
 
 from __future__ import annotations
@@ -124,11 +124,8 @@ class Pairs:
 
     def _phrases(self, text: str) -> str:
         """Hide passwords that no separator leads to."""
-        spans = []
-        for at in phrases.arguments(text):
-            spans.append(self.value(text, at, "password", at, option=True))
-        for first, last in phrases.words(text):
-            spans.append(self._hide(text, first, last, "password"))
+        spans = [self.value(text, at, "password", at, option=True) for at in phrases.arguments(text)]
+        spans += [self._hide(text, first, last, "password") for first, last in phrases.words(text)]
         return instead(text, [span for span in spans if span is not None])
 
     def _valued(self, text: str) -> str:

@@ -72,10 +72,10 @@ def test_without_a_blocking_job_nothing_is_decided(history):
 
 
 def test_what_was_to_block_and_has_not_run_accepts_nothing(history):
-    """A pattern that is misspelt, or a night that had no time for the job."""
     filled(history, sno=[*GOOD, "PPPPP", "FFFFF"])
     verdict = judge(history, "p045", blocking=["sno*", "ha*"])
-    assert verdict.decision is Decision.UNDECIDED and verdict.why == "--blocking 'ha*': no such job has run on it"
+    assert verdict.decision is Decision.UNDECIDED
+    assert verdict.why == "--blocking 'ha*': no such job has run on it"
     assert judge(history, "p045", blocking=["sno*"]).decision is Decision.ACCEPTED
     assert judge(history, "p046", blocking=["ha*"]).decision is Decision.REJECTED
     history.add([Run("e2e[ipv6]", "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
