@@ -26,7 +26,7 @@ sys.exit(getattr(importlib.import_module(module), function)())
 """
 
 
-@pytest.mark.parametrize("module", ["lab.commands.cli", "lab.lab", "sushy"])
+@pytest.mark.parametrize("module", ["lab.commands.cli", "lab.lab", "msgspec"])
 def test_ctrl_c_while_it_is_loaded_is_no_traceback(module, tmp_path):
     script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["node0-lab"]
     argv = [sys.executable, "-c", CODE, module, script]

@@ -49,16 +49,7 @@ class Services:
     """The one daemon of the lab that is wanted here."""
 
     def __init__(self, near: int, sock: Path) -> None:
-        self._argv = [
-            "nsenter",
-            "--target",
-            str(near),
-            "--net",
-            "--mount",
-            sys.executable,
-            "-m",
-            "lab.daemons.switch.impair",
-        ]
+        self._argv = ["nsenter", "--target", str(near), "--net", "--mount", sys.executable]
         self._socket, self.held, self._runs = sock, ExitStack(), False
 
     def running(self) -> dict[str, bool]:
