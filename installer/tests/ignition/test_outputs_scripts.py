@@ -1,6 +1,7 @@
 """load-config-iso.sh and its unit files: run under a prefix, with mount and systemctl replaced."""
 
 import os
+import re
 import shutil
 import subprocess
 from importlib import resources
@@ -126,3 +127,12 @@ def test_units_are_understood(tmp_path):
         ["systemd-analyze", "verify", "--man=no", *map(str, tmp_path.iterdir())], capture_output=True, text=True
     )
     assert [line for line in done.stderr.splitlines() if str(tmp_path) in line and "Unknown" in line] == []
+
+
+def test_udev_names_the_unit_so_that_its_instance_is_the_drives_path():
+    """An instance is a path without its first slash, others as dashes (systemd.unit, %f); udev makes dashes of slashes
+    by itself, of the first one too, and systemd 252 does not start such a unit."""
+    rule = (OWN / "80-agent-config-image.rules").read_text()
+    wanted = re.search(r'SYSTEMD_WANTS}\+="load-config-iso@(.*)\.service"', rule)
+    assert wanted is not None
+    assert "/" + wanted[1].replace("%k", "sr0").replace("-", "/") == "/dev/sr0"
