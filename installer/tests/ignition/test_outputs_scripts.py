@@ -14,6 +14,15 @@ from installer.image import cpio
 DATA = Path(str(resources.files("installer.ignition") / "data"))
 OWN = DATA / "unconfigured"
 SCRIPTS = sorted(OWN.glob("*.sh"))
+# Writes two profiles; fails as often as there are files `fail*`.
+PROFILES = """#!/bin/sh
+echo network >>"$CALLS"
+for file in "$PATH_PREFIX"/fail*; do [ ! -e "$file" ] || { rm "$file"; exit 1; }; done
+profiles="$PATH_PREFIX/etc/NetworkManager/system-connections"
+mkdir -p "$profiles"
+printf '[connection]\\nid=bond0\\n[ipv4]\\nid=no\\n' >"$profiles/bond0.nmconnection"
+printf '[connection]\\nid=my card\\n' >"$profiles/enp1s0.nmconnection"
+"""
 RELEASE = "spec:\n  releaseImage: r.example/x@sha256:1\n"
 
 
@@ -32,7 +41,7 @@ def host(tmp_path):
     for name in ("usr/local/bin", "etc/assisted/manifests", "run", "etc/issue.d"):
         (root / name).mkdir(parents=True)
     shutil.copy(DATA / "bin/common.sh", root / "usr/local/bin")
-    (root / "usr/local/bin/pre-network-manager-config.sh").write_text('#!/bin/sh\necho network >>"$CALLS"\n')
+    (root / "usr/local/bin/pre-network-manager-config.sh").write_text(PROFILES)
     (root / "usr/local/bin/pre-network-manager-config.sh").chmod(0o755)
     (root / "etc/assisted/manifests/cluster-image-set.yaml").write_text(RELEASE)
     (root / "etc/assisted/config-image-units").write_text("node-zero.service\nagent.service\n")
@@ -42,6 +51,7 @@ def host(tmp_path):
         "mount": 'cp "$3" "$4/config.gz"',
         "umount": ":",
         "systemctl": 'echo "systemctl $*" >>"$CALLS"',
+        "nmcli": 'echo "nmcli $*" >>"$CALLS"; exit 4',
         "usermod": 'echo "usermod $3" >>"$CALLS"',
     }.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -86,6 +96,8 @@ def test_a_config_image_starts_the_installation(host):
         "usermod core",
         "network",
         "systemctl restart NetworkManager",
+        "nmcli --wait 60 connection up id bond0",  # it fails, and the next is tried all the same
+        "nmcli --wait 60 connection up id my card",
         "systemctl daemon-reexec",
         "systemctl enable --now --no-block node-zero.service agent.service",
     ]
@@ -97,6 +109,22 @@ def test_a_config_image_starts_the_installation(host):
     assert "is ignored" in again.stdout
     assert (root / "etc/assisted/rendezvous-host.env").read_bytes() == FILES["etc/assisted/rendezvous-host.env"]
     assert not calls.exists()
+
+
+@needs_cpio
+def test_what_failed_half_way_is_done_anew(host):
+    """Systemd starts it again: a first try that had put files in place once made the second do nothing."""
+    root, _tools, calls = host
+    (root / "fail").touch()
+    assert load(host, FILES).returncode == 1
+    assert "systemctl enable" not in calls.read_text()
+    assert load(host, FILES).returncode == 0
+    assert calls.read_text().splitlines()[-1] == "systemctl enable --now --no-block node-zero.service agent.service"
+
+
+def test_profiles_are_not_written_by_two_at_once():
+    unit = (OWN / "load-config-iso@.service").read_text()
+    assert "After=pre-network-manager-config.service\n" in unit
 
 
 @needs_cpio

@@ -12,11 +12,24 @@ MOUNT=$PATH_PREFIX/run/config-image
 SET=etc/assisted/manifests/cluster-image-set.yaml
 UNITS=$PATH_PREFIX/etc/assisted/config-image-units
 
+# Written when all is done: what fails half-way (systemd starts us again) is done anew.
+LOADED=$PATH_PREFIX/run/config-image-loaded
+
 release_of() {
     sed -n 's/^ *releaseImage: *//p' "$1"
 }
 
-if [ -f "$PATH_PREFIX/etc/assisted/rendezvous-host.env" ]; then
+# The network begins with connections that NetworkManager made up, and it holds on to them through a restart.
+bring_up_connections() {
+    local file name
+    for file in "$PATH_PREFIX"/etc/NetworkManager/system-connections/*.nmconnection; do
+        [ -f "$file" ] || continue
+        name=$(sed -n '/^id=/{s///p;q}' "$file")
+        nmcli --wait 60 connection up id "$name" || echo "warning: the connection $name did not come up" >&2
+    done
+}
+
+if [ -f "$LOADED" ]; then
     echo "this host has its cluster's files already: $DEVICE is ignored"
     exit 0
 fi
@@ -53,8 +66,10 @@ fi
 if [ -d "$PATH_PREFIX/etc/assisted/network" ]; then
     "$PATH_PREFIX/usr/local/bin/pre-network-manager-config.sh"
     systemctl restart NetworkManager
+    bring_up_connections
 fi
 systemctl daemon-reexec # the proxy's environment
 # shellcheck disable=SC2046
 systemctl enable --now --no-block $(cat "$UNITS")
+touch "$LOADED"
 echo "the files of the config image on $DEVICE are in place"
