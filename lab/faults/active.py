@@ -13,9 +13,22 @@ import msgspec
 
 from drivers.errors import DriverError
 from lab.errors import LabError
-from lab.faults import ClockJump, Fault, Kill, PowerCut, Reset
+from lab.faults import (
+    ClockJump,
+    DiskErrors,
+    DiskSlow,
+    Fault,
+    Kill,
+    LinkDown,
+    Partition,
+    PowerCut,
+    Reset,
+    Swapped,
+    WrongVlan,
+)
 from lab.faults.machines import ENDS_WITH_POWER, LOGS_IN, LOGS_IN_AGAIN, check_login
 from lab.faults.network import is_off
+from lab.machines import failing
 from lab.running import RunningLab
 from lab.waiting import wait_until
 
@@ -85,8 +98,13 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     with _alone(root):
         file = _read(root)
         for one in file.begun:
-            if _same(one.fault, fault):
+            if one.fault == fault:
                 raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
+            if _changed(lab, one.fault) & _changed(lab, fault):
+                raise LabError(
+                    f"fault {one.number} has changed the same since {one.since}: `node0-lab fault end {one.number}` "
+                    "ends it"
+                )
         begun = Begun(file.next, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), fault)
         # First: what is interrupted while it begins may have begun, and can be ended.
         _write(root, _File(file.next + 1, [*file.begun, begun]))
@@ -98,10 +116,21 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     return begun
 
 
-def _same(lasts: Fault, fault: Fault) -> bool:
-    """Whether it is the one that lasts, or no different while that does: power can be cut once."""
-    cut = isinstance(lasts, PowerCut) and isinstance(fault, PowerCut) and lasts.node == fault.node
-    return cut or lasts == fault
+def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
+    """What it changes in a way that has no measure: the end of one such fault would be the end of the other's, too."""
+    match fault:
+        case PowerCut():
+            return {("power", fault.node)}
+        case LinkDown():
+            return {("cable", fault.node)}
+        case Partition():
+            return {("cable", node) for node in fault.nodes}
+        case WrongVlan() | Swapped():
+            return {("port", fault.node)}
+        case DiskErrors() | DiskSlow():
+            node = lab.nodes[fault.node].name
+            return {(type(fault).__name__, failing.place(lab.layout, node, fault.disk).device)}
+    return set()
 
 
 def begin_now(lab: RunningLab, fault: Fault) -> None:

@@ -14,9 +14,13 @@ import pytest
 from drivers import libvirt
 from drivers.errors import PowerError
 from drivers.protocols import PowerState
+from lab import topology
 from lab.errors import LabError
 from lab.faults import (
+    DiskErrors,
     DiskFull,
+    DiskSlow,
+    Fault,
     Freeze,
     Hang,
     Kill,
@@ -25,10 +29,15 @@ from lab.faults import (
     NameMissing,
     NameWrong,
     Outage,
+    Partition,
     PowerCut,
+    Swapped,
+    WrongVlan,
     active,
     machines,
 )
+from lab.layout import Layout
+from lab.topology import Disk
 
 
 class Services:
@@ -200,7 +209,7 @@ def test_power_is_cut_once_and_each_time_that_it_was_away_counts(lab, monkeypatc
     lab.hypervisor = SimpleNamespace(machine=lambda name: machine)
     assert active.begin(lab, PowerCut("master-0", 3600)).number == 1
     for again in (PowerCut("master-0"), PowerCut("master-0", 60), PowerCut("master-0", 3600)):
-        with pytest.raises(LabError, match=r"^that lasts since .*Z: `node0-lab fault end 1` ends it$"):
+        with pytest.raises(LabError, match=r"^(that lasts|fault 1 .*) since .*Z: `node0-lab fault end 1` ends it$"):
             active.begin(lab, again)
     assert active.begin(lab, PowerCut("master-1")).number == 2
     assert [one.number for one in active.end(lab)] == [2, 1]
@@ -297,3 +306,35 @@ def test_a_file_that_cannot_be_read_is_one_line(lab, text):
     with pytest.raises(LabError, match=r"faults\.json: .*; is the lab another version's\?$") as caught:
         active.lasting(lab.layout.root)
     assert isinstance(caught.value.__cause__, msgspec.MsgspecError)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (LinkDown("master-0"), Partition(("master-1", "master-0"))),
+        (Partition(("master-0", "master-1")), Partition(("master-1", "master-2"))),
+        (WrongVlan("master-0"), Swapped("master-0")),
+        (DiskErrors("master-0"), DiskErrors("master-0", fails="all")),
+        (DiskErrors("master-0"), DiskErrors("master-0", disk="vda")),
+        (DiskSlow("master-0", 512), DiskSlow("master-0", 64)),
+    ],
+)
+def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
+    lab: Any, first: Fault, second: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Fault] = []
+    monkeypatch.setattr(active, "begin_now", lambda _, fault: begun.append(fault))
+    disk = Disk(size_gib=1, root=True, can_fail=True)
+    [node] = topology.sno().nodes
+    shape = msgspec.structs.replace(topology.sno(), nodes=(msgspec.structs.replace(node, disks=(disk,)),))
+    lab.layout, lab.nodes = Layout(lab.layout.root, shape), {"master-0": SimpleNamespace(name="master-0")}
+    assert active.begin(lab, first).number == 1
+    with pytest.raises(LabError, match=r"^fault 1 has changed the same since .*Z: `node0-lab fault end 1` ends it$"):
+        active.begin(lab, second)
+    assert [one.fault for one in active.lasting(lab.layout.root)] == begun == [first]
+
+
+def test_what_befalls_two_machines_lasts_beside_each_other(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active, "begin_now", lambda *_: None)
+    for number, fault in enumerate((LinkDown("master-0"), Partition(("master-1",)), WrongVlan("master-0")), 1):
+        assert active.begin(lab, fault).number == number
