@@ -74,7 +74,8 @@ class _Daemon:
         """Answer requests, for ever."""
         server.settimeout(_POLL_SECONDS)
         while True:
-            with contextlib.suppress(TimeoutError), server.accept()[0] as line:
+            # A client may be gone before it has its answer.
+            with contextlib.suppress(TimeoutError, ConnectionError), server.accept()[0] as line:
                 line.settimeout(_POLL_SECONDS)
                 # A client that only checks whether the daemon is up sends nothing.
                 if asked := line.makefile("rb").readline():
