@@ -131,7 +131,10 @@ def fault_of(arguments: argparse.Namespace) -> Fault:
 
 
 def _text(fault: Fault) -> str:
-    return msgspec.yaml.encode(fault).decode().strip().replace("\n", ", ")
+    values = {
+        name: _WITHOUT.get(name, value) if value == "" else value for name, value in msgspec.to_builtins(fault).items()
+    }
+    return msgspec.yaml.encode(values).decode().strip().replace("\n", ", ")
 
 
 def run(arguments: argparse.Namespace, record: records.Record) -> int:

@@ -8,8 +8,9 @@ from typing import get_args
 import msgspec
 import pytest
 
+from lab import topology
 from lab.commands import cli
-from lab.commands.fault import fault_of
+from lab.commands.fault import fault_of, run
 from lab.errors import LabError
 from lab.faults import (
     BlackHole,
@@ -28,6 +29,8 @@ from lab.faults import (
     RegistryRefuses,
     Reordered,
 )
+from lab.faults.active import Begun
+from lab.host.records import Record
 
 PAGE = (Path(__file__).parents[3] / "docs/faults.md").read_text()
 
@@ -53,9 +56,9 @@ def parsed(*words: str) -> argparse.Namespace:
         ),
         (["disk-slow", "--node", "master-0", "--kib", "512"], DiskSlow("master-0", 512)),
         (["latency", "--ms", "200"], Latency(200)),
-        (["latency", "--ms", "200", "--jitter-ms", "50", "--node", "a"], Latency(200, 50, "a")),
+        (["latency", "--ms", "200", "--jitter-ms", "50", "--node", "a"], Latency(200, 50, node="a")),
         (["reordered", "--percent", "10"], Reordered(10, 20)),
-        (["duplicated", "--percent", "0.5", "--node", "a"], Duplicated(0.5, "a")),
+        (["duplicated", "--percent", "0.5", "--node", "a"], Duplicated(0.5, node="a")),
         (["corrupted", "--percent", "1"], Corrupted(1)),
     ],
 )
@@ -68,6 +71,21 @@ def test_an_empty_default_is_told_in_words(capsys: pytest.CaptureFixture[str]) -
         with pytest.raises(SystemExit):
             parsed(*words, "--help")
         assert f"(default: {default})" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_list_says_in_words_what_an_empty_field_means(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path))
+    record = Record(id="sno-1", topology=topology.sno(), owner=(1, 1), created=0, artifacts="/")
+    record.root.mkdir(parents=True)
+    lasting = [Begun(1, "2026-11-26T10:00:00Z", Loss(5)), Begun(2, "2026-11-26T10:01:00Z", DiskSlow("master-0", 64))]
+    (record.root / "faults.json").write_bytes(msgspec.json.encode({"next": 3, "begun": lasting}))
+    assert run(argparse.Namespace(what="ls"), record) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: all that the lab sends",
+        "2  2026-11-26T10:01:00Z  type: DiskSlow, node: master-0, kib: 64, disk: the one to install on",
+    ]
 
 
 @pytest.mark.parametrize("kind", get_args(Fault))
