@@ -23,6 +23,8 @@ from lab.subject.contents import manifest
 from lab.subject.stores import RegistryStorage
 
 _STORAGE = "docker/registry/v2"
+# The lab's daemon that other faults go by: without it nothing would pass where they last.
+_OF_FAULTS = "impair"
 How = Literal["absent", "truncated", "wrong", "error"]
 
 
@@ -32,7 +34,8 @@ class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     service: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Kill it."""
+        """Kill it. Raises LabError for a daemon that other faults need."""
+        _refuse_own(self.service)
         lab.services.stop(self.service)
 
     def end(self, lab: RunningLab) -> None:
@@ -60,7 +63,8 @@ class Hang(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     service: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Suspend its process."""
+        """Suspend its process. Raises LabError for a daemon that other faults need."""
+        _refuse_own(self.service)
         lab.services.pause(self.service)
 
     def end(self, lab: RunningLab) -> None:
@@ -220,6 +224,11 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
     def end(self, lab: RunningLab) -> None:
         """Serve the storage itself."""
         _restore(lab, "registry", lab.layout.root / "registry.yaml")
+
+
+def _refuse_own(service: str) -> None:
+    if service == _OF_FAULTS:
+        raise LabError(f"{service} serves other faults of this lab, and nobody that is tested")
 
 
 def _view(storage: RegistryStorage, digest: str, how: How, view: Path) -> None:

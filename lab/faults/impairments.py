@@ -7,111 +7,99 @@ lack. Several can last on one card at once: a packet goes from each to the next.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import ClassVar
 
 import msgspec
 
 from lab.daemons.switch import impair
 from lab.daemons.switch.impair import Impairment
 from lab.faults import bpf
-from lab.faults.network import devices, there
+from lab.faults.network import attach, detach, devices, there
 from lab.faults.values import Jitter, Milliseconds, Percent
 from lab.running import RunningLab
 
 _SERVICE = "impair"
-# Their order on a card, and the names of their packet programs there: before those that drop.
-_LATE, _ORDER, _TWICE, _WRONG = 1, 2, 3, 4
+# The packet programs' names on a card: before those that drop.
 _PROGRAM = 90
 
 
-class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What these faults have in common. `place` is where one is in their order on a card, and its name there."""
+
+    place: ClassVar[int]
+    node: str = ""
+
+    def _impairment(self) -> Impairment:
+        raise NotImplementedError
+
+    def begin(self, lab: RunningLab) -> None:
+        """Turn packets aside on all cards that lead to the machine, or on none. Raises LabError."""
+        cards = there(lab, self.node)
+        lab.services.start(_SERVICE)
+        with ExitStack() as begun:
+            for card in cards:
+                reply = impair.ask(lab.layout.impair, impair.Request("begin", card, self.place, self._impairment()))
+                begun.callback(self._let_pass, lab, card)
+                marks = range(reply.first_mark, reply.last_mark + 1)
+                attach(lab, [card], bpf.aside(reply.device, marks), _PROGRAM + self.place)
+            begun.pop_all()
+
+    def end(self, lab: RunningLab) -> None:
+        """Let them pass."""
+        for card in devices(lab, self.node):
+            self._let_pass(lab, card)
+
+    def _let_pass(self, lab: RunningLab, card: str) -> None:
+        detach(lab, [card], _PROGRAM + self.place)
+        if lab.services.running().get(_SERVICE):
+            impair.ask(lab.layout.impair, impair.Request("end", card, self.place))
+
+
+class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
     """Packets to a running machine come `ms` milliseconds late, give or take `jitter_ms`, which also puts them out of
     order; without a machine, all that the lab itself sends."""
 
+    place = 1
     ms: Milliseconds
     jitter_ms: Jitter = 0
-    node: str = ""
 
     def __post_init__(self) -> None:
         if self.jitter_ms > self.ms:
             raise ValueError(f"jitter_ms: {self.jitter_ms} is more than ms, {self.ms}: nothing comes before it is sent")
 
-    def begin(self, lab: RunningLab) -> None:
-        """Delay."""
-        _turn_aside(lab, self.node, _LATE, Impairment(ms=self.ms, jitter_ms=self.jitter_ms))
-
-    def end(self, lab: RunningLab) -> None:
-        """Delay no more."""
-        _let_pass(lab, self.node, _LATE)
+    def _impairment(self) -> Impairment:
+        return Impairment(ms=self.ms, jitter_ms=self.jitter_ms)
 
 
-class Reordered(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Reordered(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
     """`percent` percent of the packets to a running machine come `ms` milliseconds late, behind others that were sent
     after them; without a machine, of all that the lab itself sends."""
 
+    place = 2
     percent: Percent
     ms: Milliseconds = 20
-    node: str = ""
 
-    def begin(self, lab: RunningLab) -> None:
-        """Hold some of them up."""
-        _turn_aside(lab, self.node, _ORDER, Impairment(ms=self.ms, late=self.percent))
-
-    def end(self, lab: RunningLab) -> None:
-        """Hold none up any more."""
-        _let_pass(lab, self.node, _ORDER)
+    def _impairment(self) -> Impairment:
+        return Impairment(ms=self.ms, late=self.percent)
 
 
-class Duplicated(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Duplicated(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
     """`percent` percent of the packets to a running machine come twice; without a machine, of all that the lab itself
     sends."""
 
+    place = 3
     percent: Percent
-    node: str = ""
 
-    def begin(self, lab: RunningLab) -> None:
-        """Send some twice."""
-        _turn_aside(lab, self.node, _TWICE, Impairment(twice=self.percent))
-
-    def end(self, lab: RunningLab) -> None:
-        """Send each once."""
-        _let_pass(lab, self.node, _TWICE)
+    def _impairment(self) -> Impairment:
+        return Impairment(twice=self.percent)
 
 
-class Corrupted(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Corrupted(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
     """`percent` percent of the packets to a running machine come with one wrong bit, so that their checksums are wrong;
     without a machine, of all that the lab itself sends."""
 
+    place = 4
     percent: Percent
-    node: str = ""
 
-    def begin(self, lab: RunningLab) -> None:
-        """Spoil some."""
-        _turn_aside(lab, self.node, _WRONG, Impairment(wrong=self.percent))
-
-    def end(self, lab: RunningLab) -> None:
-        """Spoil none any more."""
-        _let_pass(lab, self.node, _WRONG)
-
-
-def _turn_aside(lab: RunningLab, node: str, place: int, how: Impairment) -> None:
-    """On all cards that lead to the machine, or on none. Raises LabError."""
-    cards = there(lab, node)
-    lab.services.start(_SERVICE)
-    with ExitStack() as begun:
-        for card in cards:
-            reply = impair.ask(lab.layout.impair, impair.Request("begin", card, place, how))
-            begun.callback(_end, lab, card, place)
-            marks = range(reply.first_mark, reply.last_mark + 1)
-            lab.inside(bpf.attach, card, bpf.aside(reply.device, marks), _PROGRAM + place)
-        begun.pop_all()
-
-
-def _let_pass(lab: RunningLab, node: str, place: int) -> None:
-    for card in devices(lab, node):
-        _end(lab, card, place)
-
-
-def _end(lab: RunningLab, card: str, place: int) -> None:
-    lab.inside(bpf.detach, card, _PROGRAM + place)
-    if lab.services.running().get(_SERVICE):
-        impair.ask(lab.layout.impair, impair.Request("end", card, place))
+    def _impairment(self) -> Impairment:
+        return Impairment(wrong=self.percent)

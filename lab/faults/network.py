@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
+from collections.abc import Iterable
+from contextlib import ExitStack
 
 import msgspec
 
@@ -11,7 +14,6 @@ from drivers.protocols import PowerState
 from lab.errors import LabError
 from lab.faults import bpf
 from lab.faults.values import Kbit, Mtu, Percent, check_address
-from lab.layout import BRIDGE
 from lab.machines.factory import ports
 from lab.running import RunningLab
 
@@ -81,13 +83,11 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        for device in there(lab, self.node):
-            lab.inside(bpf.attach, device, bpf.lossy(self.percent), _LOSS)
+        attach(lab, there(lab, self.node), bpf.lossy(self.percent), _LOSS)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        for device in devices(lab, self.node):
-            lab.inside(bpf.detach, device, _LOSS)
+        detach(lab, devices(lab, self.node), _LOSS)
 
 
 class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -100,13 +100,11 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        for device in there(lab, self.node):
-            lab.inside(bpf.attach, device, bpf.no_larger(self.mtu), _SIZE)
+        attach(lab, there(lab, self.node), bpf.no_larger(self.mtu), _SIZE)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        for device in devices(lab, self.node):
-            lab.inside(bpf.detach, device, _SIZE)
+        detach(lab, devices(lab, self.node), _SIZE)
 
 
 class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -116,11 +114,11 @@ class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        lab.inside(bpf.attach, BRIDGE, bpf.names_lossy(self.percent), _NAMES)
+        attach(lab, devices(lab, ""), bpf.names_lossy(self.percent), _NAMES)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        lab.inside(bpf.detach, BRIDGE, _NAMES)
+        detach(lab, devices(lab, ""), _NAMES)
 
 
 class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -132,16 +130,25 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         check_address("address", self.address)
 
     def begin(self, lab: RunningLab) -> None:
-        """Take it. Raises LabError for one that is the lab's anyway."""
+        """Take it. Raises LabError for one that is the lab's anyway, or in none of its networks."""
         topology = lab.layout.topology
         own = {text.partition("/")[0] for one in topology.all_networks for text in topology.lab_addresses(one)}
         if self.address in own:
             raise LabError(f"{self.address} is the lab's own: nobody else would notice")
-        ip(lab, f"address add {self._alone} dev {BRIDGE}")
+        bridge = self._bridge(lab)
+        if not bridge:
+            subnets = ", ".join(str(subnet) for one in topology.all_networks for subnet in one.subnets)
+            raise LabError(f"{self.address} is in none of the lab's networks, {subnets}: nobody would notice")
+        ip(lab, f"address add {self._alone} dev {bridge}")
 
     def end(self, lab: RunningLab) -> None:
         """Let it go."""
-        ip(lab, f"address del {self._alone} dev {BRIDGE}")
+        ip(lab, f"address del {self._alone} dev {self._bridge(lab)}")
+
+    def _bridge(self, lab: RunningLab) -> str:
+        """That of the network which has the address, since nobody answers for it in another; empty if none does."""
+        networks = lab.layout.topology.all_networks
+        return next((lab.layout.bridge(one) for one in networks if one.subnet_of(self.address)), "")
 
     @property
     def _alone(self) -> str:
@@ -160,8 +167,8 @@ def is_off(lab: RunningLab, node: str) -> bool:
 
 
 def devices(lab: RunningLab, node: str) -> list[str]:
-    """The cards by which the lab sends to a machine; without one, the card by which it sends to all of them."""
-    return taps(lab, node) if node else [BRIDGE]
+    """The cards by which the lab sends to a machine; without one, those by which it sends into its networks."""
+    return taps(lab, node) if node else [lab.layout.bridge(one) for one in lab.layout.topology.all_networks]
 
 
 def there(lab: RunningLab, node: str) -> list[str]:
@@ -169,6 +176,24 @@ def there(lab: RunningLab, node: str) -> list[str]:
     if node and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return devices(lab, node)
+
+
+def attach(lab: RunningLab, cards: Iterable[str], program: bytes, priority: int) -> None:
+    """Run a packet program on all of these cards, or on none. Raises LabError."""
+    # Not within: it reads /proc/net when it is imported, which leads nowhere there, and complains.
+    importlib.import_module("pyroute2")
+    with ExitStack() as begun:
+        for card in cards:
+            lab.inside(bpf.attach, card, program, priority)
+            begun.callback(lab.inside, bpf.detach, card, priority)
+        begun.pop_all()
+
+
+def detach(lab: RunningLab, cards: Iterable[str], priority: int) -> None:
+    """Take it away. Raises LabError."""
+    importlib.import_module("pyroute2")
+    for card in cards:
+        lab.inside(bpf.detach, card, priority)
 
 
 def _tc(lab: RunningLab, words: str) -> None:

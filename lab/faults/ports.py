@@ -6,7 +6,7 @@ import msgspec
 
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.network import ip, is_off, taps
+from lab.faults.network import attach, detach, ip, is_off, taps
 from lab.faults.values import Milliseconds
 from lab.running import RunningLab
 
@@ -64,13 +64,12 @@ class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     def begin(self, lab: RunningLab) -> None:
         """Drop packets in the first part of each period. Raises LabError where the machine is off."""
-        for port, _ in _cables(lab, self.node):
-            lab.inside(bpf.attach, port, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING)
+        ports = [port for port, _ in _cables(lab, self.node)]
+        attach(lab, ports, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING)
 
     def end(self, lab: RunningLab) -> None:
         """Nothing is lost any more."""
-        for port in taps(lab, self.node):
-            lab.inside(bpf.detach, port, _FLAPPING)
+        detach(lab, taps(lab, self.node), _FLAPPING)
 
 
 def _drawn(lab: RunningLab, node: str) -> list[tuple[str, str]]:

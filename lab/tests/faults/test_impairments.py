@@ -79,7 +79,12 @@ class World:
         held.enter_context(services.held)
         self._argv = ["nsenter", "--target", str(near), "--net", "--mount", "sh", "-ec", CARDS, "sh", str(far)]
         self.lab: Any = SimpleNamespace(
-            inside=self.here, services=services, layout=SimpleNamespace(impair=sock), nodes={}
+            inside=self.here,
+            services=services,
+            layout=SimpleNamespace(
+                impair=sock, topology=SimpleNamespace(all_networks=["home"]), bridge=lambda _: "lab0"
+            ),
+            nodes={},
         )
         self.make_cards()
 

@@ -143,7 +143,7 @@ def test_each_fault_begins_and_ends(tmp_path):
             return lab.run(["ip", "link", "show"], timeout=10).stdout
 
         assert "impair" not in lab.services.running()
-        with lab.fault(Latency(200, 20, "master-0")), lab.fault(Duplicated(5)):
+        with lab.fault(Latency(200, 20, node="master-0")), lab.fault(Duplicated(5)):
             assert links().count(": aside") == 2
             assert lab.services.running()["impair"]
         assert ": aside" not in links()

@@ -96,7 +96,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
             lab.nodes[node.name].power.on()
         assert masters() == right
         with lab.fault(Flapping(node.name)), lab.fault(NamesSlow()):
-            for device in (*taps(lab, node.name), "lab0"):
+            for device in (*taps(lab, node.name), "lab0", "lab1"):
                 shown = lab.run(["tc", "filter", "show", "dev", device, "egress"], timeout=10).stdout
                 assert shown.count("direct-action") == 1
 
