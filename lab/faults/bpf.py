@@ -44,10 +44,36 @@ def lossy(percent: float) -> bytes:
     return random + b"".join(_drop_if(0xA0, round(percent / 100 * 0xFFFFFFFF)))  # JLT
 
 
+# Fields of struct __sk_buff (linux/bpf.h) of what is to be sent in several packets: its length as these, how many, and
+# what each but the last carries.
+_WIRE_LENGTH, _SEGMENTS, _CARRIES = 160, 164, 176
+# Of TCP without options, where a machine says how much each carries and not how many there are.
+_TCP_HEADERS = _ETHERNET + 40
+
+
 def no_larger(size: int) -> bytes:
-    """A program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody."""
-    length = _instruction(0x61, dst=0, src=1)  # w0 = skb->len
-    return length + b"".join(_drop_if(0x20, size + _ETHERNET))  # JGT
+    """A program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody. What
+    the card or the kernel is still to cut counts by the size of the pieces."""
+    program = b"".join(
+        (
+            _instruction(0x61, dst=0, src=1),  # r0 = skb->len
+            _instruction(0x61, dst=2, src=1, offset=_CARRIES),
+            _instruction(0x15, dst=2, value=0, offset=11),  # in one piece: to the end
+            _instruction(0x61, dst=3, src=1, offset=_SEGMENTS),
+            _instruction(0x25, dst=3, value=1, offset=3),  # if r3 > 1 goto +3
+            _instruction(0xBF, dst=0, src=2),
+            _instruction(0x07, dst=0, value=_TCP_HEADERS),
+            _instruction(0x05, offset=6),  # to the end
+            # All but the first have headers that skb->len does not count.
+            _instruction(0x61, dst=4, src=1, offset=_WIRE_LENGTH),
+            _instruction(0x1F, dst=4, src=0),  # r4 -= r0
+            _instruction(0x17, dst=3, value=1),  # r3 -= 1
+            _instruction(0x3F, dst=4, src=3),  # r4 /= r3
+            _instruction(0x0F, dst=4, src=2),  # r4 += r2
+            _instruction(0xBF, dst=0, src=4),
+        )
+    )
+    return program + b"".join(_drop_if(0x20, size + _ETHERNET))  # JGT
 
 
 def at_times(period_ms: int, down_ms: int) -> bytes:

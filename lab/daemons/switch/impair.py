@@ -38,6 +38,8 @@ _PLACES = 16
 # As many wait at most for their time on a card: at 100 Mbit/s and full size, a second's worth. Then the next are lost.
 _QUEUE = 10_000
 _FRAME, _ETHERNET = 65_536, 14
+# So many frames of a card are taken before all others have their turn, and what has waited long enough is sent.
+_TURN = 64
 _SECONDS, _ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
 
 
@@ -110,7 +112,9 @@ class Detour:
             with contextlib.suppress(FileNotFoundError):
                 Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
             mtu = Path(f"/sys/class/net/{card}/mtu").read_text().strip()
-            subprocess.run(["ip", "link", "set", name, "mtu", mtu, "up"], check=True, timeout=_SECONDS)
+            # This process may have to wait for a processor: what is sent meanwhile waits in the device.
+            size = ["mtu", mtu, "txqueuelen", str(_QUEUE)]
+            subprocess.run(["ip", "link", "set", name, *size, "up"], check=True, timeout=_SECONDS)
             self.device = socket.if_nametoindex(name)
             self._held = held.pop_all()
 
@@ -122,9 +126,9 @@ class Detour:
             return False
 
     def take(self) -> None:
-        """Take what has come."""
+        """Take a turn's worth of what has come."""
         with contextlib.suppress(BlockingIOError):
-            while True:
+            for _ in range(_TURN):
                 self._pass(os.read(self.tap, _FRAME))
 
     def _pass(self, frame: bytes) -> None:
@@ -171,7 +175,7 @@ class _Daemon:
 
     def serve(self) -> NoReturn:
         """For ever."""
-        self._on(self._server, self._answer)
+        self._on(self._server, self._accept)
         looked = 0.0
         while True:
             now = time.monotonic()
@@ -188,13 +192,29 @@ class _Daemon:
     def _on(self, source: socket.socket | int, do: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, do)
 
-    def _answer(self) -> None:
+    def _accept(self) -> None:
+        # Packets do not wait for a client that has not yet said anything.
         line, _ = self._server.accept()
+        self._on(line, lambda: self._answer(line))
+
+    def _answer(self, line: socket.socket) -> None:
+        self._selector.unregister(line)
         with line, contextlib.suppress(OSError):
             line.settimeout(_ANSWER_SECONDS)
             # Whoever only looks whether this is there says nothing.
             if asked := line.makefile("rb").readline():
-                line.sendall(msgspec.json.encode(self._reply(asked)) + b"\n")
+                self._do(asked, line)
+
+    def _do(self, asked: bytes, line: socket.socket) -> None:
+        """What is asked for; what has begun for somebody who waits for it no more, ends. Raises OSError."""
+        reply = self._reply(asked)
+        try:
+            line.sendall(msgspec.json.encode(reply) + b"\n")
+        except OSError:
+            if reply.device:
+                request = msgspec.json.decode(asked, type=Request)
+                self._end(request.card, request.place)
+            raise
 
     def _reply(self, asked: bytes) -> Reply:
         try:

@@ -1,6 +1,9 @@
 """Packets that come late, out of order, twice or spoilt, between two network namespaces. Needs root."""
 
+import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from lab.daemons.switch import impair
 from lab.errors import LabError
 from lab.faults import BlackHole, Corrupted, Duplicated, Fault, Latency, Loss, Reordered, impairments
 from lab.host.namespaces import NamespaceThreads
@@ -51,6 +55,7 @@ class Services:
     def __init__(self, near: int, sock: Path) -> None:
         self._argv = ["nsenter", "--target", str(near), "--net", "--mount", sys.executable]
         self._socket, self.held, self._runs = sock, ExitStack(), False
+        self.process: subprocess.Popen[bytes]
 
     def running(self) -> dict[str, bool]:
         return {"impair": True} if self._runs else {}
@@ -60,10 +65,10 @@ class Services:
         if self._runs:
             return
         environment = clean_environment({"PYTHONPATH": str(ROOT)})
-        process = self.held.enter_context(
+        self.process = self.held.enter_context(
             subprocess.Popen([*self._argv, "-m", "lab.daemons.switch.impair", str(self._socket)], env=environment)
         )
-        self.held.callback(process.kill)
+        self.held.callback(self.process.kill)
         self._runs = True
         wait_until(self._socket.exists, SECONDS, "the daemon's socket", poll=0.02)
 
@@ -115,16 +120,19 @@ class World:
                 if len(arrived) >= wanted:
                     listening.settimeout(0.3)
 
-    def transferred(self, content: bytes) -> bytes:
-        """What comes of these bytes by TCP."""
+    def transferred(self, content: bytes, segment: int = 0, seconds: float = SECONDS) -> bytes:
+        """What comes of these bytes by TCP, in segments of at most so many bytes with TCP's own options (0: as the card
+        has it). Raises TimeoutError when nothing comes for so long."""
 
         def serve() -> bytes:
             with socket.create_server((THERE, PORT)) as server:
                 server.settimeout(SECONDS)
+                if segment:
+                    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
                 ready.append(1)
                 connection, _ = server.accept()
                 with connection, connection.makefile("rb") as file:
-                    connection.settimeout(SECONDS)
+                    connection.settimeout(seconds)
                     return file.read()
 
         def send() -> None:
@@ -235,6 +243,74 @@ def test_connections_bear_all_of_it(world: World) -> None:
         assert world.transferred(content) == content
 
 
+def test_a_black_hole_measures_what_goes_by_the_cable(world: World) -> None:
+    # What is sent at once is larger: the kernel leaves it to the card to cut. 1000 bytes, and 40 of IP's and TCP's.
+    content = bytes(30_000)
+    with world.fault(BlackHole(1040)):
+        before = world.here(_dropped_by, "lab0")
+        assert world.transferred(content, 1000) == content
+        assert world.here(_dropped_by, "lab0") == before
+    with world.fault(BlackHole(1039)), pytest.raises(TimeoutError):
+        world.transferred(content, 1000, seconds=1)
+
+
+@contextmanager
+def suspended(world: World) -> Iterator[None]:
+    """The daemon does nothing, as when it has to wait for a processor."""
+    world.lab.services.start("impair")
+    process = world.lab.services.process
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def test_what_comes_while_the_daemon_waits_for_a_processor_is_not_lost(world: World) -> None:
+    many = 3000
+    with world.fault(Latency(1)):
+        before = world.here(_sent_by, "lab0")
+        with suspended(world), world.here(_connected) as sending:
+            for _ in range(many):
+                sending.send(b"0 0")
+        wait_until(lambda: world.here(_sent_by, "lab0") >= before + many, SECONDS, "all packets to be sent", poll=0.05)
+
+
+def test_what_begins_when_nobody_waits_for_it_any_more_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched, suspended(world):
+        patched.setattr(impair, "_ANSWER_SECONDS", 0.1)
+        with pytest.raises(LabError, match="daemon of impairments does not answer: timed out"):
+            Latency(100).begin(world.lab)
+    with world.fault(Latency(10)):
+        assert min(late for _, late in world.sent(range(10), 10)) < 0.1
+    assert "aside" not in world.here(_cards)
+
+
+def test_a_client_that_says_nothing_holds_nobody_up(world: World) -> None:
+    world.lab.services.start("impair")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(world.lab.layout.impair))
+        with world.fault(Latency(10)):
+            assert len(world.sent(range(10), 10)) == 10
+
+
+def test_who_sends_without_end_takes_turns_with_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = world.here(impair.Detour, "lab0", 15, impair.Impairment())
+    taken: list[int] = []
+
+    def read(*_: int) -> bytes:
+        assert len(taken) < 10_000, "nobody else has a turn"
+        taken.append(1)
+        return bytes(60)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "read", read)
+        world.here(way.take)
+    way.close()
+    assert taken
+
+
 def test_one_of_a_kind_on_a_card(world: World) -> None:
     with world.fault(Latency(10)):
         with pytest.raises(LabError, match=r"^lab0: it has a fault of this kind already: end that first$"):
@@ -263,6 +339,20 @@ def test_where_one_of_two_cards_is_not_there_neither_has_a_fault(world: World, m
     with pytest.raises(LabError, match=r"^lab1: there is no such network card: is the machine on\?$"):
         Latency(100).begin(world.lab)
     assert "aside" not in world.here(_cards)
+
+
+def _sent_by(card: str) -> int:
+    argv = ["ip", "-json", "-s", "link", "show", "dev", card]
+    text = subprocess.run(argv, check=True, capture_output=True, timeout=SECONDS).stdout
+    return int(json.loads(text)[0]["stats64"]["tx"]["packets"])
+
+
+def _dropped_by(card: str) -> int:
+    """How many packets its programs have dropped."""
+    argv = ["tc", "-json", "-s", "qdisc", "show", "dev", card]
+    text = subprocess.run(argv, check=True, capture_output=True, timeout=SECONDS).stdout
+    [drops] = [one["drops"] for one in json.loads(text) if one["kind"] == "clsact"]
+    return int(drops)
 
 
 def _cards() -> str:
