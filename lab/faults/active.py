@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,20 +91,14 @@ def _alone(root: Path) -> Iterator[None]:
 def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     """Begin it, and remember it; None for one that is over at once. Raises LabError, where it lasts already
     or its host takes no login, too."""
+    root = lab.layout.root
     if isinstance(fault, AT_ONCE):
+        _refuse_beside(lab, lasting(root), fault)
         begin_now(lab, fault)
         return None
-    root = lab.layout.root
     with _alone(root):
         file = _read(root)
-        for one in file.begun:
-            if one.fault == fault:
-                raise LabError(f"that lasts since {one.since}: `node0-lab fault end {one.number}` ends it")
-            if _changed(lab, one.fault) & _changed(lab, fault):
-                raise LabError(
-                    f"fault {one.number} has changed the same since {one.since}: `node0-lab fault end {one.number}` "
-                    "ends it"
-                )
+        _refuse_beside(lab, file.begun, fault)
         begun = Begun(file.next, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), fault)
         # First: what is interrupted while it begins may have begun, and can be ended.
         _write(root, _File(file.next + 1, [*file.begun, begun]))
@@ -116,10 +110,20 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
     return begun
 
 
+def _refuse_beside(lab: RunningLab, lasting: Iterable[Begun], fault: Fault) -> None:
+    """Raises LabError where one that lasts is the same, or has changed what this one would."""
+    for one in lasting:
+        ends = f"`node0-lab fault end {one.number}` ends it"
+        if one.fault == fault:
+            raise LabError(f"that lasts since {one.since}: {ends}")
+        if _changed(lab, one.fault) & _changed(lab, fault):
+            raise LabError(f"fault {one.number} has changed the same since {one.since}: {ends}")
+
+
 def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
     """What it changes in a way that has no measure: the end of one such fault would be the end of the other's, too."""
     match fault:
-        case PowerCut():
+        case PowerCut() | Reset():
             return {("power", fault.node)}
         case LinkDown():
             return {("cable", fault.node)}

@@ -31,6 +31,7 @@ from lab.faults import (
     Outage,
     Partition,
     PowerCut,
+    Reset,
     Swapped,
     WrongVlan,
     active,
@@ -314,6 +315,8 @@ def test_a_file_that_cannot_be_read_is_one_line(lab, text):
         (LinkDown("master-0"), Partition(("master-1", "master-0"))),
         (Partition(("master-0", "master-1")), Partition(("master-1", "master-2"))),
         (WrongVlan("master-0"), Swapped("master-0")),
+        # What is reset is on afterwards.
+        (PowerCut("master-0"), Reset("master-0")),
         (DiskErrors("master-0"), DiskErrors("master-0", fails="all")),
         (DiskErrors("master-0"), DiskErrors("master-0", disk="vda")),
         (DiskSlow("master-0", 512), DiskSlow("master-0", 64)),
