@@ -6,6 +6,7 @@ lack. Several can last on one card at once: a packet goes from each to the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import ClassVar
 
@@ -39,20 +40,21 @@ class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         with ExitStack() as begun:
             for card in cards:
                 reply = impair.ask(lab.layout.impair, impair.Request("begin", card, self.place, self._impairment()))
-                begun.callback(self._let_pass, lab, card)
+                begun.callback(self._let_pass, lab, [card])
                 marks = range(reply.first_mark, reply.last_mark + 1)
                 attach(lab, [card], bpf.aside(reply.device, marks), _PROGRAM + self.place)
             begun.pop_all()
 
     def end(self, lab: RunningLab) -> None:
         """Let them pass."""
-        for card in devices(lab, self.node):
-            self._let_pass(lab, card)
+        self._let_pass(lab, devices(lab, self.node))
 
-    def _let_pass(self, lab: RunningLab, card: str) -> None:
-        detach(lab, [card], _PROGRAM + self.place)
+    def _let_pass(self, lab: RunningLab, cards: Sequence[str]) -> None:
+        # All cards first: packets pass then, even where the daemon does not answer.
+        detach(lab, cards, _PROGRAM + self.place)
         if lab.services.running().get(_SERVICE):
-            impair.ask(lab.layout.impair, impair.Request("end", card, self.place))
+            for card in cards:
+                impair.ask(lab.layout.impair, impair.Request("end", card, self.place))
 
 
 class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
