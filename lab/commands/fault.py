@@ -21,7 +21,7 @@ Examples:
 
   node0-lab fault begin link-down --node master-0          pull a cable
   node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
-  node0-lab fault begin latency --ms 100 --jitter-ms 10     whatever the lab sends comes late
+  node0-lab fault begin latency --ms 100 --jitter-ms 10    whatever the lab sends comes late
   node0-lab fault begin hang --service dnsmasq             DNS that is silent
   node0-lab fault begin name-missing --name api            no record for the API
   node0-lab fault begin registry-image --image etcd --how error
@@ -51,11 +51,11 @@ _TEXTS = {
     "name": "api, api-int, registry, or a whole name",
     "node": "the machine's name, for example master-0",
     "nodes": "the machines' names",
-    "path": "a path on the file system",
+    "path": "a path on the file system that is filled",
     "percent": "of 100 packets, how many",
     "period_ms": "length of a period in milliseconds",
     "process": "which process of the host",
-    "seconds": "number of seconds",
+    "seconds": "by how many the clock jumps, or after how many the host gives its memory back (0: it does not)",
     "service": "the lab's service: dnsmasq, registry, chronyd, bmc, http or proxy",
 }
 #: What an option that is left out means where the fault's own default is empty.
