@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
+import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -37,12 +39,27 @@ def _quiet() -> None:
     """Dask tells of each connection that comes and goes, and with a traceback of a scheduler that does not answer: what
     a person needs to know is said here."""
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    logging.getLogger("distributed.worker").addFilter(is_news)
+    for part in ("distributed.worker", "distributed.comm.tcp", "asyncio"):
+        logging.getLogger(part).addFilter(is_news)
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether something that Dask says of a worker is not told here as well."""
+    """Whether something that Dask says is not told here as well, nor of a peer that went before it had shown its keys
+    (it was killed, or looked whether somebody listens): one whose keys will not do is news."""
+    raised = record.exc_info[1] if record.exc_info else None
+    if record.name == "asyncio" and isinstance(raised, OSError):
+        # Reset before it was accepted, which asyncio shows a traceback of.
+        return not (isinstance(raised, ConnectionError) or raised.errno == errno.ENOTCONN)
+    if "TLS handshake failed" in str(record.msg) and isinstance(record.args, tuple):
+        return not any(map(_gone, record.args))
     return not record.getMessage().startswith("Failed to communicate with scheduler")
+
+
+def _gone(error: object) -> bool:
+    """Whether a handshake's error is that the peer is not there any more, and none of what it showed."""
+    if isinstance(error, ssl.SSLError):
+        return isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+    return isinstance(error, OSError)
 
 
 async def _until_told() -> None:

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import logging
 import signal
 import socket
 import subprocess
@@ -324,13 +323,6 @@ def test_keys_that_are_broken_are_told_at_once(tmp_path, name):
     (tmp_path / "keys" / name).write_text("junk")
     with pytest.raises(InformerError, match=rf"{name}.*: no certificate"):
         tls.security(tmp_path / "keys")
-
-
-@pytest.mark.parametrize(
-    ("told", "news"), [("Failed to communicate with scheduler during heartbeat.", False), ("Compute Failed", True)]
-)
-def test_a_scheduler_that_is_gone_is_said_without_a_traceback(told, news):
-    assert serving.is_news(logging.LogRecord("distributed.worker", logging.ERROR, "", 0, told, (), None)) is news
 
 
 def test_what_ran_void_only_is_not_compared(tmp_path, capsys):
