@@ -51,7 +51,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         host = ""
     if not host:
         raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
-    serving.serve(history_path(arguments), host.strip("[]"), port, arguments.blocking, say=say)
+    chosen = (arguments.blocking, arguments.informing)
+    serving.serve(history_path(arguments), host.strip("[]"), port, chosen, say=say)
     return ACCEPTED
 
 

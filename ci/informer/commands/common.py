@@ -82,9 +82,14 @@ def labelled(history: History) -> None:
 
 
 def add_blocking(sub: argparse.ArgumentParser) -> None:
-    """The option that makes jobs block."""
+    """The options that make jobs block, or only inform."""
     sub.add_argument(
         "--blocking", action="append", default=[], metavar="PATTERN",
         help="let jobs of this name block a payload, whatever their history, and accept none before one has run on it; "
         "with * and ?, may be given again",
+    )  # fmt: skip
+    sub.add_argument(
+        "--informing", action="append", default=[], metavar="PATTERN",
+        help="let jobs of this name only inform, whatever their history or --blocking says; a payload that they have "
+        "not run on may be accepted; may be given again",
     )  # fmt: skip

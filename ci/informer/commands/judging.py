@@ -55,7 +55,7 @@ def _status(arguments: argparse.Namespace) -> int:
 def _verdict(arguments: argparse.Namespace) -> int:
     with known(arguments) as history:
         labelled(history)
-        verdict = judge(history, arguments.payload, arguments.blocking)
+        verdict = judge(history, arguments.payload, arguments.blocking, arguments.informing)
         if arguments.junit:
             rows = [(row, history.attempts(row.id)) for row in history.runs(payload=arguments.payload)]
             suites = [(row.job, row.began, row.seconds, attempts) for row, attempts in rows]
@@ -132,7 +132,7 @@ def _page(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
     with known(arguments) as history:
         labelled(history)
-        count = build.build(history, arguments.directory, arguments.blocking)
+        count = build.build(history, arguments.directory, arguments.blocking, arguments.informing)
     print(f"{count} pages in {time.monotonic() - start:.1f} s: {arguments.directory / 'index.html'}")
     return ACCEPTED
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from ci.informer import choosing, running
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.promotion import Kind
 from ci.informer.commands.common import (
     ACCEPTED,
-    UNDECIDED,
     Adder,
     add_blocking,
     history_path,
@@ -24,8 +25,9 @@ from ci.informer.commands.common import (
 from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
 from ci.informer.history import junit, retention
-from ci.informer.history.store import History
-from ci.informer.judging.verdict import Decision, judge, named
+from ci.informer.history.store import History, Row
+from ci.informer.judging.review import kind_of, rejected
+from ci.informer.judging.verdict import judge, named
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision
 from ci.informer.text import verdict_lines
@@ -71,19 +73,26 @@ def _nightly(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
     machines: MachineKind = arguments.machines or ("vm" if container_problems() else "container")
     now = datetime.now(UTC)
-    budget, stopped = 3600 * arguments.hours, False
+    budget = 3600 * arguments.hours
     # The history first: a release takes minutes to copy.
     with History(history_path(arguments)) as history:
         version, options = subject(arguments)
         payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
-        differs = cache(changed)
+        differs, bad = cache(changed), {*rejected(history)} - {payload}
+
+        def decides(rows: Sequence[Row], job: str) -> bool:
+            if named(job, arguments.informing) or any(
+                row.payload == payload and row.outcome is not Outcome.VOID for row in rows
+            ):
+                return False
+            return named(job, arguments.blocking) or kind_of(rows, now.date(), bad)[0] is Kind.BLOCKING
+
         weighed = []
         for candidate in candidates(machines):
             job = candidate.job
             rows = history.runs(job=job)
             choice = choosing.worth(candidate, rows, now.date(), differs, tested=history.tested(job))
-            told = any(row.payload == payload and row.outcome is not Outcome.VOID for row in rows)
-            weighed.append(choosing.deciding(choice) if named(job, arguments.blocking) and not told else choice)
+            weighed.append(choosing.deciding(choice) if decides(rows, job) else choice)
         chosen = choosing.choose(weighed, budget, arguments.side_by_side)
         for one in chosen:
             say(f"{one.job}: about {one.seconds / 60:.0f} min; {one.why}")
@@ -103,25 +112,24 @@ def _nightly(arguments: argparse.Namespace) -> int:
             for _ in running.carry_out(history, running.begin(history, plan, arguments.artifacts), hosts, say):
                 if time.monotonic() - start > budget:
                     say("the night is over; node0-ci resume goes on with what is left")
-                    stopped = True
                     break
         from ci.informer.history import traces
 
         labelled(history)
-        verdict = judge(history, payload, arguments.blocking)
+        verdict = judge(history, payload, arguments.blocking, arguments.informing)
         folder: Path = arguments.artifacts
         rows = history.runs(payload=payload)
         suites = [(row.job, row.began, row.seconds, history.attempts(row.id)) for row in rows]
         junit.save(folder / "junit.xml", f"node0 {payload}", suites)
         traces.written(history, rows, folder / "traces.jsonl")
-        build.build(history, folder / "pages", arguments.blocking)
+        build.build(history, folder / "pages", arguments.blocking, arguments.informing)
         limits = retention.Limits(total=arguments.keep_gib << 30)
         count, freed = retention.prune(history, folder, now.date(), limits)
         say(
             f"{folder}: pages/index.html, junit.xml, traces.jsonl; evidence of {count} old runs removed ({freed} bytes)"
         )
         print_lines(verdict_lines(verdict))
-    return UNDECIDED if stopped and verdict.decision is Decision.ACCEPTED else CODES[verdict.decision]
+    return CODES[verdict.decision]
 
 
 def add(command: Adder) -> None:

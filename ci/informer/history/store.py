@@ -206,10 +206,19 @@ class History:
         """Names of jobs, sorted."""
         return [one["name"] for one in self.db.execute("SELECT name FROM job ORDER BY name")]
 
-    def judge(self, payload: str, *, good: bool) -> None:
-        """Remember whether a payload was accepted."""
+    def busy(self, begin: date, end: date, least: int) -> list[str]:
+        """Names of jobs that had so many runs from a day on and before another one, sorted."""
+        rows = self.db.execute(
+            """SELECT job.name FROM run JOIN job ON job.id = run.job WHERE run.began >= ? AND run.began < ?
+            GROUP BY job.id HAVING count(*) >= ? ORDER BY job.name""",
+            (begin.isoformat(), end.isoformat(), least),
+        )
+        return [one["name"] for one in rows]
+
+    def judge(self, payload: str, *, good: bool | None) -> None:
+        """Remember whether a payload was accepted; None: neither that, nor rejected."""
         with self.writing() as db:
-            db.execute("UPDATE payload SET good = ? WHERE name = ?", (int(good), payload))
+            db.execute("UPDATE payload SET good = ? WHERE name = ?", (good, payload))
 
     def last_good(self, before: date) -> date | None:
         """The day of the first run of the last payload that was accepted and run before a day."""

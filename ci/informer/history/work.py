@@ -78,6 +78,26 @@ def unit(history: History, key: str) -> bytes | None:
     return row["unit"].encode() if row else None
 
 
+def pending(history: History, payload: str) -> dict[str, list[str]]:
+    """Runs on a payload that are still to come, of plans that are neither done nor given up: the plan of each, by
+    job."""
+    rows = history.db.execute(
+        """SELECT unit.key, unit.plan FROM unit JOIN plan ON plan.id = unit.plan
+        WHERE plan.ended IS NULL AND NOT unit.done AND json_extract(unit.unit, '$.payload') = ?
+        ORDER BY plan.rowid, unit.position""",
+        (payload,),
+    )
+    by_job: dict[str, list[str]] = {}
+    for one in rows:
+        by_job.setdefault(job_of(one["key"]), []).append(one["plan"])
+    return by_job
+
+
+def job_of(key: str) -> str:
+    """The job of a unit, by its key (PLAN/JOB/NUMBER.TRY)."""
+    return key.split("/")[1]
+
+
 def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]]:
     """Plans that are not done, the newest first: name, when they were made, and each unit's job and whether it is
     done."""
@@ -86,7 +106,7 @@ def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]
             name,
             begun,
             [
-                (one["key"].split("/")[1], bool(one["done"]))
+                (job_of(one["key"]), bool(one["done"]))
                 for one in history.db.execute("SELECT key, done FROM unit WHERE plan = ? ORDER BY position", (name,))
             ],
         )

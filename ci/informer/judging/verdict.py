@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, timedelta
@@ -10,10 +12,10 @@ from fnmatch import fnmatchcase
 
 from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, percentage_of, required_passes
 from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
-from ci.informer.arithmetic.promotion import Kind
+from ci.informer.arithmetic.promotion import INFORMING_RUNS, Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
 from ci.informer.errors import InformerError
-from ci.informer.history import again
+from ci.informer.history import again, work
 from ci.informer.history.store import History, Row
 from ci.informer.judging import slowness
 from ci.informer.judging.clusters import first_seen
@@ -30,6 +32,9 @@ from ci.informer.judging.review import (
 )
 from ci.informer.judging.slowness import Slower
 from ci.informer.judging.watching import Finding
+
+#: What a plan's runs are called in a history: PLAN/JOB/NUMBER.TRY.
+_RUN = re.compile(r"run (?P<plan>[^/]+)/[^/]+/(?P<number>\d+)\.\d+")
 
 
 def named(job: str, patterns: Iterable[str]) -> bool:
@@ -104,37 +109,72 @@ def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     return Decision.UNDECIDED, why, min(wanted, GRACE_FROM) - counts.runs
 
 
-def _judged(
-    history: History,
-    rows: Sequence[Row],
-    payload: str,
-    bad: Collection[str],
-    *,
-    blocking: Sequence[str],
-    seen: Mapping[str, date],
-) -> JobVerdict:
-    job = rows[0].job
-    ours = [row for row in rows if row.payload == payload]
-    day = ours[-1].day
-    others = [row for row in rows if row.payload != payload and row.payload not in bad]
-    kind, _ = kind_of(others, ours[0].day, bad)
-    if named(job, blocking):
-        kind = Kind.BLOCKING
+def asked(rows: Iterable[Row]) -> int:
+    """How many runs of a job a plan asked for, the greatest plan's; what was void and came again is one of them."""
+    by_plan: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if match := _RUN.fullmatch(row.key):
+            by_plan[match["plan"]].add(match["number"])
+    return max(map(len, by_plan.values()), default=0)
+
+
+def settled(decision: Decision, counts: Counts, base: Counts, pending: int) -> bool:
+    """Whether so many runs that are still to come change nothing, however they end."""
+    ends = (Counts(pending), Counts(pending, pending))
+    return all(by_counts(counts + end, base)[0] is decision for end in ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """What is asked of each job: about which payload, whose the other payloads are, what users said of kinds."""
+
+    payload: str
+    bad: Collection[str]
+    blocking: Sequence[str]
+    informing: Sequence[str]
+    seen: Mapping[str, date]
+    #: Plans of runs that are still to come, by job.
+    pending: Mapping[str, Sequence[str]]
+
+    def kind(self, rows: Sequence[Row], day: date) -> Kind:
+        """The kind of a job of which there are rows, on a day."""
+        job = rows[0].job
+        if named(job, self.informing):
+            return Kind.INFORMING
+        return Kind.BLOCKING if named(job, self.blocking) else kind_of(rows, day, self.bad)[0]
+
+
+def _judged(history: History, rows: Sequence[Row], question: _Question) -> JobVerdict:
+    job, seen = rows[0].job, question.seen
+    ours = [row for row in rows if row.payload == question.payload]
+    first, day = ours[0].day, ours[-1].day
+    others = [row for row in rows if row.payload != question.payload and row.payload not in question.bad]
+    kind = question.kind(others or rows[:1], first)
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
     decision, why, more = by_counts(counts, base)
-    watch = watched([row for row in rows if row.day <= day])
+    if decision is Decision.ACCEPTED and counts.runs < GRACE_FROM <= (runs := asked(ours)):
+        # A pass or two do not say what an aggregated job was to say.
+        decision, more = Decision.UNDECIDED, GRACE_FROM - counts.runs
+        why += f"; of {runs} runs that were asked for, {runs - counts.runs} came to nothing"
+    # What other payloads did since this one came, at the same time or after it, is not its own.
+    watch = watched([*(row for row in others if row.day < first), *ours])
     finding = watch.finding
     if finding is not None:
         low, high = wilson(finding.sample)
         why += f"; regressed since {finding.since}: {finding.sample} ({low:.0%} to {high:.0%}), before {finding.base}"
-        if decision is Decision.ACCEPTED and finding.since >= ours[0].day:
+        if decision is Decision.ACCEPTED and finding.since >= first:
             decision = Decision.REJECTED
     elif watch.wanted and decision is not Decision.REJECTED:
         more = max(more, watch.wanted)
-    slow = slowness.found(history, ours, within(others, day - timedelta(days=KIND_DAYS), day + timedelta(days=1)))
+    oldest = first - timedelta(days=KIND_DAYS)
+    slow = slowness.found(history, ours, [one for one in others if oldest <= one.day and one.began < ours[0].began])
     if slow is not None:
         why += f"; {slow}"
         decision = Decision.REJECTED if decision is Decision.ACCEPTED else decision
+    if (pending := question.pending.get(job)) and not settled(decision, counts, base, len(pending)):
+        plans = ", ".join(dict.fromkeys(pending))
+        why += f"; {len(pending)} of its runs are still to come (node0-ci resume {plans}, or --forget)"
+        decision, more = Decision.UNDECIDED, 0
     failures = [row for row in ours if row.outcome is Outcome.FAILED]
     return JobVerdict(
         job=job,
@@ -150,17 +190,29 @@ def _judged(
         flaky=sum(row.outcome is Outcome.FLAKE for row in ours),
         slower=slow,
         again=again.command(history, (failures or ours)[-1]),
-        known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < ours[0].day},
+        known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < first},
     )
 
 
-def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str]) -> tuple[Decision, str]:
-    """What becomes of the payload; `patterns` are of jobs that were said to block."""
+def _unheard(history: History, names: Collection[str], day: date, question: _Question) -> list[str]:
+    """Jobs that have earned to block by a day, and have not run on the payload (`names` have)."""
+    busy = history.busy(day - timedelta(days=KIND_DAYS), day, INFORMING_RUNS)
+    return [job for job in busy if job not in names and question.kind(history.runs(job=job), day) is Kind.BLOCKING]
+
+
+def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], silent: Sequence[str]) -> tuple[Decision, str]:
+    """What becomes of the payload; `patterns` are of jobs that were said to block, `silent` are blocking jobs that
+    have not run on it."""
     blocking = [one for one in jobs if one.kind is Kind.BLOCKING]
     absent = [pattern for pattern in patterns if not any(named(one.job, [pattern]) for one in jobs)]
-    if absent and not any(one.decision is Decision.REJECTED for one in blocking):
-        # Misspelt, or not run yet: nobody has asked what was to decide.
-        return Decision.UNDECIDED, f"--blocking {' '.join(map(repr, absent))}: no such job has run on it"
+    if not any(one.decision is Decision.REJECTED for one in blocking):
+        if absent:
+            # Misspelt, or not run yet: nobody has asked what was to decide.
+            return Decision.UNDECIDED, f"--blocking {' '.join(map(repr, absent))}: no such job has run on it"
+        if silent:
+            which = ", ".join(silent)
+            count = f"{len(silent)} blocking job{'s have' if len(silent) > 1 else ' has'}"
+            return Decision.UNDECIDED, f"{count} not run on it: {which}; --informing PATTERN goes without"
     if not blocking:
         return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
     for decision in (Decision.REJECTED, Decision.UNDECIDED):
@@ -172,24 +224,40 @@ def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str]) -> tuple[Decis
     return Decision.ACCEPTED, f"all {len(blocking)} blocking jobs"
 
 
-def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdict:
-    """Judge a payload by its runs, and remember whether it was accepted. `blocking` are patterns of jobs that block
-    whatever they have earned. Raises InformerError where nothing has run on it."""
+def judge(
+    history: History,
+    payload: str,
+    blocking: Sequence[str] = (),
+    informing: Sequence[str] = (),
+    *,
+    remember: bool = True,
+) -> Verdict:
+    """Judge a payload by its runs, and remember whether it was accepted, if `remember`. `blocking` are patterns of jobs
+    that block whatever they have earned, `informing` of those that do not, also where both name them. Raises
+    InformerError where nothing has run on it."""
     rows = history.runs(payload=payload)
     if not rows:
         payloads = ", ".join(history.payloads()[-3:]) or "none"
         raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {payloads})")
-    bad = {*rejected(history)} - {payload}
+    question = _Question(
+        payload=payload,
+        bad={*rejected(history)} - {payload},
+        blocking=blocking,
+        informing=informing,
+        seen=first_seen(history),
+        pending=work.pending(history, payload),
+    )
     names = sorted({row.job for row in rows})
-    seen, verdicts = first_seen(history), []
+    verdicts = []
     for job in names:
         of_job = history.runs(job=job)
         record(history, of_job)
-        verdicts.append(_judged(history, of_job, payload, bad, blocking=blocking, seen=seen))
+        verdicts.append(_judged(history, of_job, question))
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
     verdicts.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
-    decision, why = _decided(verdicts, blocking)
-    if decision is not Decision.UNDECIDED:
-        history.judge(payload, good=decision is Decision.ACCEPTED)
+    decision, why = _decided(verdicts, blocking, _unheard(history, names, rows[0].day, question))
+    if remember:
+        good = None if decision is Decision.UNDECIDED else decision is Decision.ACCEPTED
+        history.judge(payload, good=good)
     return Verdict(payload, decision, why, verdicts, tests=regressed_tests(history, rows[-1].day))

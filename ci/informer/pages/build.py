@@ -49,12 +49,13 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
     return by_run
 
 
-def index(history: History, blocking: Sequence[str], live: bool = False) -> str:
-    """The first page: verdicts of the last payloads."""
+def index(history: History, blocking: Sequence[str] = (), informing: Sequence[str] = (), *, live: bool = False) -> str:
+    """The first page: verdicts of the last payloads, which are shown and not remembered: `verdict` may have been told
+    other kinds."""
     body = [
         part
         for payload in reversed(history.payloads()[-VERDICTS:])
-        for part in views.verdict(judge(history, payload, blocking))
+        for part in views.verdict(judge(history, payload, blocking, informing, remember=False))
     ]
     now = views.running(work.unfinished(history)) if live else ()
     body = [*now, *(body or ["<p>No run has been loaded yet: node0-ci load, or node0-ci run.</p>"])]
@@ -86,7 +87,7 @@ def run(history: History, number: int, live: bool = False) -> str:
     return page(f"Run {number}: {row.job}", body, up="../", live=live)
 
 
-def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
+def build(history: History, root: Path, blocking: Sequence[str] = (), informing: Sequence[str] = ()) -> int:
     """Write all pages, or leave those that are there; how many. A run has a page as long as its job's page lists it.
 
     Raises InformerError for a directory that holds other things, and one that has no room.
@@ -96,15 +97,15 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     if root.is_dir() and whole.names(root) and not _is_ours(root):
         raise InformerError(f"{root}: not empty, and not made by node0-ci page")
     with whole.replacing(root, _PARTS) as new:
-        return _written(history, new, blocking)
+        return _written(history, new, blocking, informing)
 
 
-def _written(history: History, root: Path, blocking: Sequence[str]) -> int:
+def _written(history: History, root: Path, blocking: Sequence[str], informing: Sequence[str]) -> int:
     """Write all pages into an empty folder; how many."""
     for folder in ("jobs", "runs"):
         (root / folder).mkdir()
     write(root / MARK, STYLE)
-    write(root / "index.html", index(history, blocking))
+    write(root / "index.html", index(history, blocking, informing))
     rows = sorted(history.runs(), key=_by_job)
     by_job = {job: list(group) for job, group in groupby(rows, key=lambda row: row.job)}
     write(root / "grid.html", page("Grid", views.grid(by_job)))

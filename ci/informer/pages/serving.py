@@ -25,10 +25,12 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 Maker = Callable[[History], str]
+Kinds = tuple[Sequence[str], Sequence[str]]
 
 
-def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
-    """An application that answers with the pages of the history at `path`."""
+def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
+    """An application that answers with the pages of the history at `path`; `kinds` are patterns of jobs that block,
+    and of those that inform."""
     few_at_a_time = asyncio.Semaphore(2)
 
     def made(maker: Maker) -> str:
@@ -61,7 +63,7 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
         return web.Response(text=STYLE, content_type="text/css", headers=_HEADERS)
 
     app = web.Application()
-    first = of(lambda _: lambda history: build.index(history, blocking, live=True))
+    first = of(lambda _: lambda history: build.index(history, *kinds, live=True))
     app.router.add_get("/", first)
     app.router.add_get("/index.html", first)
     app.router.add_get("/grid.html", of(lambda _: lambda history: build.grid(history, live=True)))
@@ -74,7 +76,7 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
     return app
 
 
-def serve(path: Path, host: str, port: int, blocking: Sequence[str], *, say: Callable[[str], None]) -> None:
+def serve(path: Path, host: str, port: int, kinds: Kinds, *, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be used."""
     with History(path, make=False):
         pass  # what is no history is told before anything listens
@@ -84,4 +86,4 @@ def serve(path: Path, host: str, port: int, blocking: Sequence[str], *, say: Cal
         port = listening.getsockname()[1]  # 0 asks for any that is free
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         # aiohttp calls `print` once it answers.
-        web.run_app(application(path, blocking), sock=listening, print=lambda _: say(url), handle_signals=True)
+        web.run_app(application(path, kinds), sock=listening, print=lambda _: say(url), handle_signals=True)

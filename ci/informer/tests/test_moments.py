@@ -1,0 +1,119 @@
+"""Verdicts at awkward moments: before all has run, of two releases at once, after a job was renamed."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.cli import main
+from ci.informer.history import work
+from ci.informer.history.model import Run
+from ci.informer.history.store import History
+from ci.informer.judging.review import rejected
+from ci.informer.judging.verdict import Decision, judge
+from ci.informer.tests.kit import FIRST, filled
+
+GOOD = ["PPPPP"] * 45
+
+
+@pytest.fixture
+def history(tmp_path):
+    with History(tmp_path / "history.db") as one:
+        yield one
+
+
+def node0_ci(tmp_path, *words):
+    return main(["--history", str(tmp_path / "history.db"), *map(str, words)])
+
+
+def test_a_blocking_job_that_has_not_run_on_it_accepts_nothing(history, tmp_path, capsys):
+    """One that was renamed, or is still to come: what had to decide has said nothing."""
+    filled(history, sno=[*GOOD, "PPPPP"], ha=GOOD, weekly=["P", *[""] * 6] * 6)
+    verdict = judge(history, "p045")
+    assert verdict.decision is Decision.UNDECIDED
+    assert verdict.why == "1 blocking job has not run on it: ha@vm; --informing PATTERN goes without"
+    assert judge(history, "p045", informing=["ha@*"]).decision is Decision.ACCEPTED
+    assert node0_ci(tmp_path, "verdict", "p045", "--informing", "ha@*") == 0
+    assert capsys.readouterr().out.endswith("p045: accepted (all 1 blocking jobs)\n")
+
+
+def test_what_only_informs_rejects_nothing(history):
+    filled(history, sno=[*GOOD, "PPPPP"], ha=[*GOOD, "FFFFF"])
+    assert judge(history, "p045").decision is Decision.REJECTED
+    verdict = judge(history, "p045", blocking=["*"], informing=["ha@vm"])
+    assert (verdict.decision, verdict.why) == (Decision.ACCEPTED, "all 1 blocking jobs")
+
+
+def planned(history, name, numbers, done, payload="p045", job="sno@vm"):
+    """A plan with a run for each of these numbers, of which some are done."""
+    work.begin(history, name, "2026-02-15T00:00:00Z", b"{}", folder=history.path.parent)
+    text = json.dumps({"payload": payload}).encode()
+    work.add(history, name, [(f"{name}/{job}/{number}", text) for number in numbers])
+    for number in done:
+        work.done(history, f"{name}/{job}/{number}")
+
+
+@pytest.mark.parametrize(
+    ("night", "to_come", "decision"),
+    [
+        ("PP", 8, Decision.UNDECIDED),  # two passes alone are accepted
+        ("PPPFF", 5, Decision.UNDECIDED),  # rejected as it is, and accepted where the rest passes
+        ("FFFF", 6, Decision.REJECTED),
+        ("PPPPPPPPP", 1, Decision.ACCEPTED),
+    ],
+)
+def test_runs_that_are_still_to_come_may_change_a_verdict(history, night, to_come, decision):
+    filled(history, sno=[*["P" * 19 + "F"] * 45, night])
+    planned(history, "0123abcd", [f"{number}.0" for number in range(to_come)], [])
+    [job] = judge(history, "p045", blocking=["*"]).jobs
+    assert job.decision is decision
+    told = f"; {to_come} of its runs are still to come (node0-ci resume 0123abcd, or --forget)"
+    assert job.why.endswith(told) == (decision is Decision.UNDECIDED)
+    work.end(history, "0123abcd", "2026-02-16T00:00:00Z")
+    [job] = judge(history, "p045", blocking=["*"]).jobs
+    assert "still to come" not in job.why
+    assert job.decision is not Decision.UNDECIDED
+
+
+@pytest.mark.parametrize(("asked", "decision"), [(10, Decision.UNDECIDED), (2, Decision.ACCEPTED)])
+def test_a_pass_among_void_runs_is_no_aggregated_job(history, asked, decision):
+    """Ten runs were asked for, and nine were void each time: one pass does not speak for ten."""
+    filled(history, sno=GOOD)
+    for number in range(asked):
+        for attempt in range(3 if number else 1):
+            key, void = f"run 0123abcd/sno@vm/{number}.{attempt}", "the host had no memory" if number else ""
+            began = f"2026-02-15T{number:02}:0{attempt}:00Z"
+            history.add([Run("sno@vm", "p045", key, began, seconds=600.0, void=void)])
+    [job] = judge(history, "p045").jobs
+    assert (job.decision, job.counts, job.more) == (decision, Counts(1, 0), 2 if asked > 2 else 0)
+    told = "; of 10 runs that were asked for, 9 came to nothing"
+    assert (told in job.why) == (decision is Decision.UNDECIDED)
+
+
+@pytest.mark.parametrize("judged_before", [True, False])
+def test_two_releases_at_one_moment_are_judged_by_their_own_runs(history, judged_before):
+    """One fails in all of its twenty runs on the day on which the other one passes in all."""
+    filled(history, sno=GOOD)
+    day = FIRST + timedelta(days=45)
+    for hour in range(20):
+        for payload, ended in (("bad", Outcome.FAILED), ("good", Outcome.PASSED)):
+            began = f"{day}T{hour:02}:0{int(payload == 'good')}:00Z"
+            history.add([Run("sno@vm", payload, f"{payload} {hour}", began, seconds=600.0, ended=ended)])
+    if judged_before:
+        assert judge(history, "bad").decision is Decision.REJECTED
+    verdict = judge(history, "good")
+    assert (verdict.decision, verdict.jobs[0].finding) == (Decision.ACCEPTED, None)
+    assert judge(history, "bad").decision is Decision.REJECTED
+
+
+def test_a_verdict_that_does_not_stand_any_more_is_not_remembered(history):
+    filled(history, sno=[*GOOD, "PPPFF"])
+    assert judge(history, "p045").decision is Decision.REJECTED
+    assert rejected(history) == ["p045"]
+    assert judge(history, "p045", informing=["sno*"], remember=False).decision is Decision.UNDECIDED
+    assert rejected(history) == ["p045"]
+    planned(history, "0123abcd", [f"{number}.0" for number in range(200)], [])
+    assert judge(history, "p045").decision is Decision.UNDECIDED
+    assert rejected(history) == []
