@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -20,7 +21,8 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
-from ci.informer.history.model import LIMIT, SCENARIO
+from ci.informer.history.files import has_locks
+from ci.informer.history.model import LIMIT, SCENARIO, latest
 from ci.informer.history.store import History, Row
 from ci.informer.judging import clusters
 from ci.informer.judging.review import watched
@@ -142,6 +144,8 @@ class _Session:
         label = ", ".join(text for text in (row.label, row.component) if text)
         whose = f" ({label}: {row.advice}) {row.folder}" if row.label else ""
         self._say(f"{row.job}: {row.outcome.value} after {row.seconds:.0f} s{whose}".rstrip())
+        if row.began > latest():
+            self._say(f"{row.job}: the clock of {row.host} is ahead: began {row.began}, left out until then")
         if again is not None:
             self._say(f"{row.job}: void, run again")
             self._submit([again])
@@ -179,8 +183,9 @@ def carry_out(history: History, name: str, engine: Engine, say: Say) -> Iterator
     Raises InformerError, also where somebody else runs it.
     """
     try:
-        # As long as the process lives: one that was killed has let go of it.
-        with FileLock(history.path.with_name(f"{history.path.name}.{name}.lock"), timeout=0):
+        # As long as the process lives: one that was killed has let go of it. Without locks nobody is kept off.
+        lock = FileLock(history.path.with_name(f"{history.path.name}.{name}.lock"), timeout=0)
+        with lock if has_locks(history.path.parent) else nullcontext():
             yield from _Session(history, name, engine, say).rows()
     except Timeout as error:
         raise InformerError(f"plan: {name!r}: another node0-ci runs it") from error
@@ -188,7 +193,7 @@ def carry_out(history: History, name: str, engine: Engine, say: Say) -> Iterator
 
 def ran(history: History, name: str) -> list[Row]:
     """All runs of a plan, in the order in which they began."""
-    return [row for row in history.runs() if row.key.startswith(f"run {name}/")]
+    return [row for row in history.runs(ahead=True) if row.key.startswith(f"run {name}/")]
 
 
 def run(history: History, plan: Plan, folder: Path, engine: Engine, *, say: Say) -> list[Row]:

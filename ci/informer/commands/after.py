@@ -51,6 +51,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         host = ""
     if not host:
         raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
+    with known(arguments):
+        pass  # what is no history, or odd, is told before anything listens
     chosen = (arguments.blocking, arguments.informing)
     serving.serve(history_path(arguments), host.strip("[]"), port, chosen, say=say)
     return ACCEPTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
@@ -31,9 +32,17 @@ def history_path(arguments: argparse.Namespace) -> Path:
     return Path(chosen) if chosen else state_dir() / "history.db"
 
 
+def opened(arguments: argparse.Namespace, *, make: bool = True) -> History:
+    """The history that is meant, made where there is none, if `make`; what is odd about it is told."""
+    history = History(history_path(arguments), make=make)
+    for line in history.warnings():
+        print(f"node0-ci: {shown(line)}", file=sys.stderr)
+    return history
+
+
 def known(arguments: argparse.Namespace) -> History:
     """The history that is meant, by a command that only reads: a path that was mistyped is no new history."""
-    return History(history_path(arguments), make=False)
+    return opened(arguments, make=False)
 
 
 def shown(line: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ci.informer import text
-from ci.informer.commands.common import ACCEPTED, Adder, history_path, labelled, name, print_lines
+from ci.informer.commands.common import ACCEPTED, Adder, labelled, name, opened, print_lines
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts, junit
+from ci.informer.history.model import latest
 from ci.informer.history.store import History
 from ci.informer.judging.simulate import MONTH, World, Year, nightly_runs, simulate
 from lab.numbers import real_type, whole_type
@@ -26,10 +26,9 @@ def _load(arguments: argparse.Namespace) -> int:
     else:
         runs = [junit.load(path, arguments.job, arguments.payload, arguments.began)]
     # A day's tolerance for clocks that differ. A run dated later would stay the last one until that date.
-    latest = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
-    if ahead := [run for run in runs if run.began > latest]:
+    if ahead := [run for run in runs if run.began > latest()]:
         raise InformerError(f"{path}: began: {ahead[0].began} lies ahead: look at the clocks of both machines")
-    with History(history_path(arguments)) as history:
+    with opened(arguments) as history:
         numbers = history.add(runs)
         labelled(history)
         print_lines(text.columns(text.RUN_HEADS, [text.run_row(history.run(number)) for number in numbers]))

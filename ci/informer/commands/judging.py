@@ -69,7 +69,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     with known(arguments) as history:
-        rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last)
+        rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last, ahead=True)
     print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)) if rows else ["no such runs"])
     return ACCEPTED
 

@@ -16,16 +16,16 @@ from ci.informer.commands.common import (
     ACCEPTED,
     Adder,
     add_blocking,
-    history_path,
     labelled,
     name,
+    opened,
     print_lines,
     say,
 )
 from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
 from ci.informer.history import junit, retention
-from ci.informer.history.store import History, Row
+from ci.informer.history.store import Row
 from ci.informer.judging.review import kind_of, rejected
 from ci.informer.judging.verdict import judge, named
 from ci.informer.pages import build
@@ -75,7 +75,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
     now = datetime.now(UTC)
     budget = 3600 * arguments.hours
     # The history first: a release takes minutes to copy.
-    with History(history_path(arguments)) as history:
+    with opened(arguments) as history:
         version, options = subject(arguments)
         payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
         differs, bad = cache(changed), {*rejected(history)} - {payload}

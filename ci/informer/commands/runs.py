@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.proportions import Counts
-from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, known, name, say
+from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, known, name, opened, say
 from ci.informer.engine.tls import checked
 from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
 from ci.informer.history import work
-from ci.informer.history.store import History, Row
+from ci.informer.history.store import Row
 from ci.informer.judging.review import counts_of
 from lab.numbers import real_type, whole_type
 from lab.subject.mirroring import parse_name
@@ -107,7 +107,7 @@ def _code(rows: list[Row]) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     # The history first: a release takes minutes to copy.
-    with History(history_path(arguments)) as history:
+    with opened(arguments) as history:
         version, options = subject(arguments)
         plan = running.Plan(
             payload=arguments.payload or version,
@@ -155,7 +155,7 @@ def _bisect(arguments: argparse.Namespace) -> int:
         # A misspelt one would be run, void each time, long after the search had begun.
         if not Path(release).is_dir():
             parse_name(release, "releases")
-    with History(history_path(arguments)) as history, engine(arguments) as hosts:
+    with opened(arguments) as history, engine(arguments) as hosts:
         old = history.runs(job=job)
         good = counts_of([row for row in old if row.payload not in arguments.releases[1:]])
         bad = counts_of([row for row in old if row.payload == arguments.releases[-1]])

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import tempfile
 from pathlib import Path
+
+#: What file systems say that have no locks: NFS without its daemon, some of FUSE's.
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def has_locks(folder: Path) -> bool:
+    """Whether the files of a folder can be locked; also where nothing can be written, which is told elsewhere.
+
+    Tried on a file of its own: a process that closes a file gives up all locks that it has on it.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _NO_LOCKS
+    return True
 
 
 def write(path: Path, content: bytes | str) -> None:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from ci.informer.arithmetic.flakes import Outcome, of_attempts
@@ -109,6 +109,12 @@ def seconds_of(value: object) -> float:
 def text_of(value: object) -> str:
     """A text as another program wrote it. JSON may have halves of characters, which no file or page can hold."""
     return str(value).encode(errors="replace").decode()
+
+
+def latest() -> str:
+    """When a run may have begun at the latest, as `Run.began` is written: a day from now, as clocks differ. What lies
+    behind that was dated by a clock that was wrong, so that nobody knows when it was."""
+    return f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def began_of(text: str) -> str:

@@ -58,7 +58,7 @@ def _below(history: History, root: Path) -> dict[Path, list[Row]]:
     A relative one is of whatever directory somebody was in; one with the history in it is no evidence.
     """
     by_folder: dict[Path, list[Row]] = {}
-    for row in history.runs():
+    for row in history.runs(ahead=True):
         place = Path(row.folder).resolve()
         if not Path(row.folder).is_absolute() or root not in place.parents or not place.is_dir():
             continue

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from ci.informer.errors import HistoryError, InformerError
+from ci.informer.history.files import has_locks
 
 #: What brings a file from version n to n + 1 (`PRAGMA user_version`); never edited, only added to.
 MIGRATIONS = (
@@ -86,12 +87,17 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
         raise InformerError(f"{path}: not a history of node0-ci: not a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+        locks = has_locks(path.parent)
+        # Without locks SQLite takes each file for one that is in use; a folder beside it stands for them then.
+        name = path.absolute().as_uri() + ("" if locks else "?vfs=unix-dotfile")
+        connection = sqlite3.connect(name, timeout=WAIT, isolation_level=None, uri=True)
     except (OSError, sqlite3.Error) as error:
         raise HistoryError(f"{path}: {error}") from error
     try:
         connection.row_factory = sqlite3.Row
-        _migrate(connection, path)
+        if not locks:
+            _without_wal(connection, path)
+        _migrate(connection, path, wal=locks)
         connection.execute("PRAGMA foreign_keys=ON")
     except sqlite3.OperationalError as error:  # locked, not readable, full
         connection.close()
@@ -105,17 +111,34 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
     return connection
 
 
+def lock_of(path: Path) -> Path:
+    """The folder that SQLite makes as long as it holds a history whose file system has no locks."""
+    return path.with_name(f"{path.name}.lock")
+
+
+def _without_wal(connection: sqlite3.Connection, path: Path) -> None:
+    """Turn to the older journal where it is needed: a write-ahead log wants memory that is shared, and locks."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    if header[18:20] == b"\2\2":
+        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=DELETE", "locking_mode=NORMAL"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
 def _hint(path: Path) -> str:
     """What SQLite does not say of why it cannot go on: reading too it writes beside the file."""
+    if lock_of(path).is_dir():
+        return f" (by {lock_of(path).name} beside it: remove that, if no node0-ci runs)"
     if not os.access(path.parent, os.W_OK):
         return " (its folder cannot be written to)"
     return " (its disk is full)" if not shutil.disk_usage(path.parent).free else ""
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _migrate(connection: sqlite3.Connection, path: Path, *, wal: bool) -> None:
     if _version(connection, path) == VERSION:
         return
-    connection.execute("PRAGMA journal_mode=WAL")
+    if wal:
+        connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have been quicker.

@@ -13,8 +13,9 @@ from types import TracebackType
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import HistoryError, InformerError
-from ci.informer.history.model import Attempt, Label, Run, Step, began_of
-from ci.informer.history.schema import connect
+from ci.informer.history.files import has_locks
+from ci.informer.history.model import Attempt, Label, Run, Step, began_of, latest
+from ci.informer.history.schema import connect, lock_of
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
     run.reason, run.folder, run.label, run.advice, run.component, run.cluster, run.host, run.revision"""
@@ -63,6 +64,19 @@ class History:
         self.db.close()
         if isinstance(error, sqlite3.Error):
             raise HistoryError(f"{self.path}: {error}") from error
+
+    def warnings(self) -> Iterator[str]:
+        """What is odd about it, a line each: runs that lie ahead, a file system without locks."""
+        rows = self.db.execute(
+            f"SELECT {_COLUMNS} FROM {_TABLES} WHERE run.began > ? ORDER BY run.began, run.id", (latest(),)
+        ).fetchall()
+        if rows:
+            which = f"run {rows[0]['id']} of {rows[0]['job']} began {rows[0]['began']}"
+            count = "1 run lies" if len(rows) == 1 else f"{len(rows)} runs lie"
+            yield f"{self.path}: {count} ahead of this clock ({which}): judged from then on, shown by node0-ci history"
+        if not has_locks(self.path.parent):
+            name = lock_of(self.path).name
+            yield f"{self.path}: its file system has no locks; {name} beside it stands for them: run one plan at a time"
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -143,10 +157,12 @@ class History:
         last: int | None = None,
         *,
         cluster: str | None = None,
+        ahead: bool = False,
     ) -> list[Row]:
-        """Runs in the order in which they began: of a job, a payload, a cluster, from a day on, the last so many."""
+        """Runs in the order in which they began: of a job, a payload, a cluster, from a day on, the last so many; with
+        `ahead` those too that a clock which was wrong has dated later than now."""
         chosen = [("job.name = ?", job), ("payload.name = ?", payload), ("run.began >= ?", since and since.isoformat())]
-        chosen.append(("run.cluster = ?", cluster))
+        chosen += [("run.cluster = ?", cluster), ("run.began <= ?", None if ahead else latest())]
         where = " AND ".join(text for text, value in chosen if value is not None) or "1"
         rows = self.db.execute(
             f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} ORDER BY run.began DESC, run.id DESC LIMIT ?",
@@ -197,8 +213,9 @@ class History:
     def payloads(self) -> list[str]:
         """Names of payloads, in the order in which they were first run."""
         rows = self.db.execute(
-            "SELECT payload.name FROM run JOIN payload ON payload.id = run.payload"
-            " GROUP BY payload.id ORDER BY min(run.began), payload.id"
+            "SELECT payload.name FROM run JOIN payload ON payload.id = run.payload WHERE run.began <= ?"
+            " GROUP BY payload.id ORDER BY min(run.began), payload.id",
+            (latest(),),
         )
         return [one["name"] for one in rows]
 

@@ -11,6 +11,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.history.model import latest
 from ci.informer.history.store import History
 
 DAYS = 14
@@ -129,8 +130,9 @@ def listed(history: History, since: date) -> list[Cluster]:
     """The clusters seen since a day, those with most runs first."""
     rows = history.db.execute(
         """SELECT cluster.*, count(run.id) AS runs, count(DISTINCT run.job) AS jobs FROM cluster
-        JOIN run ON run.cluster = cluster.id AND run.began >= ? GROUP BY cluster.id ORDER BY runs DESC, cluster.id""",
-        (since.isoformat(),),
+        JOIN run ON run.cluster = cluster.id AND run.began BETWEEN ? AND ?
+        GROUP BY cluster.id ORDER BY runs DESC, cluster.id""",
+        (since.isoformat(), latest()),
     )
     return [
         Cluster(

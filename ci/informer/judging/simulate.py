@@ -12,7 +12,8 @@ from ci.informer.arithmetic.proportions import Counts
 from ci.informer.history.model import Run, Step
 from ci.informer.judging.watching import Levels, Watch
 
-FIRST = date(2026, 1, 1)
+#: The first night; the last one of the longest simulation is no later than today.
+FIRST = date(2016, 1, 1)
 WITHIN = 3
 #: Regressions of this many points and fewer are planted too, but whether they are found is not counted.
 SMALL = 10.0

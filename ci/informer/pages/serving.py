@@ -78,9 +78,6 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
 
 def serve(path: Path, host: str, port: int, kinds: Kinds, *, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be used."""
-    with History(path, make=False):
-        pass  # what is no history is told before anything listens
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listening:
         port = listening.getsockname()[1]  # 0 asks for any that is free
