@@ -22,6 +22,8 @@ BASELINE_ENDS = 10
 BASELINE_DAYS = 30
 #: What the aggregator assumes of a test that has no history, in percent.
 WITHOUT_HISTORY = 70
+#: Runs below which a history excuses nothing: one that failed would let nine of ten fail.
+SHORT = 6
 
 
 @cache
@@ -36,8 +38,10 @@ def required_passes(runs: int, percentage: int) -> int:
 
 
 def percentage_of(base: Counts) -> int:
-    """The history's share of passes in whole percent, rounded down; 70 where there is no history."""
-    return 100 * base.passes // base.runs if base.runs else WITHOUT_HISTORY
+    """The history's share of passes in whole percent, rounded down; 70 where there is no history, and no less where it
+    is short."""
+    share = 100 * base.passes // base.runs if base.runs else WITHOUT_HISTORY
+    return max(share, WITHOUT_HISTORY) if base.runs < SHORT else share
 
 
 def accepted(sample: Counts, base: Counts) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 from ci.informer import text
 from ci.informer.commands.common import ACCEPTED, Adder, labelled, name, opened, print_lines
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts, junit
-from ci.informer.history.model import latest
+from ci.informer.history.model import Run, latest
 from ci.informer.history.store import History
 from ci.informer.judging.simulate import MONTH, World, Year, nightly_runs, simulate
 from lab.numbers import real_type, whole_type
@@ -29,10 +30,26 @@ def _load(arguments: argparse.Namespace) -> int:
     if ahead := [run for run in runs if run.began > latest()]:
         raise InformerError(f"{path}: began: {ahead[0].began} lies ahead: look at the clocks of both machines")
     with opened(arguments) as history:
-        numbers = history.add(runs)
+        ours = _ran(history, runs, arguments.payload)
+        numbers = [*ours.values(), *history.add(run for run in runs if run.folder not in ours)]
         labelled(history)
         print_lines(text.columns(text.RUN_HEADS, [text.run_row(history.run(number)) for number in numbers]))
     return ACCEPTED
+
+
+def _ran(history: History, runs: Iterable[Run], payload: str) -> dict[str, int]:
+    """Which of these runs `node0-ci run` has written down already, by their folders: counted twice they would be two.
+    Raises InformerError for one that was on another payload."""
+    rows = {Path(row.folder): row for row in history.runs(ahead=True) if row.key.startswith("run ") and row.folder}
+    ours = {}
+    for run in runs:
+        place = Path(run.folder)
+        row = next((rows[one] for one in (place, *place.parents) if one in rows), None) if run.folder else None
+        if row is not None and row.payload != payload:
+            raise InformerError(f"{place}: is run {row.id} of {row.job} already, on payload {row.payload!r}")
+        if row is not None:
+            ours[run.folder] = row.id
+    return ours
 
 
 def _simulate(arguments: argparse.Namespace) -> int:

@@ -76,8 +76,8 @@ def _nightly(arguments: argparse.Namespace) -> int:
     budget = 3600 * arguments.hours
     # The history first: a release takes minutes to copy.
     with opened(arguments) as history:
-        version, options = subject(arguments)
-        payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
+        named_payload, options = subject(history, arguments)
+        payload = named_payload or f"lab-{revision()[:12] or now.date()}"
         differs, bad = cache(changed), {*rejected(history)} - {payload}
 
         def decides(rows: Sequence[Row], job: str) -> bool:

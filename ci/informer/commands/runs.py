@@ -18,7 +18,7 @@ from ci.informer.engine.tls import checked
 from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
 from ci.informer.history import work
-from ci.informer.history.store import Row
+from ci.informer.history.store import History, Row
 from ci.informer.judging.review import counts_of
 from lab.numbers import real_type, whole_type
 from lab.subject.mirroring import parse_name
@@ -28,15 +28,20 @@ if TYPE_CHECKING:
     from ci.informer.engine.engine import Engine
 
 
-def subject(arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """What is to be installed: its name, and pytest's options for it. What does not fit is told, and a release copied,
-    before the first run. Runs have a directory of their own, and come again from another: paths are absolute."""
+def subject(history: History, arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """What is to be installed: the payload's name, empty where nothing is said of it, and pytest's options for it.
+
+    What does not fit is told, and a release copied, before the first run. Runs have a directory of their own, and come
+    again from another: paths are absolute.
+    """
     options = {
         f"--{one}": _absolute(one, value) for one in OPTIONS if (value := vars(arguments)[one.replace("-", "_")])
     }
     chosen = choose(lambda one: options.get(f"--{one}")) if options else None
-    version = chosen.subject.version if chosen else "lab"
-    return version, tuple(f"{option}={value}" for option, value in options.items())
+    payload: str = arguments.payload or (chosen.subject.version if chosen else "")
+    if chosen:
+        history.identify(payload, chosen.subject.digest)
+    return payload, tuple(f"{option}={value}" for option, value in options.items())
 
 
 def _absolute(option: str, value: str) -> str:
@@ -108,9 +113,9 @@ def _code(rows: list[Row]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     # The history first: a release takes minutes to copy.
     with opened(arguments) as history:
-        version, options = subject(arguments)
+        payload, options = subject(history, arguments)
         plan = running.Plan(
-            payload=arguments.payload or version,
+            payload=payload or "lab",
             jobs=tuple(f"{scenario}@{arguments.machines}" for scenario in arguments.scenarios),
             rounds=arguments.n,
             limit=60 * arguments.minutes,

@@ -108,7 +108,8 @@ def _run(one: report.Run, payload: str) -> Run:
     stages_of_it = stages.steps(one.folder / EVENTS, began)
     steps = sorted([*steps, *stages_of_it], key=lambda step: step.at) if stages_of_it else steps
     job = f"{one.name}@{_kind_of_machines(one.folder)}"
-    failed = one.outcome in ("failed", "running")
+    # What had not ended says nothing yet: it runs while it is loaded, or was killed.
+    ended = {"failed": Outcome.FAILED, "running": Outcome.VOID}.get(one.outcome, Outcome.PASSED)
     messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
     texts = evidence(one.folder) if one.outcome != "passed" else {}
     if any(messages):
@@ -126,7 +127,7 @@ def _run(one: report.Run, payload: str) -> Run:
         evidence=texts,
         folder=str(one.folder.absolute()),
         void=redact(void or "the lab failed") if one.outcome == "void" or empty else "",
-        ended=Outcome.FAILED if failed else Outcome.PASSED,
+        ended=ended,
     )
 
 

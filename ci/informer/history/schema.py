@@ -70,6 +70,7 @@ MIGRATIONS = (
     );
     CREATE INDEX unit_plan ON unit (plan, position);
     """,
+    "ALTER TABLE payload ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
 )
 VERSION = len(MIGRATIONS)
 #: Seconds that another process is waited for, which writes.

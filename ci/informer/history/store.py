@@ -223,6 +223,28 @@ class History:
         """Names of jobs, sorted."""
         return [one["name"] for one in self.db.execute("SELECT name FROM job ORDER BY name")]
 
+    def identify(self, payload: str, digest: str) -> None:
+        """What is called so is the release image of this digest, now and ever. Raises InformerError where it was
+        another one: two releases in one would be judged as one."""
+        with self.writing() as db:
+            number = self._id("payload", payload)
+            known = db.execute("SELECT digest FROM payload WHERE id = ?", (number,)).fetchone()["digest"]
+            if known not in ("", digest):
+                raise InformerError(
+                    f"{self.path}: payload: {payload!r} is {known}, and this release {digest}: "
+                    "give it another name by --payload"
+                )
+            db.execute("UPDATE payload SET digest = ? WHERE id = ?", (digest, number))
+
+    def aliases(self, payload: str) -> list[str]:
+        """Other names of the same release image, where that is known."""
+        rows = self.db.execute(
+            """SELECT other.name FROM payload JOIN payload AS other ON other.digest = payload.digest
+            WHERE payload.name = ? AND payload.digest != '' AND other.id != payload.id ORDER BY other.name""",
+            (payload,),
+        )
+        return [one["name"] for one in rows]
+
     def busy(self, begin: date, end: date, least: int) -> list[str]:
         """Names of jobs that had so many runs from a day on and before another one, sorted."""
         rows = self.db.execute(

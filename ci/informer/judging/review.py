@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
 
 from ci.informer.arithmetic import durations
-from ci.informer.arithmetic.aggregate import baseline
+from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline
 from ci.informer.arithmetic.durations import Durations
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.promotion import Kind, Record, promoted
@@ -41,12 +42,27 @@ def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B
     return watch
 
 
+def _own(rows: Sequence[Row]) -> list[Row]:
+    """A job's runs without those on payloads that it rejects by their number: these failures are the payload's, also
+    where nobody has asked for its verdict. With them a job would block no more when it is needed."""
+    total, by_payload = counts_of(rows), defaultdict[str, list[Row]](list)
+    for row in rows:
+        by_payload[row.payload].append(row)
+    bad = set()
+    for payload, runs in by_payload.items():
+        counts = counts_of(runs)
+        rest = Counts(total.runs - counts.runs, total.failures - counts.failures)
+        if counts.runs >= GRACE_FROM and not accepted(counts, rest):
+            bad.add(payload)
+    return [row for row in rows if row.payload not in bad]
+
+
 def kind_of(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> tuple[Kind, str]:
     """The kind that a job has earned by its runs before a day, and what it lacks for the next higher one. `bad` are
     payloads that were rejected: their failures are not the job's."""
     rejected = set(bad)
     before = [row for row in rows if row.day < day and row.payload not in rejected]
-    recent = within(before, day - timedelta(days=KIND_DAYS), day)
+    recent = _own(within(before, day - timedelta(days=KIND_DAYS), day))
     took = durations.summary([row.seconds for row in recent if row.outcome.good])
     flaky = sum(row.outcome is Outcome.FLAKE for row in recent)
     days = (day - before[0].day).days if before else 0

@@ -126,7 +126,8 @@ def settled(decision: Decision, counts: Counts, base: Counts, pending: int) -> b
 
 @dataclass(frozen=True, kw_only=True)
 class _Question:
-    """What is asked of each job: about which payload, whose the other payloads are, what users said of kinds."""
+    """What is asked of each job: about which payload, which are no history (rejected, or the same release by
+    another name), what users said of kinds."""
 
     payload: str
     bad: Collection[str]
@@ -241,7 +242,7 @@ def judge(
         raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {payloads})")
     question = _Question(
         payload=payload,
-        bad={*rejected(history)} - {payload},
+        bad={*rejected(history), *history.aliases(payload)} - {payload},
         blocking=blocking,
         informing=informing,
         seen=first_seen(history),

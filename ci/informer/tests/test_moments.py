@@ -1,14 +1,18 @@
 """Verdicts at awkward moments: before all has run, of two releases at once, after a job was renamed."""
 
 import json
+import shutil
 from datetime import timedelta
 
 import pytest
 
+from ci.informer.arithmetic.aggregate import percentage_of
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.cli import main
-from ci.informer.history import work
+from ci.informer.errors import InformerError
+from ci.informer.history import junit, work
 from ci.informer.history.model import Run
 from ci.informer.history.store import History
 from ci.informer.judging.review import rejected
@@ -117,3 +121,73 @@ def test_a_verdict_that_does_not_stand_any_more_is_not_remembered(history):
     planned(history, "0123abcd", [f"{number}.0" for number in range(200)], [])
     assert judge(history, "p045").decision is Decision.UNDECIDED
     assert rejected(history) == []
+
+
+def test_a_payload_that_nobody_judged_does_not_stop_a_job_from_blocking(history):
+    """Its five failures would be 3 % of the job's runs, which then only informed about the next payload."""
+    filled(history, sno=[*GOOD, "FFFFF", "FFFFF"])
+    verdict = judge(history, "p046")
+    assert (verdict.decision, verdict.jobs[0].kind) == (Decision.REJECTED, Kind.BLOCKING)
+
+
+def test_what_fails_now_and_then_is_the_job_s_own(history):
+    filled(history, sno=[*["PPPPP", "PPPPF"] * 22, "FFFFF"])
+    assert judge(history, "p044").jobs[0].kind is Kind.INFORMING
+
+
+def test_two_releases_of_one_name_are_told_and_two_names_of_one_are_one(history):
+    """A candidate that fails in four of ten runs is no history for the release that it becomes."""
+    filled(history, sno=["PPPPPPFFFF", *[""] * 13, "PPPPPPFFFF"])
+    history.identify("p000", "sha256:1")
+    assert judge(history, "p014", blocking=["*"]).decision is Decision.ACCEPTED  # as bad as what it is held against
+    history.identify("p014", "sha256:1")
+    history.identify("p014", "sha256:1")
+    assert history.aliases("p014") == ["p000"]
+    assert judge(history, "p014", blocking=["*"]).jobs[0].base == Counts()
+    with pytest.raises(InformerError, match=r"payload: 'p014' is sha256:1, and this release sha256:2: give it another"):
+        history.identify("p014", "sha256:2")
+
+
+def artefacts(folder, *phases, tests=()):
+    folder.mkdir(parents=True)
+    told = {"began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0}
+    (folder / "phases.json").write_text(json.dumps([{**told, "name": name, "outcome": how} for name, how in phases]))
+    if tests:
+        (folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": one, "seconds": 1} for one in tests]))
+
+
+def test_what_still_runs_while_it_is_loaded_says_nothing(tmp_path, capsys):
+    artefacts(tmp_path / "a/sno", ("lab up", "passed"), ("install", "running"))
+    assert node0_ci(tmp_path, "load", tmp_path / "a", "--payload", "p") == 0
+    assert " void " in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "a")
+    artefacts(tmp_path / "a/sno", ("lab up", "passed"), ("install", "passed"), tests=["passed"])
+    assert node0_ci(tmp_path, "load", tmp_path / "a", "--payload", "p") == 0
+    with History(tmp_path / "history.db") as history:
+        assert [row.outcome for row in history.runs()] == [Outcome.PASSED]
+
+
+def test_a_run_that_is_loaded_as_well_is_one(tmp_path, capsys):
+    folder = tmp_path / "informer/sno@vm/0123abcd.0.0"
+    artefacts(folder / "sno", ("install", "passed"), tests=["passed"])
+    with History(tmp_path / "history.db") as history:
+        began = "2026-01-01T00:00:09Z"
+        key = "run 0123abcd/sno@vm/0.0"
+        history.add([Run("sno@vm", "p", key, began, seconds=5.0, folder=str(folder))])
+        for path in (folder, folder / "sno"):
+            assert node0_ci(tmp_path, "load", path, "--payload", "p") == 0
+            assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["1", began, "sno@vm"]
+        assert [row.key for row in history.runs()] == [key]
+        assert node0_ci(tmp_path, "load", folder, "--payload", "q") == 2
+        assert "/sno: is run 1 of sno@vm already, on payload 'p'\n" in capsys.readouterr().err
+
+
+def test_a_test_that_fails_does_not_say_itself_that_it_is_void(tmp_path):
+    path = tmp_path / "e2e.xml"
+    path.write_text('<testsuite><testcase name="a"><failure message="void: main()"/></testcase></testsuite>')
+    assert junit.load(path, "e2e", "p", "2026-01-01").outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(("base", "percentage"), [(Counts(1, 1), 70), (Counts(5, 0), 100), (Counts(6, 6), 0)])
+def test_a_short_history_excuses_nothing(base, percentage):
+    assert percentage_of(base) == percentage

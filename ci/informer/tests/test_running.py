@@ -283,15 +283,16 @@ def test_a_run_is_made_again_with_all_that_it_was_given(history, script):
     assert command(history, replace(row, key=f"run {unit.key}")).split() == [*words[:5], "--payload=p", "--kvm"]
 
 
-def test_runs_are_given_absolute_paths(tmp_path, monkeypatch):
+def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
     """They run in the repository's folder, whatever directory somebody was in."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=SimpleNamespace(version=get("release"))))
+    subject = SimpleNamespace(version="1", digest="sha256:1")
+    monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=subject))
     for name in ("installer", "secret", "ca.pem"):
         (tmp_path / name).touch()
     given = {"release": "r.example/r:1", "release_dir": None, "pull_secret": "secret", "ca": "./ca.pem"}
     for installer, wanted in (("installer", f"{tmp_path}/installer"), ("docker://r.example/i:1",) * 2):
-        _, options = runs.subject(argparse.Namespace(**given, installer=installer))
+        _, options = runs.subject(history, argparse.Namespace(**given, installer=installer, payload=None))
         paths = (f"--pull-secret={tmp_path}/secret", f"--ca={tmp_path}/ca.pem", f"--installer={wanted}")
         assert options == ("--release=r.example/r:1", *paths)
 

@@ -84,9 +84,13 @@ def test_two_do_not_write_at_once_and_what_is_left_behind_is_named(tmp_path, mon
     monkeypatch.setattr(schema, "has_locks", lambda folder: False)
     monkeypatch.setattr(schema, "WAIT", 0.05)
     path = tmp_path / "history.db"
-    with History(path) as first, History(path) as second, first.writing():
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            second.add([])
+    with (
+        History(path) as first,
+        History(path) as second,
+        first.writing(),
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        second.add([])
     (tmp_path / "history.db.lock").mkdir()
     with pytest.raises(HistoryError) as caught:
         History(path)
