@@ -242,7 +242,7 @@ def _releases(images: Directory) -> dict[str, list[str]]:
     by_digest: dict[str, list[str]] = {}
     for name, digest in images.store.images():
         if not is_digest(digest):
-            raise ValueError(f"{name}: {digest!r} is no digest")
+            raise ValueError(f"{name or 'an image'}: {digest!r} is no digest")
         by_digest.setdefault(digest, []).append(name.rpartition(":")[2])
     labelled: dict[str, list[str]] = {}
     for digest, names in by_digest.items():

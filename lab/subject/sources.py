@@ -141,6 +141,8 @@ def opened_directory(directory: Path, scratch: Path) -> Iterator[Directory]:
     Raises SubjectError when there are none.
     """
     source = f"--release-dir {directory}"
+    if directory.is_file():
+        raise SubjectError(source, f"is a file; want the directory that has it: {directory.parent}")
     if not directory.is_dir():
         raise SubjectError(source, "no such directory")
     if (store := open_store(directory)) is not None:
@@ -158,7 +160,8 @@ def opened_directory(directory: Path, scratch: Path) -> Iterator[Directory]:
             try:
                 _unpack(archive, Path(folder))
             except (tarfile.TarError, OSError) as error:
-                raise SubjectError(source, f"{archive.name} cannot be unpacked: {error}") from error
+                why = str(error).partition(":\n")[0]  # and not what each kind of compression says of it
+                raise SubjectError(source, f"{archive.name} cannot be unpacked: {why}") from error
         store = open_store(Path(folder))
         if store is None:
             raise SubjectError(source, f"{archives[0].name} has no docker/registry/v2 with images")

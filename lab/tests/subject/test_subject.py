@@ -226,14 +226,19 @@ def test_directories_that_hold_no_release(tmp_path):
     with pytest.raises(SubjectError, match="is no OCI layout"):
         from_directory(cache, tmp_path / "empty", None)
     (tmp_path / "empty/mirror_000001.tar").write_bytes(b"not a tar")
-    with pytest.raises(SubjectError, match=r"mirror_000001.tar cannot be unpacked"):
+    with pytest.raises(SubjectError, match=r"mirror_000001.tar cannot be unpacked: file could not be opened[^:]*$"):
         from_directory(cache, tmp_path / "empty", None)
+    with pytest.raises(SubjectError, match=rf"is a file; want the directory that has it: {tmp_path}/empty$"):
+        from_directory(cache, tmp_path / "empty/mirror_000001.tar", None)
     layout, digests = make(tmp_path / "made")
     index = layout.root / "index.json"
     entries = json.loads(index.read_bytes())
     entries["manifests"] = [e for e in entries["manifests"] if e["digest"] != digests["release"]]
     index.write_text(json.dumps(entries))
     with pytest.raises(SubjectError, match="has no release image"):
+        from_directory(cache, layout.root, None)
+    index.write_text(json.dumps({"manifests": [{"digest": "sha256:aaaa", "size": 3}]}))
+    with pytest.raises(SubjectError, match="cannot be read: an image: 'sha256:aaaa' is no digest"):
         from_directory(cache, layout.root, None)
 
 
