@@ -33,7 +33,7 @@ from lab.release.cluster.private import write_private
 from lab.seam import tools
 from lab.subject import Subject
 from lab.subject.installer import default_installer, is_ours
-from lab.topology import Firmware, Topology
+from lab.topology import FROM_STICK, Firmware, Topology
 from lab.waiting import wait_until
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ class Deployment:
                     node.media.insert(image)
         with self.lab.phase("power on"):
             for node in nodes:
-                node.start()
+                node.start(from_stick=image is None and self.topology.boot in FROM_STICK)
         if image is None:
             boots.after_power_on(self, nodes)
 

@@ -11,7 +11,7 @@ from lab.host.kvm import OVMF_CODE, OVMF_SECURE_CODE
 from lab.layout import POOL, Layout
 from lab.machines.attach import Cable, cables_of
 from lab.machines.disks import STICK_SERIAL
-from lab.topology import FROM_NETWORK, FROM_STICK, Disk, NodeSpec
+from lab.topology import FROM_NETWORK, FROM_STICK, Disk, NodeSpec, Topology
 
 OVMF_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 # Variables with Microsoft's keys enrolled, by which Debian's shim is signed, and secure boot on.
@@ -32,8 +32,6 @@ _TURNS, _SOLID = "7200", "1"
 _MBIT = "10000"
 # The machine gets a disk's errors; libvirt would have it stand still.
 _REPORTED = {"error_policy": "report", "rerror_policy": "report"}
-# The boot order of the devices that come after the disk to install on.
-_AFTER_THE_DISK = 2
 
 
 def _text(root: Element) -> str:
@@ -64,7 +62,7 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     The disk to install on comes first in the boot order, whatever its place among the disks; firmware boots from no
     other disk. A CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the CD, an
     installed disk wins (reference/lab.md §3.4). So it is with an iSCSI disk, which the card's iPXE attaches and boots
-    (lab.daemons.iscsi).
+    (lab.daemons.iscsi). Where somebody has to choose the stick (`chosen_by_hand`) the first place is left for it.
     """
     identity = str(uuid.uuid4())
     root = Element("domain", type="kvm" if kvm else "qemu")
@@ -102,6 +100,18 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     _others(devices, node, layout)
     _beyond_libvirt(root, node, layout, cables)
     return _text(root)
+
+
+def chosen_by_hand(node: NodeSpec, topology: Topology) -> bool:
+    """Whether a machine starts from its stick only when that is chosen in the firmware's one-time boot menu: SeaBIOS
+    has one hard disk to boot from, the first of the order, and where that is empty it goes on to CD and network
+    (reference/lab.md §3.8)."""
+    return node.firmware == "bios" and topology.boot in FROM_STICK
+
+
+def _disk_order(node: NodeSpec, layout: Layout) -> int:
+    """The place of the disk to install on in the boot order; what comes after it has the next ones."""
+    return 2 if chosen_by_hand(node, layout.topology) else 1
 
 
 def _smbios(root: Element, node: NodeSpec, identity: str) -> None:
@@ -158,7 +168,7 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
                 if text:
                     SubElement(disk, name).text = text
         if spec.root:
-            SubElement(disk, "boot", order="1")
+            SubElement(disk, "boot", order=str(_disk_order(node, layout)))
         if bus.told_by == "overrides":
             SubElement(disk, "alias", name=_alias(index))
     SubElement(devices, "controller", type="sata", index="0")
@@ -178,7 +188,7 @@ def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
     SubElement(stick, "source", file=str(layout.stick(node)))
     SubElement(stick, "target", dev=_targets((*node.all_disks, Disk(bus="usb")))[-1], bus="usb", removable="on")
     SubElement(stick, "serial").text = STICK_SERIAL
-    SubElement(stick, "boot", order=str(_AFTER_THE_DISK))
+    SubElement(stick, "boot", order=str(_disk_order(node, layout) + 1))
 
 
 def _cache(disk: Disk) -> str:
@@ -211,7 +221,7 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
             drive += ",werror=report,rerror=report" * disk.can_fail
             words += ["-drive", f"{drive},cache={_cache(disk)},discard=unmap,aio=threads"]
             device = f"{disk.bus},serial={node.serial(index)},drive={disk.bus}{index},bus=pcie.0,addr={slot:#x}"
-            words += ["-device", device + ",bootindex=1" * disk.root]
+            words += ["-device", device + f",bootindex={_disk_order(node, layout)}" * disk.root]
             slot += 1
         if bus.told_by == "overrides":
             overrides += [(_alias(index), "wwn", "unsigned", str(int(disk.wwn, 16)))] if disk.wwn else []
@@ -234,8 +244,8 @@ def _boot_orders(node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> d
     """The places of cards in the boot order, by their MAC addresses: after the disk to install on, or in its place the
     one by which the machine reaches it."""
     if layout.topology.boot in FROM_NETWORK:
-        return {cable.nic.mac: _AFTER_THE_DISK + number for number, cable in enumerate(cables)}
-    return {link.mac: 1 for link in layout.topology.iscsi_links(node)[:1]}
+        return {cable.nic.mac: _disk_order(node, layout) + number for number, cable in enumerate(cables, 1)}
+    return {link.mac: _disk_order(node, layout) for link in layout.topology.iscsi_links(node)[:1]}
 
 
 def _nics(devices: Element, cables: tuple[Cable, ...], *, orders: dict[str, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from lab.host.namespaces import enter_argv
 from lab.layout import Layout
 from lab.machines import containers, domain
 from lab.machines.container.hardware import cables
+from lab.machines.disks import STICK_SERIAL
 from lab.machines.node import Media, Node
 from lab.topology import NodeSpec
 
@@ -108,6 +110,8 @@ def connect(
     schemes = profile(kind).media.schemes
     scheme = next((one for one in ("http", "https", "nfs") if one in schemes), "http")
 
+    by_hand = isinstance(machine, Machine) and domain.chosen_by_hand(spec, layout.topology)
+
     def why_silent() -> str | None:
         check()
         return "the machine is off" if machine.state() is PowerState.OFF else None
@@ -126,6 +130,7 @@ def connect(
         link=machine.link(spec.mac),
         links={nic.name: machine.link(nic.mac) for nic in spec.all_nics},
         connect=partial(_ssh, spec, layout, init),
+        stick=partial(machine.chosen, STICK_SERIAL) if by_hand else nullcontext,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ class Media:
 class Node:
     """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
     hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names.
-    `once` is there where the BMC has to be asked to boot from its CD."""
+    `once` is there where the BMC has to be asked to boot from its CD; `stick` chooses the USB stick for the power-on
+    within it, where the firmware does not come to it by itself."""
 
     spec: NodeSpec
     uuid: str
@@ -53,6 +55,7 @@ class Node:
     links: Mapping[str, Link]
     once: BootOnce | None
     connect: Callable[[float], Any]
+    stick: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def name(self) -> str:
@@ -76,11 +79,13 @@ class Node:
         self.media.insert(image)
         self.start()
 
-    def start(self) -> None:
-        """Power on to boot from the CD drive what is in it. The lab's own BMC has the CD after empty disks; a vendor's
-        is asked for it once, and what it keeps of that for good is set back, or the machine would install for ever."""
+    def start(self, *, from_stick: bool = False) -> None:
+        """Power on to boot from the CD drive what is in it, or from the USB stick. The lab's own BMC has the CD after
+        empty disks; a vendor's is asked for it once, and what it keeps of that for good is set back, or the machine
+        would install for ever."""
         if self.once is not None and not self.once.boot_once(BootDevice.CD):
             log.warning("%s: its BMC ignores one-time boots; an empty disk falls through to the CD", self.name)
-        self.power.on()
+        with self.stick() if from_stick else nullcontext():
+            self.power.on()
         if self.once is not None and self.once.booted():
             log.warning("%s: its BMC kept a one-time boot for good; it has been set back", self.name)

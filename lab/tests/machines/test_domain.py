@@ -58,6 +58,19 @@ def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind
     assert orders(shape, tmp_path) == ["master-0-vda", *behind]
 
 
+@pytest.mark.parametrize(
+    ("way", "firmware", "bus", "places"),
+    [("usb", "bios", "virtio", ["2", "3"]), ("config-image", "bios", "nvme", ["3"]),
+     ("usb", "uefi", "virtio", ["1", "2"]), ("iso", "bios", "virtio", ["1"])],
+)  # fmt: skip
+def test_with_a_bios_the_first_place_is_left_for_whoever_chooses_the_stick(tmp_path, way, firmware, bus, places):
+    node = msgspec.structs.replace(topology.sno(firmware=firmware).nodes[0], disks=(Disk(bus=bus, root=True),))
+    tree = machine(msgspec.structs.replace(topology.sno(), nodes=(node,), boot=way), tmp_path, kvm=False)
+    assert [boot.get("order") for boot in tree.iter("boot")] == places
+    words = [word.get("value") for word in tree.iter(f"{QEMU}arg") if "bootindex" in word.get("value")]
+    assert [word.rpartition(",")[2] for word in words] == ["bootindex=2"] * (bus == "nvme")
+
+
 def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
     assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
     serials = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
