@@ -31,7 +31,7 @@ def defined(first: int, second: int, third: int):
     return Hypervisor("test:///default").define_machine(xml)
 
 
-def order(machine) -> list[str]:
+def order(machine) -> list[str | None]:
     disks = ElementTree.fromstring(machine.xml()).findall("devices/disk[boot]")
     places = {int(disk.find("boot").get("order")): disk.findtext("serial") for disk in disks}
     return [places[place] for place in sorted(places)]

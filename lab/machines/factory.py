@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,9 @@ def connect(
     schemes = profile(kind).media.schemes
     scheme = next((one for one in ("http", "https", "nfs") if one in schemes), "http")
 
-    by_hand = isinstance(machine, Machine) and domain.chosen_by_hand(spec, layout.topology)
+    stick: Callable[[], AbstractContextManager[None]] = nullcontext
+    if isinstance(machine, Machine) and domain.chosen_by_hand(spec, layout.topology):
+        stick = partial(machine.chosen, STICK_SERIAL)
 
     def why_silent() -> str | None:
         check()
@@ -130,7 +132,7 @@ def connect(
         link=machine.link(spec.mac),
         links={nic.name: machine.link(nic.mac) for nic in spec.all_nics},
         connect=partial(_ssh, spec, layout, init),
-        stick=partial(machine.chosen, STICK_SERIAL) if by_hand else nullcontext,
+        stick=stick,
     )
 
 
