@@ -8,8 +8,9 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import get_args
 
 from lab.derive import switches
-from lab.derive.fields import Field, Interface, addresses, no_hosts
+from lab.derive.fields import Field, Interface, addresses
 from lab.topology import BondMode
+from lab.topology.words import never_a_hosts
 
 #: Kinds of interfaces that need nothing of the lab: what a tunnel carries is packets like any other.
 _INSIDE = ("loopback", "dummy", "veth", "vrf", "vxlan")
@@ -299,7 +300,7 @@ class _Document:
                     continue
                 if address.is_link_local:
                     continue
-                if rule := no_hosts(address.ip):
+                if rule := never_a_hosts(address.ip):
                     place.wrong(f"{text}: {rule}")
                     continue
                 if address.version != version:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from lab.derive import attachment, contradictions, hints
 from lab.derive.attachment import Attachment, Card
 from lab.derive.contradictions import Membership
-from lab.derive.fields import Field, Problems, Subnet, addresses, no_hosts
+from lab.derive.fields import Field, Problems, Subnet, addresses
 from lab.topology import Disk, Platform, Role, words
 
 INSTALL = "install-config.yaml"
@@ -217,14 +217,11 @@ def _subnet(cidr: Field) -> Subnet | None:
     except ValueError as error:
         cidr.wrong(str(error))
         return None
-    if not subnet.prefixlen:
-        cidr.wrong(f"{subnet} is all addresses, which is no network")
-        return None
     if subnet.num_addresses == 1:
         cidr.wrong(f"{subnet} is one address, which is no network")
         return None
-    if rule := no_hosts(subnet.network_address):
-        cidr.wrong(f"{subnet}: {rule}")
+    if rule := words.no_network(subnet):
+        cidr.wrong(rule)
         return None
     return subnet
 

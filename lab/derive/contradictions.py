@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_address
 from itertools import combinations, product
 
 from lab.derive.attachment import Attachment, Face, is_default
-from lab.derive.fields import Field, Interface, Problems, Subnet
+from lab.derive.fields import Field, Problems, Subnet
+from lab.topology.words import never_within
 from lab.topology.words import subnet as network_of
 
 
@@ -79,7 +80,7 @@ def outside(virtual: Sequence[Field], subnets: Sequence[Subnet]) -> None:
         text = place.address()
         holding = next((subnet for subnet in subnets if text and ip_address(text) in subnet), None)
         if holding is not None:
-            if rule := _no_host(ip_interface(f"{text}/{holding.prefixlen}")):
+            if rule := never_within(holding, ip_address(text)):
                 place.wrong(rule)
             if (first := firsts[holding.version]) != holding:
                 rule = f"{text} is in {holding}: labs have virtual IPs in the first machine network of a family"
@@ -107,7 +108,7 @@ def _taken(hosts: Sequence[tuple[Field, str, Attachment]]) -> Iterator[tuple[str
         for text, place in attachment.places:
             if text in seen:
                 place.wrong(f"{text} is that of {seen[text].path} too")
-            elif text in networks and (rule := _no_host(networks[text])):
+            elif text in networks and (rule := never_within(networks[text].network, networks[text].ip)):
                 place.wrong(rule)
             seen.setdefault(text, place)
         own = {str(one.ip) for one in attachment.addresses}
@@ -223,14 +224,6 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
 def _holds(cidr: str, text: str) -> bool:
     network = network_of(cidr)
     return network is not None and ip_address(text) in network
-
-
-def _no_host(address: Interface) -> str:
-    network = address.network
-    if address.version == 6 or network.prefixlen > 30:
-        return ""
-    kind = {network.network_address: "network's own", network.broadcast_address: "broadcast"}.get(address.ip, "")
-    return f"{address.ip} is the {kind} address of {network}: no host can have it" if kind else ""
 
 
 def _reached(hosts: Sequence[tuple[Field, str, Attachment]], subnets: Sequence[Subnet], problems: Problems) -> None:

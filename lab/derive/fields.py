@@ -11,7 +11,6 @@ from typing import Any
 from lab.errors import ConfigsError
 
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MAC = re.compile(r"[0-9a-f]{12}")
 #: How many interfaces, ports or hosts are looked at: more than anybody has, and few enough to be planned at once.
@@ -182,15 +181,6 @@ class Field:
         except ValueError:
             self.wrong(f"{text!r} is not an IP address")
             return ""
-
-
-def no_hosts(address: Address) -> str:
-    """Why no host has an address like this one; empty where one can."""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return f"IPv4 within IPv6, which no host has; write {address.ipv4_mapped}"
-    kinds = {"multicast": address.is_multicast, "loopback": address.is_loopback, "link-local": address.is_link_local}
-    kind = next((kind for kind, is_so in kinds.items() if is_so), "")
-    return f"{kind} addresses are none by which hosts reach each other" if kind else ""
 
 
 def addresses(values: list[Field]) -> tuple[str, ...]:

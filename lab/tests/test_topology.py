@@ -109,6 +109,12 @@ def test_any_topology_survives_yaml(drawn):
         ("platform: none", "platform: baremetal", r"needs api_vip"),
         ("api_vip: null", "api_vip: 192.168.111.5", r"platform none has no api_vip"),
         ("cluster_name: ostest", "cluster_name: -x", r"not a DNS label"),
+        ("192.168.111.80", "192.168.111.0", r"ip: 192.168.111.0 is the network's own address of 192.168.111.0/24: no"),
+        ("192.168.111.80", "192.168.111.255", r"ip: 192.168.111.255 is the broadcast address of 192.168.111.0/24"),
+        ("192.168.111.0/24", "0.0.0.0/0", r"machine_network: 0.0.0.0/0 is all addresses, which is no network"),
+        ("192.168.111.0/24", "224.0.0.0/4", r"machine_network: 224.0.0.0/4: multicast addresses are none by which"),
+        ("bmc: null", "bmc: dell", r"nodes\[0\].bmc: 'dell' is not one of lab, idrac, idrac10, "),
+        ("aliases: []", "aliases: [192.168.111.80]", r"nodes\[0\].ip: address 192.168.111.80 .* by aliases\[0\] too"),
     ],
 )
 def test_errors_name_file_and_field(old, new, message):
@@ -227,6 +233,18 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         ("machine: vm", "machine_network: 10.8.0.0/24", "machine_network: 10.8.0.0/24 is none of the machines' networ"),
         ("machine: vm", "address: 10.8.0.9", "address: with networks, address is a field of the network"),
         ("machine: vm", "boot: floppy", "boot: 'floppy'"),
+        ("api_vips: [192.168.111.5", "api_vips: [192.168.111.255", "api_vips[0]: 192.168.111.255 is the broadcast"),
+        ("gateway: 192.168.111.254", "gateway: 192.168.111.255", "networks[1].gateway: 192.168.111.255 is the broadca"),
+        ("gateway: 192.168.111.254", "address: 192.168.111.0", "networks[1].address: 192.168.111.0 is the network's o"),
+        ("dns: [8.8.8.8]", "dns: [8.8.8.8, 192.168.111.255]", "networks[1].dns[1]: 192.168.111.255 is the broadcast"),
+        (
+            "gateway: 192.168.111.254",
+            "gateway: 192.168.111.80",
+            "networks[1].gateway: the lab answers at 192.168.111.80, which is that of nodes[0].bonds[0].addresses[0] t",
+        ),
+        ("dns: [8.8.8.8]", "dns: [10.9.0.11]", "networks[1].dns[0]: the lab answers at 10.9.0.11, which is that of no"),
+        ("ntp: [10.9.0.7]", "ntp: [192.168.111.4]", "networks[0].ntp[0]: the lab answers at 192.168.111.4, which is "),
+        ("10.8.0.0/24", "169.254.0.0/16", "networks[2].ipv4: 169.254.0.0/16: link-local addresses are none by which"),
         ("dhcp: on", "dhcpv6: on", "networks[0].dhcpv6: there are no IPv6 addresses in this network"),
     ],
 )  # fmt: skip
@@ -235,6 +253,37 @@ def test_a_contradiction_names_its_field(old, new, line):
     with pytest.raises(TopologyError) as caught:
         topology.load_text(WIDE.replace(old, new, 1), source="w.yaml")
     assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("nics: [enp2s0, enp9s0]", "nics: [enp2s0, enp2s0]", "nodes[0].bonds[0].nics[1]: card enp2s0 is used more"),
+        ("mtu: 9000", "mtu: 9000\n    aliases: [192.168.111.1]", "networks[1].aliases[0]: address 192.168.111.1 is us"),
+        ("mtu: 9000", "mtu: 9000\n    aliases: [10.7.0.1, 10.7.0.1]", "networks[1].aliases[1]: address 10.7.0.1 is us"),
+    ],
+)  # fmt: skip
+def test_what_a_part_says_twice_is_told_once(old, new, line):
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(WIDE.replace(old, new, 1))
+    assert [one.partition(",")[0][: len(line)] for one in caught.value.lines] == [line]
+
+
+def test_a_balancer_may_answer_dns_and_hold_the_virtual_ips():
+    balanced = WIDE.replace("machine: vm", "load_balancer: true").replace("dns: [8.8.8.8]", "dns: [192.168.111.5]")
+    assert topology.load_text(balanced).networks[1].dns_servers == ("192.168.111.5",)
+
+
+def test_each_card_is_alone_on_a_bus():
+    cards = ", ".join(f'{{mac: "52:54:00:00:03:{n:02x}"}}' for n in range(30))
+    more = WIDE.replace(
+        '      - {mac: "52:54:00:00:01:01"',
+        f'      - {cards.replace(", {", chr(10) + "      - {")}\n      - {{mac: "52:54:00:00:01:01"',
+    )
+    with pytest.raises(
+        TopologyError, match=r"nodes\[0\].nics: 33 are more than 30, each of which is alone on a PCI bus"
+    ):
+        topology.load_text(more)
 
 
 def test_what_firmware_cannot_boot_by_is_told():

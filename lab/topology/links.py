@@ -45,6 +45,16 @@ def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
             yield f"nics[{[nic.name for nic in node.all_nics].index(one.name)}]", one
 
 
+def addresses_of(nodes: Sequence[NodeSpec]) -> list[tuple[str, str]]:
+    """The machines' addresses, each after the path of its field."""
+    by_path = []
+    for i, node in enumerate(nodes):
+        for path, one in attached(node):
+            where = f"nodes[{i}].{path}.addresses" if path else ""
+            by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", text) for k, text in enumerate(one.addresses)]
+    return by_path
+
+
 def portal_links(node: NodeSpec, links: Sequence[Link]) -> tuple[Link, ...]:
     """The cards by which a machine's firmware reaches the portals of its disk, in the portals' order."""
     ways: list[Link] = []

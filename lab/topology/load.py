@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -60,8 +61,9 @@ class _Reader:
         """A field's value, or _MISSING when it is of another type."""
         if get_origin(kind) is tuple and issubclass(get_args(kind)[0], Checked):
             return self.structs(value, get_args(kind)[0], path)
-        if get_origin(kind) is Literal and value not in get_args(kind):
-            self.problems.append((path, f"{value!r} is not one of {', '.join(get_args(kind))}"))
+        choices = next((get_args(one) for one in (kind, *get_args(kind)) if get_origin(one) is Literal), ())
+        if choices and value not in (*choices, *((None,) if NoneType in get_args(kind) else ())):
+            self.problems.append((path, f"{value!r} is not one of {', '.join(choices)}"))
             return _MISSING
         try:
             return msgspec.convert(value, kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_address
 
@@ -11,8 +10,8 @@ import msgspec
 from lab.topology import words
 from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.errors import Problem
-from lab.topology.links import Link, attached, portal_links, portal_problems
-from lab.topology.networks import Network, only_network
+from lab.topology.links import Link, addresses_of, attached, portal_links, portal_problems
+from lab.topology.networks import Network, answered, apart, only_network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, unique, written
@@ -100,6 +99,10 @@ class Topology(Checked, frozen=True, kw_only=True):
         macs = ((f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields)
         yield from unique(macs, "mac")
         yield from unique(self._addresses(), "address")
+        others = (
+            addresses_of(self.nodes) if self.load_balancer else [*addresses_of(self.nodes), *self._virtual_addresses()]
+        )
+        yield from answered(self.networks, {text: path for path, text in reversed(others)})
 
     def _single_network(self) -> Iterator[Problem]:
         if words.subnet(self.machine_network) is None:
@@ -119,17 +122,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         for path, is_set in (("address", self.address is not None), ("aliases", bool(self.aliases))):
             if is_set:
                 yield path, f"with networks, {path} is a field of the network"
-        names = [(f"networks[{i}].name", one.name) for i, one in enumerate(self.networks)]
-        yield from unique(names, "name")
-        yield from unique([(f"networks[{i}].vlan", str(n.vlan or "")) for i, n in enumerate(self.networks)], "VLAN")
-        for (i, one), (k, other) in itertools.combinations(enumerate(self.networks), 2):
-            for mine, theirs in itertools.product(one.subnets, other.subnets):
-                if mine.version == theirs.version and mine.overlaps(theirs):
-                    family = f"ipv{theirs.version}"
-                    yield f"networks[{k}].{family}", f"{theirs} overlaps networks[{i}].{family}, {mine}"
-        bmc = [i for i, one in enumerate(self.networks) if one.bmc]
-        for i in bmc[1:]:
-            yield f"networks[{i}].bmc", f"networks[{bmc[0]}] has the BMCs already"
+        yield from apart(self.networks)
         subnets = [str(one) for one in self.machine_subnets]
         if subnets and self.machine_network not in subnets:
             yield "machine_network", f"{self.machine_network} is none of the machines' networks, {', '.join(subnets)}"
@@ -188,8 +181,10 @@ class Topology(Checked, frozen=True, kw_only=True):
     def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)
         for k, text in enumerate(one.addresses):
+            where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
+            for network in networks:
+                yield from network.reserved(where, text)
             if words.address(text) is not None and not any(network.holds(text) for network in networks):
-                where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
                 outside = f"machine_network {self.machine_network}" if not self.networks else ""
                 outside = outside or " and ".join(str(net) for n in networks for net in n.subnets)
                 yield where, f"{text} is outside {outside}"
@@ -214,12 +209,15 @@ class Topology(Checked, frozen=True, kw_only=True):
         by_path = []
         for i, net in enumerate(self.all_networks):
             prefix = f"networks[{i}]." if self.networks else ""
-            by_path += [(f"{prefix}address{'6' if ':' in text else ''}", text) for text in net.own]
-            by_path += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(net.aliases)]
-        for i, node in enumerate(self.nodes):
-            for path, one in attached(node):
-                where = f"nodes[{i}].{path}.addresses" if path else ""
-                by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", t) for k, t in enumerate(one.addresses)]
+            by_path += [(f"{prefix}address{'6' if ':' in text else ''}, the lab's own,", text) for text in net.own]
+            # What one network says twice it tells itself, unless it is not listed.
+            aliases = dict.fromkeys(net.aliases) if self.networks else net.aliases
+            mine = net.own if self.networks else ()
+            by_path += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(aliases) if text not in mine]
+        return [*by_path, *addresses_of(self.nodes), *self._virtual_addresses()]
+
+    def _virtual_addresses(self) -> list[tuple[str, str]]:
+        by_path = []
         for name in ("api", "ingress"):
             several = getattr(self, f"{name}_vips")
             texts = list(enumerate(self.vips(name)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 from lab.topology import words
 from lab.topology.errors import Problem
@@ -54,6 +55,8 @@ class Network(Checked, frozen=True, kw_only=True):
         for path in ("dns", "ntp"):
             yield from self._servers(path, getattr(self, path))
         yield from words.addresses("aliases", self.aliases)
+        for path, text in self.answering():
+            yield from self.reserved(path, text)
         for path, is_on, cidr in (("dhcp", self.dhcp, self.ipv4), ("dhcpv6", self.dhcpv6, self.ipv6)):
             if is_on and not cidr:
                 yield path, f"there are no {'IPv4' if path == 'dhcp' else 'IPv6'} addresses in this network"
@@ -82,6 +85,8 @@ class Network(Checked, frozen=True, kw_only=True):
                 yield path, f"{cidr!r} is not an {'IPv6' if suffix else 'IPv4'} network in CIDR form, without host bits"
             elif network is not None and network.prefixlen > longest:
                 yield path, f"{network} has no room for a lab; use a /{longest} or wider"
+            elif network is not None and (rule := words.no_network(network)):
+                yield path, rule
             for name, text in ((f"address{suffix}", own), (f"gateway{suffix}", gateway)):
                 if not text or text in (LAB, NONE):
                     continue
@@ -89,12 +94,20 @@ class Network(Checked, frozen=True, kw_only=True):
                     yield name, f"{text} is of no use without {path}"
                 elif network is not None and not self.holds(text):
                     yield name, f"{text} is outside {network}"
+                else:
+                    yield from self.reserved(name, text)
 
     def _servers(self, path: str, value: str | tuple[str, ...]) -> Iterator[Problem]:
         if isinstance(value, tuple):
             yield from words.addresses(path, value)
         elif value not in (LAB, NONE):
             yield path, f"{value!r} is neither {LAB}, {NONE} nor a list of addresses"
+
+    def reserved(self, path: str, text: str) -> Iterator[Problem]:
+        """Whether an address is one that this network has for itself."""
+        subnet, address = self.subnet_of(text), words.address(text)
+        if subnet is not None and address is not None and (rule := words.never_within(subnet, address)):
+            yield path, rule
 
     @property
     def subnets(self) -> tuple[Subnet, ...]:
@@ -154,6 +167,11 @@ class Network(Checked, frozen=True, kw_only=True):
         """The NTP servers that hosts are told."""
         return self._told(self.ntp)
 
+    def answering(self) -> Iterator[tuple[str, str]]:
+        """The addresses besides its own at which the lab answers here, with their fields; routers apart."""
+        for field, texts in (("dns", self.dns), ("ntp", self.ntp), ("aliases", self.aliases)):
+            yield from ((f"{field}[{i}]", text) for i, text in enumerate(texts) if isinstance(texts, tuple))
+
     @property
     def lab_addresses(self) -> tuple[str, ...]:
         """All addresses that the lab has at it, its own first, with the length of their prefix (`192.0.2.1/24`)."""
@@ -164,6 +182,29 @@ class Network(Checked, frozen=True, kw_only=True):
             whole = 128 if ":" in text else 32
             lengths[text] = subnet.prefixlen if subnet is not None and text in self.own else whole
         return tuple(f"{text}/{length}" for text, length in lengths.items())
+
+
+def apart(networks: Sequence[Network]) -> Iterator[Problem]:
+    """What several networks have in common and may not."""
+    yield from unique([(f"networks[{i}].name", one.name) for i, one in enumerate(networks)], "name")
+    yield from unique([(f"networks[{i}].vlan", str(one.vlan or "")) for i, one in enumerate(networks)], "VLAN")
+    for (i, one), (k, other) in itertools.combinations(enumerate(networks), 2):
+        for mine, theirs in itertools.product(one.subnets, other.subnets):
+            if mine.version == theirs.version and mine.overlaps(theirs):
+                family = f"ipv{theirs.version}"
+                yield f"networks[{k}].{family}", f"{theirs} overlaps networks[{i}].{family}, {mine}"
+    bmc = [i for i, one in enumerate(networks) if one.bmc]
+    for i in bmc[1:]:
+        yield f"networks[{i}].bmc", f"networks[{bmc[0]}] has the BMCs already"
+
+
+def answered(networks: Sequence[Network], taken: Mapping[str, str]) -> Iterator[Problem]:
+    """Routers and servers, where the lab answers, that are somebody else's: `taken` has these addresses' fields."""
+    for i, network in enumerate(networks):
+        servers = [(path, text) for path, text in network.answering() if not path.startswith("aliases")]
+        for path, text in (("gateway", network.gateway), ("gateway6", network.gateway6), *servers):
+            if text in taken:
+                yield f"networks[{i}].{path}", f"the lab answers at {text}, which is that of {taken[text]} too"
 
 
 @remembered

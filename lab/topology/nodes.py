@@ -12,7 +12,7 @@ from lab.topology import disks as kinds
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, Disk
 from lab.topology.errors import Problem
-from lab.topology.nics import Attached, Bond, Nic, only
+from lab.topology.nics import LAST_BUS, Attached, Bond, Nic, only
 from lab.topology.problems import Checked, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
@@ -96,6 +96,9 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
             yield "bonds", "a bond needs network cards; list them under nics"
 
     def _listed_nics(self) -> Iterator[Problem]:
+        if len(self.nics) > LAST_BUS:
+            yield "nics", f"{len(self.nics)} are more than {LAST_BUS}, each of which is alone on a PCI bus"
+            return
         cards = self.all_nics
         named = [(f"nics[{i}].name", card.name) for i, card in enumerate(cards)]
         yield from unique([*named, *((f"bonds[{i}].name", bond.name) for i, bond in enumerate(self.bonds))], "name")
@@ -104,7 +107,8 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         names = {card.name for card in cards}
         members = []
         for i, bond in enumerate(self.bonds):
-            members += [(f"bonds[{i}].nics[{k}]", name) for k, name in enumerate(bond.nics)]
+            # What is twice in one bond it tells itself.
+            members += [(f"bonds[{i}].nics[{bond.nics.index(name)}]", name) for name in dict.fromkeys(bond.nics)]
         for path, name in members:
             if name not in names:
                 yield path, f"there is no card {name!r}; the machine has {', '.join(sorted(names))}"

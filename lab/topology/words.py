@@ -87,14 +87,44 @@ def subnet(text: str) -> Subnet | None:
         return None
 
 
+def never_a_hosts(address: Address) -> str:
+    """Why no host has an address like this one; empty where one can."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return f"IPv4 within IPv6, which no host has; write {address.ipv4_mapped}"
+    kinds = {"multicast": address.is_multicast, "loopback": address.is_loopback, "link-local": address.is_link_local}
+    kind = next((kind for kind, is_so in kinds.items() if is_so), "")
+    return f"{kind} addresses are none by which hosts reach each other" if kind else ""
+
+
+def never_within(network: Subnet, address: Address) -> str:
+    """Why no host of this network has this address of it; empty where one can."""
+    if network.version == 6 or network.prefixlen > 30:
+        return ""
+    kinds: dict[Address, str] = {network.network_address: "network's own", network.broadcast_address: "broadcast"}
+    kind = kinds.get(address)
+    return f"{address} is the {kind} address of {network}: no host can have it" if kind else ""
+
+
+def no_network(network: Subnet) -> str:
+    """Why no hosts are in a network like this one; empty where they can be."""
+    if not network.prefixlen:
+        return f"{network} is all addresses, which is no network"
+    rule = never_a_hosts(network.network_address)
+    return f"{network}: {rule}" if rule else ""
+
+
 def virtual_ips(name: str, addresses: Sequence[str], subnets: Sequence[Subnet], *, several: bool) -> Iterator[Problem]:
     """Whether these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip), in
     any of the networks; without any, wherever they are."""
     for index, text in enumerate(addresses):
         path = f"{name}_vips[{index}]" if several else f"{name}_vip"
         yield from one_address(path, text)
-        if subnets and (parsed := address(text)) is not None and not any(parsed in subnet for subnet in subnets):
-            yield path, f"address {text} is outside machine_network {', '.join(map(str, subnets))}"
+        if subnets and (parsed := address(text)) is not None:
+            holding = next((subnet for subnet in subnets if parsed in subnet), None)
+            if holding is None:
+                yield path, f"address {text} is outside machine_network {', '.join(map(str, subnets))}"
+            elif rule := never_within(holding, parsed):
+                yield path, rule
     families = [":" in text for text in addresses]
     if len(families) > 2 or len(set(families)) != len(families):
         yield f"{name}_vips", "a service has one virtual IP of IPv4, one of IPv6, or both"

@@ -18,6 +18,8 @@ def file_topology(config: pytest.Config) -> shapes.Topology | None:
         return None
     try:
         topology = shapes.load(file).with_machines(config.getoption("--machines"))
+        if not topology.masters:
+            raise TopologyError(file, "nodes: none is a master, and a cluster has one at least")
         if lines := unsupported(topology):
             raise TopologyError(file, lines)
     except TopologyError as error:

@@ -35,6 +35,15 @@ def test_virtual_machines():
     assert "on bus 2 it is enp2s0; set pci instead" in lines[1]
 
 
+def test_an_address_that_libvirt_keeps_for_itself_is_told():
+    shape = topology.load_text(TEXT.replace("52:54:00:00:00:03", "fe:54:00:00:00:03"))
+    lines = unsupported(shape, has=lambda kind: False)
+    assert [line for line in lines if line.startswith("nodes[0].nics[2].mac: fe:54:00:00:00:03, but libvirt keeps")]
+    assert not [
+        line for line in unsupported(shape.with_machines("container"), has=lambda kind: True) if ".mac:" in line
+    ]
+
+
 def test_container_machines():
     lines = unsupported(SHAPE.with_machines("container"), has=lambda kind: False)
     assert paths(lines) == [
