@@ -20,8 +20,18 @@ def test_each_test_of_that_size_is_there_once_by_the_scenario_most_like_the_file
     assert {line.partition("[")[2].split("-")[0] for line in tests} == {scenario.split("-")[0]}
 
 
-def test_a_file_that_is_none_is_told(tmp_path):
-    (tmp_path / "mine.yaml").write_text("name: x\nnodes: 5\n")
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("name: x\nnodes: 5\n", "nodes: must be a list, is int"),
+        (
+            topology.sno().dump().replace("role: master", "role: worker"),
+            "nodes: none is a master, and a cluster has one at",
+        ),
+    ],
+)
+def test_a_file_that_is_none_is_told(tmp_path, text, rule):
+    (tmp_path / "mine.yaml").write_text(text)
     code, output = pytest_scenarios("--collect-only", "--topology", str(tmp_path / "mine.yaml"))
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert output.strip() == f"ERROR: {tmp_path}/mine.yaml: nodes: must be a list, is int"
+    assert output.strip().startswith(f"ERROR: {tmp_path}/mine.yaml: {rule}")

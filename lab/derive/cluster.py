@@ -79,6 +79,11 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     hosts = _placed(_with_bootstrap(listed, rendezvous, counts["master"]), counts, source, problems)
     if not hosts and not problems.lines:
         top.get("controlPlane", "replicas").wrong("a cluster has at least one node")
+    if not other.get("rendezvousIP") and not any(host.attachment.addresses for _, host in listed):
+        # reference/installer.md §1.5
+        other.get("rendezvousIP").wrong(
+            "missing, and no host has a static address that the installer could take for it"
+        )
     _names(listed)
     api, ingress = _vips(top, "apiVIP", platform), _vips(top, "ingressVIP", platform)
     balancer = _own_balancer(top, platform, len(hosts))

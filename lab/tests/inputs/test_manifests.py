@@ -252,8 +252,19 @@ def test_two_documents_of_one_host_are_told(tmp_path):
         topology_for(write(tmp_path, spec=spec, hosts=hosts))
 
 
+def test_manifests_that_lead_to_no_rendezvous_are_told(tmp_path):
+    spec = {"platformType": "None", "provisionRequirements": {"controlPlaneAgents": 1}}
+    with pytest.raises(
+        TopologyError, match=r"^agent-config.yaml: rendezvousIP: missing, and no host has a static addr"
+    ):
+        topology_for(write(tmp_path / "none", spec=spec))
+    agent = {"apiVersion": "v1beta1", "kind": "AgentConfig", "rendezvousIP": "10.0.0.9"}
+    assert topology_for(write(tmp_path / "one", spec=spec, agent=agent)).rendezvous_ip == "10.0.0.9"
+
+
 def test_a_name_that_is_none_is_told_where_it_stands(tmp_path):
-    folder = write(tmp_path, spec={"platformType": "None", "provisionRequirements": {"controlPlaneAgents": 1}})
+    spec = {"platformType": "None", "provisionRequirements": {"controlPlaneAgents": 1}}
+    folder = write(tmp_path, spec=spec, hosts=[nmstate(0, "10.0.0.7/16")])
     path = folder / "cluster-manifests/cluster-deployment.yaml"
     path.write_text(path.read_text().replace("clusterName: z", "clusterName: Z z"))
     with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: spec.clusterName: 'Z z' is not a DNS label"):
