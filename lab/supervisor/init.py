@@ -136,7 +136,8 @@ class Services:
         self._asked: set[int] = set()
         self._paused: set[str] = set()
         self._asked_for: set[str] = set()
-        self._logs = Path(plan.state) / "log"
+        self._state = Path(plan.state)
+        self._logs = self._state / "log"
 
     def start_all(self) -> dict[str, float]:
         """Start every service at once but those by request, and wait for all; returns how many seconds each took to be
@@ -234,7 +235,7 @@ class Services:
                     handlers[key.fd]()
                 if time.monotonic() - trimmed > _LOGS_SECONDS:
                     trimmed = time.monotonic()
-                    logs.trim(self._logs)
+                    logs.trim_all(self._state)
 
     def _answer(self, server: socket.socket) -> None:
         connection, _ = server.accept()

@@ -61,3 +61,15 @@ def test_what_is_no_log_and_small_ones_stay(folder):
     logs.trim(folder, MOST)
     assert (folder / "small.log").stat().st_size == MOST
     assert os.stat(elsewhere).st_size == 3 * MOST
+
+
+def test_qemus_logs_are_among_them_where_there_are_vms(tmp_path):
+    state = tmp_path / "lab"
+    written = [state / "log/dnsmasq.log"]
+    for most, folder in ((MOST, "log"), (MOST // 2, "libvirt/log/qemu")):
+        (state / folder).mkdir(parents=True)
+        written.append(state / folder / "master-0.log")
+        for log in written:
+            log.write_bytes(b"x" * (2 * MOST))
+        logs.trim_all(state, most)
+        assert {log.stat().st_size <= most for log in written} == {True}
