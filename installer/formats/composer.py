@@ -26,6 +26,8 @@ _SMALL, _LARGE = 400_000, 4_000_000
 _FREE_TEXT = 4 << 20
 # Characters of a key that an error shows.
 _NAME = 80
+# Named as a secret is, but of fencing's settings, whose names are told.
+_LIST_OF_LOGINS = "credentials"
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class Composer:
             if not stack:
                 return node
             _check_depth(_line(event), len(stack) + extent.levels)
-            _add(stack[-1], node, extent, _line(event))
+            _add(stack, node, extent, _line(event))
 
     def _tag(self, event: Any, kind: type[yaml.Node], value: str | None) -> str:
         """The tag. Go ignores those that only other programs know, and a lone exclamation mark."""
@@ -187,8 +189,18 @@ def _check_key(stack: list[_Open], node: yaml.Node, line: int) -> None:
         raise YamlError(line, "a key must be a plain name")
 
 
-def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
-    """Put a node that is complete into its collection."""
+def _within_secret(stack: list[_Open]) -> bool:
+    """Whether an open collection is a secret's value by the name before it, or a part of one."""
+    from installer.redact.names import sensitive  # for an error only
+
+    return any(
+        one.key is not None and one.key.value != _LIST_OF_LOGINS and bool(sensitive(one.key.value)) for one in stack
+    )
+
+
+def _add(stack: list[_Open], node: yaml.Node, extent: _Extent, line: int) -> None:
+    """Put a node that is complete into its collection, the last of the open ones."""
+    parent = stack[-1]
     parent.extent.nodes += extent.nodes
     parent.extent.text += extent.text
     parent.extent.levels = max(parent.extent.levels, extent.levels + 1)
@@ -201,7 +213,8 @@ def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
         if not isinstance(node, yaml.ScalarNode):
             raise YamlError(line, "a key must be a plain name")
         if node.value in parent.names and node.tag != "tag:yaml.org,2002:merge":
-            raise YamlError(line, f'key "{shown_name(node.value)}" already set in map')
+            name = "(not shown)" if _within_secret(stack) else f'"{shown_name(node.value)}"'
+            raise YamlError(line, f"key {name} already set in map")
         parent.names.add(node.value)
         parent.key = node
 

@@ -19,7 +19,7 @@ _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _RESERVED_NAMES = {"all", "default", "bonding_masters"}
 
-_SECRET = re.compile(r"pas+w|psk|secret|private", re.IGNORECASE)
+_SECRET = re.compile(r"pas+w|psk|secret|private|\bcak|-cak|preshared", re.IGNORECASE)
 # Whose settings may all be secret, and a password may stand in the place of any of them.
 _SECRET_SECTION = "802.1x"
 IFNAME_RULE = (

@@ -78,7 +78,7 @@ ROWS = [
     (SNO, "arbiter", {"name": "arbiter", "replicas": 1}, None),
     (SNO, "pullSecret", "{", 'pullSecret: Invalid value: "<not shown>": must be JSON'),
     (SNO, "pullSecret", "{}", 'pullSecret: Invalid value: "<no auths>": auths required'),
-    (SNO, "pullSecret", '{"auths":{"a":{}}}', 'pullSecret: Invalid value: "<auths of a>": "a" requires either auth or'),
+    (SNO, "pullSecret", '{"auths":{"a.io":{}}}', 'pullSecret: Invalid value: "<auths of a.io>": "a.io" requires'),
     (SNO, "proxy", {"noProxy": "a"}, "proxy: Required value"),
     (SNO, "proxy", {"httpProxy": "https://a:1"}, 'proxy.httpProxy: Unsupported value: "https": supported values: "ht'),
     (SNO, "proxy", {"httpProxy": "http://172.30.0.9:1"}, "proxy.httpProxy: Invalid value: "),

@@ -55,6 +55,21 @@ PLACES: dict[str, tuple[Parse, dict[str, Any], str, str]] = {
     "no blank behind the colon": (parse_install_config, WITH_BMC, f"{_HOSTS}.bmc", f"{{password:{SECRET}}}"),
     "nor where it is no password": (parse_agent_config, BMC_OF_AGENT, "hosts.0.BMC", f"{{auths:{SECRET}}}"),
     "the same twice": (parse_install_config, WITH_BMC, f"{_HOSTS}.bmc", f"{{password:{SECRET}, password:{SECRET}}}"),
+    "a key of a mapping that stands for the pull secret": (parse_install_config, SNO, "pullSecret", f"{{{SECRET}: }}"),
+    "the same twice within the pull secret": (
+        parse_install_config,
+        SNO,
+        "pullSecret",
+        f"{{auths: {{a.example: {{auth: {{{SECRET}: 1, {SECRET}: 2}}}}}}}}",
+    ),
+    "the same twice within a password": (
+        parse_install_config,
+        WITH_BMC,
+        f"{_HOSTS}.bmc.password",
+        f"{{{SECRET}: , {SECRET}: }}",
+    ),
+    "a registry of a pull secret": (parse_install_config, SNO, "pullSecret", f"'{{\"auths\": {{\"{SECRET}\": 1}}}}'"),
+    "a registry without a login": (parse_install_config, SNO, "pullSecret", f"'{{\"auths\": {{\"{SECRET}\": {{}}}}}}'"),
     "a pool's fencing": (parse_install_config, FENCED_WORKER, "compute.0.fencing.credentials.0.password", SECRET),
     "a network in one word": (
         parse_hosts,
@@ -118,7 +133,7 @@ def _put(base: dict[str, Any], field: str, value: str) -> str:
     return text(changed(base, field, "HERE")).replace(" HERE\n", f" {value}\n")
 
 
-def told(error: InstallerError) -> str:
+def texts_of(error: InstallerError) -> str:
     """As the command's log has it, which takes out what it knows by its look, and as a program would print it."""
     record = logging.LogRecord("x", logging.CRITICAL, "", 0, "%s", (error,), None)
     return f"{logs.Piped(with_time=True).format(record)} {error}"
@@ -129,14 +144,43 @@ def test_no_error_of_a_config_has_it(place: str) -> None:
     parse, base, field, value = PLACES[place]
     with pytest.raises(InstallerError) as caught:
         parse(_put(base, field, value))
-    assert SECRET not in told(caught.value)
+    assert SECRET not in texts_of(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        (f"{_HOSTS}.bmc", "nosuchfield"),
+        (f"{_HOSTS}.bmc", "username: u, username"),
+    ],
+)
+def test_a_key_of_a_mapping_that_has_secrets_is_told(field: str, key: str) -> None:
+    """As openshift-install tells it: most such keys are mistyped names."""
+    with pytest.raises(InstallerError, match=f'"{key.rpartition(" ")[2]}"'):
+        parse_install_config(_put(WITH_BMC, field, f"{{{key}: u}}"))
+
+
+def test_registries_of_a_pull_secret_are_told() -> None:
+    for registry in ("quay.io", "registry:5000", "localhost", "[fd00::1]:5000", "https://index.docker.io/v1/"):
+        with pytest.raises(InstallerError, match="requires either auth or credsStore") as caught:
+            parse_install_config(_put(SNO, "pullSecret", f'\'{{"auths": {{"{registry}": {{}}}}}}\''))
+        assert str(caught.value).count(registry) == 2
+
+
+@pytest.mark.parametrize("section", ["macsec", "wireguard"])
+@pytest.mark.parametrize("key", ["mka-cak", "preshared-key"])
+def test_no_problem_with_what_is_not_supported_has_it(section: str, key: str) -> None:
+    document = load_network(f"interfaces:\n- name: eth0\n  type: ethernet\n  {section}: {{{key}: {SECRET}}}\n")
+    with pytest.raises(NetworkConfigError, match=section) as caught:
+        host_network_files([{"name": "eth0", "macAddress": "52:54:00:6e:30:00"}], document)
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [f"*{SECRET}", f"!{SECRET} x", f"!!{SECRET} x", f"!!int {SECRET}"])
 def test_no_error_of_a_network_document_has_it(value: str) -> None:
     with pytest.raises(NetworkConfigError) as caught:
         load_network(f"interfaces:\n- name: eth0\n  802.1x:\n    private-key-password: {value}\n")
-    assert SECRET not in told(caught.value)
+    assert SECRET not in texts_of(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -148,11 +192,11 @@ def test_no_problem_with_802_1x_has_it(settings: str) -> None:
     document = load_network(f"interfaces:\n- name: eth0\n  type: ethernet\n  802.1x: {settings}\n")
     with pytest.raises(NetworkConfigError) as caught:
         host_network_files([{"name": "eth0", "macAddress": "52:54:00:6e:30:00"}], document)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in texts_of(caught.value)
 
 
 @pytest.mark.parametrize("value", [f"*{SECRET}", f"!{SECRET} x", f"!!bool {SECRET}"])
 def test_no_error_of_yaml_has_it(value: str) -> None:
     with pytest.raises(YamlError) as caught:
         load_yaml(f"password: {value}\n", CORE)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in texts_of(caught.value)
