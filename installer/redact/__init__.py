@@ -23,12 +23,21 @@ from .hint import MARK, promising
 if TYPE_CHECKING:
     from .redactor import Redactor
 
-__all__ = ["MARK", "Redactor", "redact", "shortened", "without_login"]
+__all__ = ["MARK", "NOT_SHOWN", "Redactor", "redact", "shortened", "shown_registry", "without_login"]
 
 T = TypeVar("T")
 
+#: In the place of a value that may be a secret, or hold one.
+NOT_SHOWN = "<not shown>"
+
 # Up to the last at sign, as passwords may have anything in them; a digest's is not one.
 _LOGIN = re.compile(r"(?:(?<=//)|\A)([^/:@]*):(?!//).*@(?!sha\d+:)", re.DOTALL)
+# A domain, an IP address, or a name with a port, and what may follow (`https://index.docker.io/v1/`); a token's last
+# part is longer than a domain's.
+_REGISTRY = re.compile(
+    r"(?i)(?:https?://)?(?:localhost|(?:[a-z0-9_-]{1,63}\.)+[a-z0-9-]{1,20}|\[[0-9a-f:.]+\]|[a-z][a-z0-9_-]*(?=:[0-9]))"
+    r"(?::[0-9]{1,5})?(?:/[a-z0-9._/-]*)?"
+)
 # Characters after the part that is shown that are searched for secrets with it.
 _BEYOND = 16 * 1024
 
@@ -60,6 +69,12 @@ def without_login(address: str) -> str:
     For a value that is known to be an address: in a text this would be too much (``redact``).
     """
     return redact(_LOGIN.sub(rf"\1:{MARK}@", address))
+
+
+def shown_registry(name: str) -> str:
+    """A registry's name in a pull secret as an error shows it; not what looks like none: it may be a password in the
+    place of a name."""
+    return name if _REGISTRY.fullmatch(name) else NOT_SHOWN
 
 
 def __getattr__(name: str) -> Any:

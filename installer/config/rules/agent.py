@@ -11,7 +11,7 @@ from installer.config.types.agent import AgentConfig, Host, Interface
 from installer.config.types.platform import BareMetalHost, BareMetalPlatform, RootDeviceHints
 from installer.config.values import check, urls
 from installer.errors import ConfigError
-from installer.redact import without_login
+from installer.redact import NOT_SHOWN, without_login
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
         if host.role and host.role not in ROLES:
             yield unsupported(f"{path}.role", host.role, ROLES)
         if host.role == "worker" and config.rendezvous_ip and (problem := _unreadable(host.network_config)):
-            yield invalid(path, check.NOT_SHOWN, f"error unmarshalling NMStateConfig: {problem}")
+            yield invalid(path, NOT_SHOWN, f"error unmarshalling NMStateConfig: {problem}")
         elif host.role == "worker" and _canonical(config.rendezvous_ip) in static_addresses(host):
             yield forbidden(f"{path}.role", "role worker cannot be used for the host with the rendezvousIP")
 

@@ -12,16 +12,7 @@ from typing import Any
 
 from installer.config.values import urls
 from installer.formats import jsontext
-from installer.redact import without_login
-
-# In the place of a value that may be a secret, or hold one.
-NOT_SHOWN = "<not shown>"
-# A domain, an IP address, or a name with a port, and what may follow (`https://index.docker.io/v1/`); a token's last
-# part is longer than a domain's.
-_REGISTRY = re.compile(
-    r"(?i)(?:https?://)?(?:localhost|(?:[a-z0-9_-]{1,63}\.)+[a-z0-9-]{1,20}|\[[0-9a-f:.]+\]|[a-z][a-z0-9_-]*(?=:[0-9]))"
-    r"(?::[0-9]{1,5})?(?:/[a-z0-9._/-]*)?"
-)
+from installer.redact import NOT_SHOWN, shown_registry, without_login
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -141,7 +132,7 @@ def pull_secret(value: str) -> str | None:
     if not all(isinstance(entry, dict | None) for entry in auths.values()):
         return "auths must be a map of maps"
     missing = [host for host, entry in auths.items() if not {"auth", "credsStore"} & set(entry or ())]
-    texts = [f'"{_shown_registry(host)}" requires either auth or credsStore' for host in missing]
+    texts = [f'"{shown_registry(host)}" requires either auth or credsStore' for host in missing]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else None
 
 
@@ -174,15 +165,10 @@ def pull_secret_hosts(value: str) -> list[str]:
     return list(_auths(_go_json(value)))
 
 
-def _shown_registry(host: str) -> str:
-    """A registry's name as an error shows it; not what looks like none, as it may be a password in its place."""
-    return host if _REGISTRY.fullmatch(host) else NOT_SHOWN
-
-
 def redacted_pull_secret(value: str) -> str:
     """What an error message may show of a pull secret: its registries at most."""
     try:
-        hosts = ", ".join(dict.fromkeys(map(_shown_registry, pull_secret_hosts(value))))
+        hosts = ", ".join(dict.fromkeys(map(shown_registry, pull_secret_hosts(value))))
     except ValueError:
         return NOT_SHOWN
     return f"<auths of {hosts}>" if hosts else "<no auths>"

@@ -19,7 +19,7 @@ from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
 from installer.errors import YamlError
 from installer.formats import yamltext
-from installer.redact import shortened, without_login
+from installer.redact import shortened, shown_registry, without_login
 
 Check = Callable[[str], str | None]
 
@@ -59,16 +59,16 @@ def pull_secret(value: str) -> str | None:
         if entry is None:
             continue
         if not isinstance(entry, dict):
-            return f"must have an object as the entry of {registry!r}"
+            return f"must have an object as the entry of {shown_registry(registry)!r}"
         auth = entry.get("auth", "")
         if not isinstance(auth, str):
-            return f"must be valid: 'auth' field of {registry!r} should be a string"
+            return f"must be valid: 'auth' field of {shown_registry(registry)!r} should be a string"
         try:
             login = base64.b64decode(auth.replace("\r", "").replace("\n", ""), validate=True)
         except (ValueError, binascii.Error):
-            return f"must be valid: 'auth' field of {registry!r} is not base64-encoded"
+            return f"must be valid: 'auth' field of {shown_registry(registry)!r} is not base64-encoded"
         if auth and b":" not in login:
-            return f"must be valid: 'auth' for {registry!r} is not in 'user:password' format"
+            return f"must be valid: 'auth' for {shown_registry(registry)!r} is not in 'user:password' format"
     return None
 
 

@@ -319,3 +319,11 @@ def test_what_is_wrong_with_a_pull_secret_can_be_read(world: World) -> None:
         sent_kit.register_cluster(world.engine, {**BODY, "pull_secret": '{"auths": {"quay.io": {"auth": "c2VjcmV0"}}}'})
     assert redact(caught.value.reason).endswith("'auth' for 'quay.io' is not in 'user:password' format")
     assert "c2VjcmV0" not in caught.value.reason
+
+
+@pytest.mark.parametrize("entry", ['"x"', '{"auth": 1}', '{"auth": "%"}', '{"auth": "c2VjcmV0"}'])
+def test_a_password_in_the_place_of_a_registry_is_not_shown(world: World, entry: str) -> None:
+    with pytest.raises(ServiceError) as caught:
+        sent_kit.register_cluster(world.engine, {**BODY, "pull_secret": f'{{"auths": {{"Xq7canaryZ": {entry}}}}}'})
+    assert "Xq7canaryZ" not in caught.value.reason
+    assert "'<not shown>'" in caught.value.reason
