@@ -24,7 +24,7 @@ _KINDS = {
     stat.S_IFBLK: "a block device",
 }
 # What the shell makes of <(...): somebody writes there already, and ends.
-_GIVEN = re.compile(r"/dev/(?:stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
+_OPEN_ALREADY = re.compile(r"/dev/(?:stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
 
 
 def check_kind(path: Path | str, status: os.stat_result, *, allowed: tuple[int, ...] = ()) -> None:
@@ -41,7 +41,7 @@ def open_input(path: Path | str, *, allowed: tuple[int, ...] = ()) -> BinaryIO:
 
     The text of every error (strerror) can be shown to a user.
     """
-    if _GIVEN.fullmatch(os.fspath(path)):
+    if _OPEN_ALREADY.fullmatch(os.fspath(path)):
         allowed = (*allowed, stat.S_IFIFO, stat.S_IFCHR)
     # Before it is opened, which has effects on some devices; and after that, as it may be another one by then.
     status = os.stat(path)

@@ -27,7 +27,7 @@ class Outputs:
         self._directory = directory
         self._files: list[Partial] = []
         self._folders: list[tuple[Path, Path]] = []
-        self._made: list[Path] = []
+        self._parents: list[Path] = []
         self._gone: set[str] = set()
         self._done = False
 
@@ -42,7 +42,7 @@ class Outputs:
         for new, _ in self._folders:
             shutil.rmtree(new, ignore_errors=True)
         if not self._done:
-            for folder in reversed(self._made):
+            for folder in reversed(self._parents):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
@@ -52,7 +52,7 @@ class Outputs:
         try:
             if not path.parent.is_dir():
                 # Noted before it is made: a signal may come in between.
-                self._made.append(path.parent)
+                self._parents.append(path.parent)
                 path.parent.mkdir(mode=_FOLDER_MODE)
             partial = Partial(path, mode)
             self._files.append(partial)

@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 FILES = ("/etc/resolv.conf", "/etc/assisted/rendezvous-host.env", "/var/run/agent-installer/host-config-failures")
 #: Files with this host's secrets, which are then found by their value wherever they stand.
-KNOWN = (
+WITH_SECRETS = (
     "/root/.docker/config.json",
     "/etc/assisted/rendezvous-host.env",
     "/etc/assisted/hostconfig/fencing-credentials.yaml",
@@ -46,9 +46,9 @@ KNOWN = (
 
 
 def redactor(host: HostSystem) -> Redactor:
-    """Takes out of logs what looks like a secret, and the secrets that this host has (KNOWN)."""
+    """Takes out of logs what looks like a secret, and the secrets that this host has (WITH_SECRETS)."""
     clean = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
-    for path in KNOWN:
+    for path in WITH_SECRETS:
         clean.learn(host.read(path))
     return clean
 

@@ -111,7 +111,7 @@ def _vsphere(platform: VSpherePlatform) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     if len(platform.api_vips) > 1:
         changed |= {"apiVIPs": list(platform.api_vips), "ingressVIPs": list(platform.ingress_vips)}
-    vcenters = [plain(vcenter) for vcenter in platform.vcenters if vcenter.given]
+    vcenters = [plain(vcenter) for vcenter in platform.vcenters if vcenter.has_any]
     if vcenters:
         changed["vcenters"] = vcenters
         if platform.failure_domains:

@@ -26,8 +26,8 @@ def profiles(config: Any, check: Callable[[Plan, Problems], None] | None = None)
     plan, extra = place(document, make_plan(document, problems), problems)
     if check is not None:
         check(plan, problems)
-    if problems.found:
-        raise InvalidNetworkConfig(problems.found)
+    if problems.all:
+        raise InvalidNetworkConfig(problems.all)
     return [profile for one in plan.ordered() for profile in interface_profiles(one, plan, extra)]
 
 

@@ -42,9 +42,9 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
         if not rendered:
             problems.add("interfaces", None, "no profile comes out of this document, so the host would have no network")
     except InvalidNetworkConfig as err:
-        problems.found += err.problems
-    if problems.found:
-        raise InvalidNetworkConfig(problems.found)
+        problems.all += err.problems
+    if problems.all:
+        raise InvalidNetworkConfig(problems.all)
     files = {}
     for name, sections in rendered:
         sections["connection"] |= {"autoconnect": "true", "autoconnect-priority": "1"}

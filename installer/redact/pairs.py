@@ -85,16 +85,16 @@ _MEANT: dict[Promise, Promise] = {"word?": "password", "signed?": "secret"}
 #: Called when a value goes on in the next lines, with the way it ends (streams.Mode), the name's column, and its quote.
 Begin = Callable[[Mode, int, str], None]
 #: Called with each secret.
-Found = Callable[[str], None]
+TakeSecret = Callable[[str], None]
 
 
 class Pairs:
     """Finds the values of sensitive names in a line. ``begin`` is called where one goes on in the next line, ``found``
     with each secret."""
 
-    def __init__(self, begin: Begin, found: Found) -> None:
+    def __init__(self, begin: Begin, take_secret: TakeSecret) -> None:
         self._begin = begin
-        self._found = found
+        self._take_secret = take_secret
 
     def clean(self, text: str) -> str:
         """The line without values of sensitive names."""
@@ -293,7 +293,7 @@ class Pairs:
         value = text[first:last]
         if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
             return None
-        self._found(value)
+        self._take_secret(value)
         return first, last, MARK
 
     def _quoted(

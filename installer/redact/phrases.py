@@ -42,7 +42,7 @@ _TAG = re.compile(r"(?i:name|key)=[\"']([\w.-]{1,64})[\"'][^<>\n]{0,200}?(?<!/)>
 # One of several arguments that have a line each.
 OPTION_LINE = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?(--?[A-Za-z][\w-]*)[\"']?,?[ \t\r]*")
 _ARGUMENT_LINE = re.compile(r"([ \t]*(?:-[ \t]+)?([\"']?))([^-\s\"'][^\n]*?)(?=\2,?[ \t\r]*$)")
-_SAID = re.compile(
+_PASSWORD_IN_PROSE = re.compile(
     r"(?i:\bpass(?:word|phrase|code)s?)(?>(?:[ \t]++(?:is|was|to|:=|(?:changed|set|reset|updated)[ \t]++to)(?=[ \t]))?)"
     r"[ \t]++(?>(?:for [\w.@-]{1,64}:?[ \t]++)?)"
     r"([^\s\"'`\\=:,;(){}<>\[\]|&/]{6,128}+)(?=[\s\"'`\\,;.)]|$)"
@@ -76,6 +76,6 @@ def words(text: str) -> Iterator[tuple[int, int]]:
     for match in _TAG.finditer(text):
         if sensitive(match[1]) and match[2].strip():
             yield match.span(2)
-    for match in _SAID.finditer(text):
+    for match in _PASSWORD_IN_PROSE.finditer(text):
         if _ODD.match(match[1]) and not plain(match[1]):
             yield match.span(1)

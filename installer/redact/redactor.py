@@ -43,14 +43,14 @@ class Redactor:
 
     def __init__(self, known: Iterable[str] = (), *, depth: int = 0) -> None:
         self.known: list[str] = []
-        self.found: set[str] = set()
+        self.secrets: set[str] = set()
         self._depth = depth
         self._rest = streams.Rest()
-        self._pairs = Pairs(lambda mode, column, quote: self._begun.append((mode, column, quote)), self.found.add)
+        self._pairs = Pairs(lambda mode, column, quote: self._begun.append((mode, column, quote)), self.secrets.add)
         self._begun: list[tuple[streams.Mode, int, str]] = []
-        self._known(known)
+        self._learn(known)
 
-    def _known(self, values: Iterable[str]) -> None:
+    def _learn(self, values: Iterable[str]) -> None:
         forms = set(self.known)
         for value in values:
             # Each line of a longer secret is looked for: texts are read line by line.
@@ -68,14 +68,14 @@ class Redactor:
             reader = Redactor()
             reader.text(texts.pop())
             # A pull secret is one, and holds others.
-            texts += reader.found - secrets
-            secrets |= reader.found
+            texts += reader.secrets - secrets
+            secrets |= reader.secrets
         values = set(filter(distinctive, secrets))
         for value in list(values):
             login = readable(decoded(value)) or ""
             if login.isprintable() and ":" in login:
                 values |= {part for part in (login, login.partition(":")[2]) if distinctive(part)}
-        self._known(values)
+        self._learn(values)
 
     def text(self, text: str) -> str:
         """A whole document, or one line of it, without secrets."""
@@ -135,7 +135,7 @@ class Redactor:
             elif kind and isinstance(item, str | int | float) and not isinstance(item, bool):
                 text = str(item)
                 if not harmless(text, kind) and (isinstance(item, str) or len(text) > 3):
-                    self.found.add(text)
+                    self.secrets.add(text)
                     item = MARK
             elif isinstance(item, dict) and looks.secret_file(str(key), value):
                 item = {name: MARK if name in ("source", "inline") else self.value(part) for name, part in item.items()}
@@ -270,7 +270,7 @@ class Redactor:
         inside = Redactor(depth=self._depth + 1)
         inside.known = self.known
         clean = inside.text(text)
-        self.found |= inside.found
+        self.secrets |= inside.secrets
         return clean
 
     def _continued(self, body: str) -> tuple[bool, str | None]:
@@ -344,7 +344,7 @@ class Redactor:
             rest.shown = False
             return True, body
         quote = value[0] if value[0] in "\"'" else ""
-        self.found.add(value.strip("\"'"))
+        self.secrets.add(value.strip("\"'"))
         return True, f"{match[0]} {quote}{MARK}{quote}{comma}"
 
     def _next_line(self, body: str, bare: str, indent: int, item: bool) -> tuple[bool, str | None]:
@@ -361,7 +361,7 @@ class Redactor:
         start = indent + (len(bare) - len(value) if item else 0)
         if harmless(value.strip("\"'")):
             return True, body
-        self.found.add(value.strip("\"'"))
+        self.secrets.add(value.strip("\"'"))
         return True, body[:start] + MARK
 
     def _valued(self, body: str, at: int) -> str:

@@ -42,9 +42,9 @@ def run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Run:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.store.close()
+    new_world = World(tmp_path)
+    yield new_world
+    new_world.store.close()
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     from installer.testing.orchestrator_kit import Service, Site, Timeline, serving
 
     with serving(Service(Timeline(tmp_path / "timeline"))) as service:
-        made = Site(tmp_path, service, monkeypatch)
-        yield made
-        for client in made.clients:
+        new_site = Site(tmp_path, service, monkeypatch)
+        yield new_site
+        for client in new_site.clients:
             client.close()

@@ -272,7 +272,7 @@ def test_terminal_lines():
     assert stream.getvalue() == "\x1b[31mERROR\x1b[0m x\n\x1b[33mWARNING\x1b[0m y\n"
 
 
-SAID = "pull failed: proxy http://u:s3cr3t-Pr0xy@p:1 said 407, password: hunter2x"
+MESSAGE = "pull failed: proxy http://u:s3cr3t-Pr0xy@p:1 said 407, password: hunter2x"
 
 
 def test_no_line_of_a_log_holds_a_secret(tmp_path) -> None:
@@ -281,7 +281,7 @@ def test_no_line_of_a_log_holds_a_secret(tmp_path) -> None:
     stream = io.StringIO()
     logs.set_up("info", tmp_path / "dir", stream)
     log = logging.getLogger("installer.test")
-    log.error(SAID)
+    log.error(MESSAGE)
     log.info("with password: %s", '"kubeadmin-w0rd"', extra={"secret": True})
     logs.set_up("error", None, io.StringIO())
     kept = (tmp_path / "dir/.openshift_install.log").read_text()
@@ -299,7 +299,7 @@ def test_no_line_of_a_journal_holds_a_secret(how: str) -> None:
 import logging, threading
 from installer import logs
 logs.to_journal("%(levelname)s %(message)s")
-said = {SAID!r}
+said = {MESSAGE!r}
 def fail():
     raise RuntimeError(said)
 match {how!r}:

@@ -250,7 +250,7 @@ def test_create_with_registries_that_want_to_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "rule"),
     [
         ("[" * 200_000, "it is nested too deeply"),
         ("9" * 5000, "it has a number of too many digits"),
@@ -258,8 +258,8 @@ def test_create_with_registries_that_want_to_harm(tmp_path: Path) -> None:
         ("{", "Expecting property name"),
     ],
 )
-def test_json(text: str | bytes, told: str) -> None:
-    with pytest.raises(ValueError, match=told) as caught:
+def test_json(text: str | bytes, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule) as caught:
         jsontext.loads(text)
     assert "\n" not in str(caught.value)
 

@@ -139,7 +139,7 @@ class VCenter:
     datacenters: tuple[str, ...] = ()
 
     @property
-    def given(self) -> bool:
+    def has_any(self) -> bool:
         """True if any credential is: then all must be (rule 28)."""
         return bool(self.server or self.user or self.password or self.datacenters)
 

@@ -29,12 +29,12 @@ class Problems:
     """Collects what is wrong, so that the user sees all of it at once."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.all: list[Problem] = []
 
     def add(self, path: str, value: Any, rule: str) -> None:
         """Notes one problem; `value` is shortened for display, and not shown if it is None or may be secret."""
         shown = "" if values.may_be_secret(path, value) else values.describe(value)
-        self.found.append(Problem(path, shown, rule))
+        self.all.append(Problem(path, shown, rule))
 
 
 class Fields:

@@ -86,7 +86,7 @@ def _network(key: str, item: NetworkParams, *, is_new: bool) -> JsonMap:
 
 def _changes(params: ClusterSettings) -> dict[str, Any]:
     """Fields of a cluster from a body, each checked for its value. Raises BadRequest."""
-    body = params.given()
+    body = params.sent_fields()
     values.check_offered(body, NOT_OFFERED)
     changes: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
     if not changes.get("cpu_architecture", "x86_64"):
@@ -130,7 +130,7 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     )
     platforms.check_compatible(platform, umn, count=count, balancer=body.load_balancer)
     changes |= {"control_plane_count": count, "high_availability_mode": mode}
-    changes |= {"platform": platform.given(), "user_managed_networking": umn}
+    changes |= {"platform": platform.sent_fields(), "user_managed_networking": umn}
     releases.check(engine.settings, changes)
     base = {"id": identity, "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
     cluster = from_map({**base, **changes}, Cluster)

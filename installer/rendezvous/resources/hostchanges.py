@@ -100,7 +100,7 @@ def _fencing(credentials: FencingParams) -> FencingCredentials:
     """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
     for key in ("address", "username", "password"):
         required(getattr(credentials, key) or None, f"fencing_credentials.{key}")
-    return FencingCredentials.of(credentials.given())
+    return FencingCredentials.of(credentials.sent_fields())
 
 
 def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
@@ -140,7 +140,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
         host = store.host(infra_env_id, host_id)
         if host.status not in EDITABLE:
             raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
-        values.check_offered(body.given(), NOT_OFFERED)
+        values.check_offered(body.sent_fields(), NOT_OFFERED)
         role = Role(body.host_role) if body.host_role is not None else host.role
         if role is Role.ARBITER and body.host_role is not None and host.cluster_id:
             _check_arbiters_allowed(store.cluster(host.cluster_id), host)

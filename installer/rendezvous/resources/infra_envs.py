@@ -31,7 +31,7 @@ IMAGE_TYPES = ("full-iso", "minimal-iso")
 
 def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     """Fields of an infra-env from a body. Raises BadRequest."""
-    body = params.given()
+    body = params.sent_fields()
     values.check_offered(body, NOT_OFFERED)
     fields: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
     if not fields.get("cpu_architecture", "x86_64"):

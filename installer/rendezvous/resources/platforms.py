@@ -50,7 +50,7 @@ def _external_before(cluster: Cluster | None) -> External | None:
 
 def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
     """The platform as the store keeps it; settings of an external one that are not given stay as they were."""
-    fields = platform.given()
+    fields = platform.sent_fields()
     before = _external_before(cluster)
     if platform.type == "external" and before:
         fields["external"] = {**before, **fields.get("external", {})}
@@ -66,12 +66,12 @@ def _check_external_settings(platform: PlatformParams | None, cluster: Cluster |
         before = _external_before(cluster)
         if settings is None and before is None:
             raise BadRequest("External setting must be set when using platform type external")
-        merged: JsonMap = {**(before or {}), **(settings.given() if settings is not None else {})}
+        merged: JsonMap = {**(before or {}), **(settings.sent_fields() if settings is not None else {})}
         if not merged.get("platform_name"):
             raise BadRequest("Platform name must be set to a non-empty string when using platform type external")
         if merged["platform_name"] == OCI and merged.get("cloud_controller_manager") != "External":
             raise BadRequest("Cloud controller manager must be enabled when using oci external integration")
-    elif settings is not None and settings.given():
+    elif settings is not None and settings.sent_fields():
         raise BadRequest("External settings can only be set with external platform type")
 
 

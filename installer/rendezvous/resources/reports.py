@@ -49,7 +49,7 @@ def operator(engine: Engine, cluster_id: str, report: OperatorReport) -> None:
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         others = [item for item in cluster.monitored_operators if item.get("name") != report.name]
-        operators = [*others, {**report.given(), "status_updated_at": now_text()}]
+        operators = [*others, {**report.sent_fields(), "status_updated_at": now_text()}]
         engine.store.put_cluster(replace(cluster, monitored_operators=operators))
 
 

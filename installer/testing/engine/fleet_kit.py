@@ -198,6 +198,6 @@ class Fleet:
             return False
         return True
 
-    def known(self) -> bool:
+    def all_known(self) -> bool:
         """Whether all hosts are known."""
         return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)

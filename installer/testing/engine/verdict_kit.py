@@ -67,18 +67,18 @@ def with_inventory(host: Host, **changes: Any) -> Host:
 def host_view(
     host: dict[str, Any] | None = None,
     cluster: dict[str, Any] | None = None,
-    found: dict[str, Any] | None = None,
+    reported: dict[str, Any] | None = None,
     peers: tuple[Host, ...] = (),
     *,
     settings: dict[str, Any] | None = None,
     needs: dict[str, hwreqs.Requirements] | None = None,
 ) -> HostView:
     """One host of a cluster, with changes to the host, the cluster, its inventory and the settings."""
-    mine = replace(HOST, inventory=HostInventory(json.dumps(inventory(**(found or {})))))
+    mine = replace(HOST, inventory=HostInventory(json.dumps(inventory(**(reported or {})))))
     mine = replace(mine, **documents(host or {}))
     return HostView(
         host=mine,
-        inventory=decoded(**(found or {})),
+        inventory=decoded(**(reported or {})),
         joined=replace(CLUSTER, **documents(cluster or {})),
         infra_env=None,
         peers=Members([mine, *peers]),

@@ -107,7 +107,7 @@ class World:
         answers = [{"domain_name": name} for name in names]
         self.reply(infra_env_id, StepType.DOMAINS, {"resolutions": answers}, host_id=host_id)
 
-    def known(self, **changes: Any) -> tuple[str, str]:
+    def known_host(self, **changes: Any) -> tuple[str, str]:
         """A cluster with one host that is known; the ids of cluster and infra-env."""
         cluster_id, infra_env_id = self.cluster()
         hosts.register(self.engine, infra_env_id, HOST_ID, "")
@@ -133,7 +133,7 @@ class World:
 
     def installing(self) -> tuple[str, str]:
         """A known host and its cluster, whose installation has begun: (cluster, infra-env)."""
-        cluster_id, infra_env_id = self.known()
+        cluster_id, infra_env_id = self.known_host()
         clusters.install(self.engine, cluster_id)
         self.prepared(cluster_id, {"bootstrap.ign": b"{}"})
         self.reply(

@@ -72,16 +72,16 @@ def images(host: Host, *names: str, timeout: float | None = None) -> list[dict[s
 
 
 def test_an_image_that_is_there_is_not_pulled(host: Host, podman: Podman) -> None:
-    [found] = images(host, IMAGE)
-    assert (found["name"], found["result"], found["size_bytes"]) == (IMAGE, "success", 5_000_000)
-    assert found["download_rate"] == pytest.approx(5 / found["time"], rel=0.2, abs=1)
+    [image] = images(host, IMAGE)
+    assert (image["name"], image["result"], image["size_bytes"]) == (IMAGE, "success", 5_000_000)
+    assert image["download_rate"] == pytest.approx(5 / image["time"], rel=0.2, abs=1)
     assert podman.calls("pull") == []
 
 
 def test_an_image_that_is_not_there_is_pulled(host: Host, podman: Podman) -> None:
     podman.set(exists="1", size="no number")
-    [found] = images(host, IMAGE)
-    assert (found["result"], found["size_bytes"]) == ("success", 0)
+    [image] = images(host, IMAGE)
+    assert (image["result"], image["size_bytes"]) == ("success", 0)
     assert podman.calls("pull") == [f"pull -q {IMAGE}"]
     host.write("/root/.docker/config.json", "{}")
     images(host, IMAGE)

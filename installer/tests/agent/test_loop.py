@@ -39,8 +39,8 @@ def agent_with(
 ) -> Agent:
     """An agent of a host without media; its steps are those of ``table``, with dashes for underscores."""
     wait = sleep or (pauses.append if pauses is not None else (lambda seconds: None))
-    known = {name.replace("_", "-"): step for name, step in table.items()} or steps.TABLE
-    return Agent(steps.StepContext(host=NOWHERE, agent=AGENT, client=client, table=known), 1.0, wait)
+    by_step = {name.replace("_", "-"): step for name, step in table.items()} or steps.TABLE
+    return Agent(steps.StepContext(host=NOWHERE, agent=AGENT, client=client, table=by_step), 1.0, wait)
 
 
 def work(agent: Agent, kind: str, *args: str, times: int = 1, number: int = 1) -> None:
@@ -384,7 +384,7 @@ def test_a_preparation_that_is_begun_again_gets_the_same_answers_again(tmp_path:
     ):
         path = f"/clusters/{cluster}"
 
-        def told() -> list[str]:
+        def image_events() -> list[str]:
             answer = user.call("GET", "/events", query={"cluster_id": cluster})
             return [event["message"] for event in answer if event["name"] == "image_status_updated"]
 
@@ -395,5 +395,5 @@ def test_a_preparation_that_is_begun_again_gets_the_same_answers_again(tmp_path:
             user.call("POST", f"{path}/actions/install")
             what = f"the host to be prepared, for the {attempt}. time"
             wait_for(what, lambda: [h["status"] for h in user.call("GET", f"{path}/hosts")] == ["preparing-successful"])
-            assert len([message for message in told() if image in message]) == attempt
+            assert len([message for message in image_events() if image in message]) == attempt
             go.touch()

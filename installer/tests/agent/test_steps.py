@@ -84,27 +84,27 @@ def test_unknown_steps_and_bad_arguments_are_answered(tmp_path: Path) -> None:
     unknown = (-1, "", "step type download-boot-artifacts is not known to this agent")
     assert steps.run(step_context, "download-boot-artifacts", []) == unknown
 
-    def said(kind: str, *args: str) -> str:
+    def error_of(kind: str, *args: str) -> str:
         code, output, error = steps.run(step_context, kind, list(args))
         assert (code, output) == (-1, "")
         return error
 
-    assert said("domain-resolution") == "one argument is expected, not 0"
-    assert said("domain-resolution", "{}", "{}") == "one argument is expected, not 2"
-    assert said("domain-resolution", "{").startswith("argument is not JSON: ")
-    assert said("domain-resolution", "[]") == "argument: it must be an object, not a list"
-    assert said("connectivity-check", "{}") == "argument: it must be a list, not an object"
-    assert said("install", "{}") == "argument: cluster_id is required"
-    assert said("installation-disk-speed-check", "{}") == "argument: path is required"
-    assert said("installation-disk-speed-check", '{"path": "vda"}', "480.00") == "path 'vda' is not a device"
-    assert said("installation-disk-speed-check", "{}", "soon") == "the time limit 'soon' is not a number of seconds"
-    assert said("installation-disk-speed-check", "{}", "nan") == "the time limit 'nan' is not a number of seconds"
-    assert said("installation-disk-speed-check", "{}", "1", "2") == "one argument is expected, not 3"
-    assert said("logs-gather", "{}") == "argument: cluster_id is required"
+    assert error_of("domain-resolution") == "one argument is expected, not 0"
+    assert error_of("domain-resolution", "{}", "{}") == "one argument is expected, not 2"
+    assert error_of("domain-resolution", "{").startswith("argument is not JSON: ")
+    assert error_of("domain-resolution", "[]") == "argument: it must be an object, not a list"
+    assert error_of("connectivity-check", "{}") == "argument: it must be a list, not an object"
+    assert error_of("install", "{}") == "argument: cluster_id is required"
+    assert error_of("installation-disk-speed-check", "{}") == "argument: path is required"
+    assert error_of("installation-disk-speed-check", '{"path": "vda"}', "480.00") == "path 'vda' is not a device"
+    assert error_of("installation-disk-speed-check", "{}", "soon") == "the time limit 'soon' is not a number of seconds"
+    assert error_of("installation-disk-speed-check", "{}", "nan") == "the time limit 'nan' is not a number of seconds"
+    assert error_of("installation-disk-speed-check", "{}", "1", "2") == "one argument is expected, not 3"
+    assert error_of("logs-gather", "{}") == "argument: cluster_id is required"
     for kind in ("free-network-addresses", "verify-vips"):
-        assert said(kind, '"a"') == "argument: it must be a list, not a text"
+        assert error_of(kind, '"a"') == "argument: it must be a list, not a text"
     for kind in ("ntp-synchronizer", "container-image-availability", "tang-connectivity-check"):
-        assert said(kind, "[1]") == "argument: it must be an object, not a list"
+        assert error_of(kind, "[1]") == "argument: it must be an object, not a list"
 
 
 def test_steps_that_need_nothing_of_the_host(tmp_path: Path) -> None:

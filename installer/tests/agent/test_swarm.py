@@ -116,12 +116,12 @@ def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
         command += ["--seconds", "8", "--ramp", "1", "--service-pid", str(service.process.pid)]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, (done.stdout, done.stderr)
-        found = json.loads(done.stdout)
-        assert found["registered"] == HOSTS
-        assert found["errors"] == {}
-        assert found["latency_ms"]["POST hosts"]["count"] == HOSTS
-        assert found["latency_ms"]["GET instructions"]["count"] >= HOSTS
-        assert found["service"]["cpu_percent"] > 0
+        report = json.loads(done.stdout)
+        assert report["registered"] == HOSTS
+        assert report["errors"] == {}
+        assert report["latency_ms"]["POST hosts"]["count"] == HOSTS
+        assert report["latency_ms"]["GET instructions"]["count"] >= HOSTS
+        assert report["service"]["cpu_percent"] > 0
         [cluster] = service.client().call("GET", "/clusters", query={"with_hosts": "true"})
         assert cluster["total_host_count"] == HOSTS
         assert {json.loads(host["inventory"])["hostname"] for host in cluster["hosts"]} == {

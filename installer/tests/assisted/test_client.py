@@ -59,8 +59,8 @@ def test_an_operation_is_a_route_of_the_service(name: str) -> None:
     scheme = Scheme.WATCHER if name in WATCHED else Scheme.AGENT if name in AGENTS else Scheme.USER
     matching = [
         schemes
-        for known, pattern, schemes, _ in ROUTES
-        if known == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path)
+        for route_method, pattern, schemes, _ in ROUTES
+        if route_method == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path)
     ]
     assert len(matching) == 1, f"{method} {path}"
     assert scheme in matching[0]

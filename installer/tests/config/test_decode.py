@@ -49,8 +49,8 @@ MERGED = "x: &pool\n  name: worker\n  replicas: 0\n"
 def test_maps_are_merged_and_say_nothing_twice(pool: str, problem: str | None) -> None:
     source = text({key: value for key, value in SNO.items() if key != "compute"}) + f"compute:\n- {pool}\n"
     if problem is None:
-        [found] = parse_install_config(source).compute
-        assert (found.name, found.replicas) == ("worker", 0)
+        [machine_pool] = parse_install_config(source).compute
+        assert (machine_pool.name, machine_pool.replicas) == ("worker", 0)
         return
     with pytest.raises(ConfigError) as caught:
         parse_install_config(source)
@@ -118,9 +118,9 @@ def test_networks_are_written_as_go_prints_them(written: str, meant: str) -> Non
     networking: dict[str, Any] = {"machineNetwork": [{"cidr": written}]}
     if ":" in meant:
         networking |= {"serviceNetwork": ["fd02::/112"], "clusterNetwork": [{"cidr": "fd01::/48", "hostPrefix": 64}]}
-    found = parse_install_config(text(changed(SNO, "networking", networking))).networking
-    assert found is not None
-    assert found.machine_network[0].cidr == meant
+    parsed = parse_install_config(text(changed(SNO, "networking", networking))).networking
+    assert parsed is not None
+    assert parsed.machine_network[0].cidr == meant
 
 
 def test_who_writes_for_other_versions_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,8 @@ def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     state.data.pop(INSTALL_CONFIG)
     install = parse_install_config(files["install-config.yaml"].decode())
     agent = parse_agent_config(files["agent-config.yaml"].decode())
-    made = cluster_manifests(Inputs(install, (), resolve_hosts(install, agent), RELEASE, release_version="4.18.0"))
-    state.put_files(states.MANIFESTS, {f"cluster-manifests/{name}": data for name, data in made.items()})
+    rendered = cluster_manifests(Inputs(install, (), resolve_hosts(install, agent), RELEASE, release_version="4.18.0"))
+    state.put_files(states.MANIFESTS, {f"cluster-manifests/{name}": data for name, data in rendered.items()})
     return Whole(json.loads(state.text()))
 
 
@@ -113,8 +113,8 @@ def refusals(directory: Path) -> list[str]:
     return refused
 
 
-def check_refusals(told: list[str]) -> None:
-    for one in told:
+def check_refusals(lines: list[str]) -> None:
+    for one in lines:
         assert "\n" not in one
         assert len(one) < 2000
         if "install-config.yaml does not exist" not in one:
@@ -214,10 +214,10 @@ def test_a_text_that_is_garbled(whole: Whole, tmp_path: Path, data: st.DataObjec
     if not refused and path[0] == AUTH:
         # What passes is what was there: white space in PEM, say.
         state = State.load(directory)
-        made, before = secrets.saved_secrets(state), secrets.saved_secrets(State(directory, whole))
-        assert made is not None
+        read_back, before = secrets.saved_secrets(state), secrets.saved_secrets(State(directory, whole))
+        assert read_back is not None
         assert before is not None
-        assert (made.tokens.agent, made.tokens.user) == (before.tokens.agent, before.tokens.user)
+        assert (read_back.tokens.agent, read_back.tokens.user) == (before.tokens.agent, before.tokens.user)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -242,12 +242,12 @@ def test_create_image_adds_what_the_payload_has(lab, run, tmp_path, capsys):
 
 def archives(data: bytes) -> list[bytes]:
     """Compressed archives one behind the other, with zeros between them, unpacked."""
-    found = []
+    unpacked = []
     while data := data.lstrip(b"\0"):
         one = zlib.decompressobj(wbits=31)
-        found.append(one.decompress(data))
+        unpacked.append(one.decompress(data))
         data = one.unused_data
-    return found
+    return unpacked
 
 
 @needs_registry

@@ -246,9 +246,9 @@ def test_unconfigured_ignition(directory, capsys):
     assert enabled == {"agent-check-config-image.service", *SYSTEM_UNITS}
     # Config image and unconfigured image agree on what release they are for.
     assert create("config-image", directory) == 0
-    given = brought(directory / "agentconfig.noarch.iso")
+    brought_files = brought(directory / "agentconfig.noarch.iso")
     name = "/etc/assisted/manifests/cluster-image-set.yaml"
-    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[name])["spec"]
+    assert yaml.safe_load(brought_files[name])["spec"] == yaml.safe_load(files[name])["spec"]
 
 
 def test_unconfigured_ignition_takes_networks_whatever_their_labels(directory, capsys):

@@ -80,7 +80,7 @@ def get(web, dest: Path, digest: str = DIGEST, path: str = "/f") -> list[float]:
 def test_a_broken_download_is_continued(web, tmp_path):
     web.cuts = [1_000_000, 2_000_000]
     assert get(web, tmp_path / "d") == [2.0, 4.0]
-    assert [given for _path, given in web.seen] == [None, "bytes=1000000-", "bytes=3000000-"]
+    assert [byte_range for _path, byte_range in web.seen] == [None, "bytes=1000000-", "bytes=3000000-"]
     assert (tmp_path / "d").read_bytes() == DATA
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
 
@@ -108,7 +108,7 @@ def test_what_a_run_received_serves_the_next(web, tmp_path):
 def test_what_does_not_fit_is_fetched_again_and_then_refused(web, tmp_path):
     (tmp_path / ".d.download").write_bytes(b"of another file")
     get(web, tmp_path / "d")
-    assert [given for _path, given in web.seen] == ["bytes=15-", None]
+    assert [byte_range for _path, byte_range in web.seen] == ["bytes=15-", None]
     assert (tmp_path / "d").read_bytes() == DATA
     with pytest.raises(DownloadError, match=f"sha256 {DIGEST}, the stream metadata says 0000"):
         get(web, tmp_path / "e", "0" * 64)

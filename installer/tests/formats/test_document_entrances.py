@@ -106,11 +106,11 @@ def test_kubeconfigs(tmp_path, name):
 
 def test_a_kubeconfig_keeps_its_form():
     """What is read is written again as it was, the CA apart."""
-    given = {
+    document = {
         "clusters": [{"cluster": {"certificate-authority-data": "", "server": "https://x"}, "name": "c"}],
         "users": [{"name": "u", "user": {"token": "2024-01-01", "client-key-data": base64.b64encode(b"k").decode()}}],
     }
-    assert load(with_router_ca(yaml.safe_dump(given), "")) == given
+    assert load(with_router_ca(yaml.safe_dump(document), "")) == document
 
 
 @pytest.mark.parametrize("value", ["!!int foo", "!x 1", "!!set {a}", "!!python/name:os.system ''"])

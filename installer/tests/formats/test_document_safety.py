@@ -122,8 +122,8 @@ def test_aliases_are_counted_as_go_counts_them():
     ],
 )  # fmt: skip
 def test_the_share_of_aliases(nodes, aliased, refused):
-    told = refusal(partial(composer.check_expansion, text=0, length=1), 7, nodes, aliased)
-    assert told == ("line 7: document contains excessive aliasing" if refused else None)
+    message = refusal(partial(composer.check_expansion, text=0, length=1), 7, nodes, aliased)
+    assert message == ("line 7: document contains excessive aliasing" if refused else None)
 
 
 @pytest.mark.parametrize(("written", "length", "refused"), [

@@ -169,14 +169,14 @@ def test_the_archive_goes_into_a_pipe(host: Host, service: Running, tmp_path: Pa
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     directory = asset_dir(tmp_path / "assets", service)
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    contents: list[bytes] = []
+    reader = threading.Thread(target=lambda: contents.append(pipe.read_bytes()))
     reader.start()
     port = Reach(rest_port=service.port, connect_timeout=5)
     assert gather.run(directory, host.access(), output=pipe, reach=port) == 0
     reader.join(60)
     assert pipe.is_fifo()
-    with tarfile.open(fileobj=io.BytesIO(found[0])) as archive:
+    with tarfile.open(fileobj=io.BytesIO(contents[0])) as archive:
         assert archive.getnames()
 
 
@@ -241,13 +241,13 @@ def test_addresses_of_hosts_that_say_nonsense() -> None:
 
 def ssh_processes(port: int) -> list[str]:
     """Command lines of the ssh clients that talk to that port."""
-    found = []
+    commands = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().decode(errors="replace").split("\0")
             if words[0].endswith("ssh") and f"Port={port}" in words:
-                found.append(" ".join(words))
-    return found
+                commands.append(" ".join(words))
+    return commands
 
 
 @needs_sshd

@@ -52,8 +52,8 @@ class Sandbox:
         self.root, self.bin = folder / "root", folder / "bin"
         self.bin.mkdir(parents=True)
         for name in TOOLS:
-            if found := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
-                (self.bin / name).symlink_to(found)
+            if path_of_program := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
+                (self.bin / name).symlink_to(path_of_program)
         self.journal = folder / "journal"
         self.journal.write_text("".join(around(vector.text) for vector in VECTORS) + f"log in as own, {OWN}, failed\n")
         environment = [

@@ -32,11 +32,11 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    made = programs_in(tmp_path / "bin", monkeypatch)
-    monkeypatch.setenv("PATH", f"{made.folder}:/usr/bin:/bin")
+    stubs = programs_in(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv("PATH", f"{stubs.folder}:/usr/bin:/bin")
     for name in NAMES:
-        made.put(name, f'echo "{name} $*"')
-    return made
+        stubs.put(name, f'echo "{name} $*"')
+    return stubs
 
 
 class Client(AssistedClient):
@@ -44,14 +44,14 @@ class Client(AssistedClient):
 
     def __init__(self, refuse: str = "") -> None:
         self.refuse = refuse
-        self.told: list[tuple[str, str, str]] = []
+        self.reports: list[tuple[str, str, str]] = []
         self.uploads: list[tuple[str, dict[str, str], str, bytes]] = []
         self.headers: list[dict[str, str]] = []
 
     def call(self, method: str, path: str, body: Any = None, **options: Any) -> None:
         headers = options["headers"]
         self.headers.append(headers)
-        self.told.append((method, path, body["logs_state"]))
+        self.reports.append((method, path, body["logs_state"]))
         if body["logs_state"] == self.refuse:
             raise ClientError("PUT", 503, "away")
 
@@ -63,8 +63,8 @@ class Client(AssistedClient):
         self.uploads.append((path, query, name, file.read()))
 
     def states(self) -> list[str]:
-        assert {(method, path) for method, path, _ in self.told} <= {("PUT", PROGRESS)}
-        return [state for _, _, state in self.told]
+        assert {(method, path) for method, path, _ in self.reports} <= {("PUT", PROGRESS)}
+        return [state for _, _, state in self.reports]
 
 
 def unpack(data: bytes) -> dict[str, str]:

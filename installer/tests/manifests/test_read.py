@@ -159,8 +159,8 @@ def test_networks_of_agent_config_count_where_no_manifest_has_any(caplog):
 
 def test_what_was_filled_in_is_handed_on_and_the_rest_as_it_is():
     _config, _hosts, files = generated()
-    made = {**files, names.DEPLOYMENT: files[names.DEPLOYMENT] + b"# mine\n"}
-    assert completed(read.read_manifests(made, RELEASE, "X")) == made
+    manifests = {**files, names.DEPLOYMENT: files[names.DEPLOYMENT] + b"# mine\n"}
+    assert completed(read.read_manifests(manifests, RELEASE, "X")) == manifests
     before = edited(files, names.INSTALL, "spec.platformType", "none")
     before = edited(before, names.INSTALL, "spec.networking.userManagedNetworking", ...)
     before = edited(before, names.INFRA_ENV, "spec.cpuArchitecture", "arm64")
@@ -265,7 +265,7 @@ def test_mutated_manifests_give_a_cluster_or_one_line(data):
         for part in path[:-1]:
             node = node[part]
         node[path[-1]] = value
-    files = {name: yaml.safe_dump_all(found).encode() for name, found in documents.items()}
+    files = {name: yaml.safe_dump_all(contents).encode() for name, contents in documents.items()}
 
     def use():
         manifests = read.read_manifests(files, RELEASE, "X")

@@ -12,7 +12,7 @@ from installer.testing.network.nmstate_compare import parse
 FOREVER = "2147483647"
 
 
-def made(name_or_text):
+def parsed_keyfiles(name_or_text):
     """Keyfiles of a document, parsed: {profile: {section: {key: value}}}."""
     files = keyfiles(load(DOCUMENTS.get(name_or_text, name_or_text)))
     return {name.removesuffix(".nmconnection"): parse(text) for name, text in files.items()}
@@ -56,7 +56,7 @@ def test_empty_documents_give_no_files():
 
 
 def test_dhcp_keys():
-    sections = made("dhcp")["eno1"]
+    sections = parsed_keyfiles("dhcp")["eno1"]
     shared = {
         "dhcp-send-hostname": "true",
         "dhcp-timeout": FOREVER,
@@ -71,7 +71,7 @@ def test_dhcp_keys():
 
 
 def test_dhcp_options():
-    files = made("dhcp-options")
+    files = parsed_keyfiles("dhcp-options")
     four, six = files["eno1"]["ipv4"], files["eno1"]["ipv6"]
     assert four["ignore-auto-dns"] == four["ignore-auto-routes"] == four["never-default"] == "true"
     assert (four["route-table"], four["route-metric"]) == ("120", "77")
@@ -83,7 +83,7 @@ def test_dhcp_options():
 
 
 def test_resolver_goes_where_addresses_are_known_first():
-    files = made("dhcp-options")
+    files = parsed_keyfiles("dhcp-options")
     # eno1 refuses the servers of DHCP, so it is preferred for IPv4; eno3 is static, so it is for IPv6.
     assert files["eno1"]["ipv4"]["dns"] == "9.9.9.9"
     assert files["eno1"]["ipv4"]["dns-priority"] == "40"
@@ -101,7 +101,7 @@ interfaces:
 - {name: eno2, ipv4: {enabled: true, dhcp: true}, ipv6: {enabled: true, dhcp: true, autoconf: true}}
 dns-resolver: {config: {search: [a.example]}}
 """
-    assert made(text)["eno2"]["ipv6"]["dns-search"] == "a.example"
+    assert parsed_keyfiles(text)["eno2"]["ipv6"]["dns-search"] == "a.example"
 
 
 def test_link_local_server_names_its_interface():
@@ -111,13 +111,13 @@ interfaces:
 - {name: eno2, ipv6: {enabled: true, dhcp: true, autoconf: true}}
 dns-resolver: {config: {server: ["fe80::53%eno2"]}}
 """
-    files = made(text)
+    files = parsed_keyfiles(text)
     assert files["eno2"]["ipv6"]["dns"] == "fe80::53"
     assert "dns" not in files["eno1"]["ipv6"]
 
 
 def test_several_addresses_and_routes_in_upstreams_order():
-    sections = made("dual-stack")["eno1"]
+    sections = parsed_keyfiles("dual-stack")["eno1"]
     four = sections["ipv4"]
     assert [four[f"address{n}"] for n in range(3)] == ["10.1.0.2/24", "10.1.1.2/24", "10.9.9.9/32"]
     assert sections["ipv6"]["address0"] == "fd00::10/64"
@@ -141,13 +141,13 @@ routes:
   - {destination: 10.0.0.0/8, next-hop-address: 10.1.1.1, next-hop-interface: eno1}
   - {destination: 10.9.9.9/8, next-hop-address: 10.1.1.1, next-hop-interface: eno1, table-id: 0, metric: -1}
 """
-    four = made(text)["eno1"]["ipv4"]
+    four = parsed_keyfiles(text)["eno1"]["ipv4"]
     assert four["route0"] == "10.0.0.0/8,10.1.1.1,0"
     assert "route1" not in four
 
 
 def test_bond_with_vlans():
-    files = made("bond-vlan")
+    files = parsed_keyfiles("bond-vlan")
     assert list(files) == ["bond0", "svc", "bond0.42", "eno1", "eno2"]
     bond = files["bond0"]
     assert bond["bond"] == {
@@ -169,19 +169,19 @@ def test_bond_with_vlans():
 
 
 @pytest.mark.parametrize(
-    ("given", "mode"),
+    ("mode_given", "mode"),
     [
         *((number, name) for number, name in enumerate(["balance-rr", "active-backup", "balance-xor", "broadcast"])),
         *(("4", "802.3ad"), ("balance-tlb", "balance-tlb"), (6, "balance-alb")),
     ],
 )
-def test_every_bond_mode_by_name_or_number(given, mode):
-    bond = {"name": "bond0", "type": "bond", "link-aggregation": {"mode": given, "ports": ["eno1"]}}
+def test_every_bond_mode_by_name_or_number(mode_given, mode):
+    bond = {"name": "bond0", "type": "bond", "link-aggregation": {"mode": mode_given, "ports": ["eno1"]}}
     assert parse(keyfiles({"interfaces": [bond]})["bond0.nmconnection"])["bond"] == {"mode": mode}
 
 
 def test_bond_ports_that_the_document_does_not_list_get_profiles():
-    files = made("bond-backup")
+    files = parsed_keyfiles("bond-backup")
     assert files["eno5"]["bond-port"] == {"prio": "-4", "queue-id": "3"}
     assert "bond-port" not in files["eno6"]
     bond = files["bond1"]["bond"]
@@ -189,7 +189,7 @@ def test_bond_ports_that_the_document_does_not_list_get_profiles():
 
 
 def test_mac_identifier():
-    files = made("by-mac")
+    files = parsed_keyfiles("by-mac")
     assert "interface-name" not in files["port-a"]["connection"]
     assert files["port-a"]["ethernet"] == {"mac-address": "02:AA:00:00:00:01"}
     assert files["Second port"]["ethernet"] == {"mac-address": "02:AA:00:00:00:02"}
@@ -198,7 +198,7 @@ def test_mac_identifier():
 
 
 def test_bridge():
-    files = made("bridge")
+    files = parsed_keyfiles("bridge")
     assert files["br-lan"]["bridge"] == {
         "ageing-time": "120",
         "forward-delay": "10",
@@ -226,13 +226,13 @@ interfaces:
 - {name: br0, type: linux-bridge}
 - {name: eno1, controller: br0}
 """
-    files = made(text)
+    files = parsed_keyfiles(text)
     assert files["eno1"]["connection"]["master"] == "br0"
     assert files["eno1"]["bridge-port"] == {}
 
 
 def test_rules_and_special_routes():
-    files = made("policy-routing")
+    files = parsed_keyfiles("policy-routing")
     one, two, lo = files["eno1"], files["eno2"], files["lo"]
     assert (
         one["ipv4"]["routing-rule0"] == "priority 40000 from 0.0.0.0/0 iif eno1 type prohibit table 254 fwmark 16/255"
@@ -255,7 +255,7 @@ def test_a_loopback_with_the_mtu_that_the_kernel_gives_it():
 
 
 def test_states():
-    files = made("states")
+    files = parsed_keyfiles("states")
     assert set(files) == {"eno1", "eno4", "eno5", "eno6"}
     assert files["eno1"]["connection"]["autoconnect"] == "false"
     assert files["eno4"]["connection"]["type"] == "802-3-ethernet"
@@ -266,7 +266,7 @@ def test_states():
 
 
 def test_hardware():
-    sections = made("hardware")["eno1"]
+    sections = parsed_keyfiles("hardware")["eno1"]
     assert sections["ethernet"] == {
         "accept-all-mac-addresses": "1",
         "auto-negotiate": "false",
@@ -281,7 +281,7 @@ def test_hardware():
 
 
 def test_open_vswitch():
-    files = made("ovs")
+    files = parsed_keyfiles("ovs")
     assert files["trunk7-port"]["ovs-port"] == {
         "bond-downdelay": "50",
         "bond-mode": "balance-tcp",
@@ -300,7 +300,7 @@ def test_open_vswitch():
 def test_what_an_ovs_bridge_does_not_have(caplog):
     """Addresses of the bridge are those of an interface in it; that a family is on asks for none."""
     settings = "mtu: 1400, ipv4: {enabled: true}, ipv6: {enabled: true}"
-    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge, {settings}}}]")
+    files = parsed_keyfiles(f"interfaces: [{{name: br-x, type: ovs-bridge, {settings}}}]")
     assert files["br-x-br"]["ipv4"] == files["br-x-br"]["ipv6"] == {"dhcp-timeout": FOREVER, "method": "disabled"}
     assert "ethernet" not in files["br-x-br"]
     assert [record.getMessage() for record in caplog.records] == [
@@ -309,7 +309,7 @@ def test_what_an_ovs_bridge_does_not_have(caplog):
 
 
 def test_virtual_kinds():
-    files = made("virtual")
+    files = parsed_keyfiles("virtual")
     assert files["veth-b"]["veth"] == {"peer": "veth-a"}
     assert files["eno1"]["ipv4"]["address0"] == "10.9.0.1/24"  # ports of a VRF keep their addresses
     assert files["eno1"]["connection"]["slave-type"] == "vrf"
@@ -334,7 +334,7 @@ def test_yaml_reads_macs_and_words_as_nmstate_does():
 
 @pytest.mark.parametrize("section", ["", ", bridge: {}", ", bridge: {port: []}", ", bridge: {port: null}"])
 def test_an_ovs_bridge_without_ports_has_an_internal_one_of_its_name(section):
-    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge{section}}}]")
+    files = parsed_keyfiles(f"interfaces: [{{name: br-x, type: ovs-bridge{section}}}]")
     assert list(files) == ["br-x-br", "br-x-port", "br-x-if"]
     assert files["br-x-port"]["connection"]["slave-type"] == "ovs-bridge"
     assert files["br-x-if"]["ovs-interface"] == {"type": "internal"}
@@ -344,9 +344,9 @@ def test_an_ovs_bridge_without_ports_has_an_internal_one_of_its_name(section):
 
 def test_an_ovs_bridge_keeps_the_interface_of_its_name_and_one_that_is_down_gets_none():
     own = "{name: br-x, type: ovs-interface, ipv4: {enabled: true, dhcp: true}}"
-    files = made(f"interfaces: [{{name: br-x, type: ovs-bridge}}, {own}]")
+    files = parsed_keyfiles(f"interfaces: [{{name: br-x, type: ovs-bridge}}, {own}]")
     assert files["br-x-if"]["ipv4"]["method"] == "auto"
-    assert list(made("interfaces: [{name: br-x, type: ovs-bridge, state: down}]")) == ["br-x-br"]
+    assert list(parsed_keyfiles("interfaces: [{name: br-x, type: ovs-bridge, state: down}]")) == ["br-x-br"]
 
 
 @pytest.mark.parametrize(
@@ -357,4 +357,4 @@ def test_an_ovs_bridge_keeps_the_interface_of_its_name_and_one_that_is_down_gets
     ],
 )
 def test_null_is_as_good_as_absent_where_upstream_takes_it(entry):
-    assert made(f"interfaces: [{entry}]")
+    assert parsed_keyfiles(f"interfaces: [{entry}]")

@@ -69,8 +69,8 @@ def test_what_a_host_says_of_itself_is_read_without_logging_in(tmp_path: Path, c
     finally:
         sshd.terminate()
         sshd.communicate(timeout=10)
-    said = "Not running: agent.service(failed).\\033[2J; Images cannot be pulled"
-    assert line.endswith(f"the host is up, its service is not. It says: {said}")
+    cause = "Not running: agent.service(failed).\\033[2J; Images cannot be pulled"
+    assert line.endswith(f"the host is up, its service is not. It says: {cause}")
     assert complaint == "Images cannot be pulled", "services that do not run yet are no complaint"
 
 

@@ -143,7 +143,7 @@ class Bootkube:
         self.begin = self.now
         self.words: list[tuple[float, str]] = []
         self.state: dict[float, str] = {}
-        self.said: dict[float, str] = {}
+        self.journal: dict[float, str] = {}
         # The ids of the unit's runs, by when they begin.
         self.runs: dict[float, str] = {}
         self._shown = {"ActiveState": "active", "InvocationID": "run0"}
@@ -155,8 +155,8 @@ class Bootkube:
         assert seconds == bootstrap.POLL_SECONDS
         self.now += seconds
         passed = self.now - self.begin
-        if passed in self.said:
-            self.site.programs.says("journalctl", self.said[passed] + "\n")
+        if passed in self.journal:
+            self.site.programs.says("journalctl", self.journal[passed] + "\n")
         self._shown["ActiveState"] = self.state.get(passed, self._shown["ActiveState"])
         self._shown["InvocationID"] = self.runs.get(passed, self._shown["InvocationID"])
         self.site.programs.says("systemctl", "".join(f"{name}={value}\n" for name, value in self._shown.items()))
@@ -174,7 +174,7 @@ class Bootkube:
 
 def test_bootkube_is_waited_for_and_heard(site: Site) -> None:
     world = Bootkube(site, until=70)
-    world.said = {10: "etcd is up", 40: "y" * 1000, 55: ""}
+    world.journal = {10: "etcd is up", 40: "y" * 1000, 55: ""}
     assert world.wait() == 70
     # Looked at every 15 s; the same line is not reported twice.
     assert world.words == [(15, "etcd is up"), (45, "y" * 900)]
@@ -191,7 +191,7 @@ def test_bootkube_that_is_done_already(site: Site) -> None:
 
 def test_bootkube_that_nobody_starts_again(site: Site) -> None:
     world = Bootkube(site, until=1000)
-    world.state, world.said = {20: "failed"}, {20: "etcd did not start"}
+    world.state, world.journal = {20: "failed"}, {20: "etcd did not start"}
     with pytest.raises(StageError, match=r"^bootkube.service failed: etcd did not start$"):
         world.wait()
     # Seen at 30, 45, 60, 75 and 90 s; reported after more than 60 s of it.
@@ -207,7 +207,7 @@ def test_bootkube_that_failed_for_a_while_only(site: Site) -> None:
 
 def test_bootkube_that_fails_again_says_what_it_failed_with(site: Site) -> None:
     world = Bootkube(site, until=200)
-    world.said = {5: "Error: manifest unknown", 70: "etcd is up"}
+    world.journal = {5: "Error: manifest unknown", 70: "etcd is up"}
     # Three runs fail; the fourth does not.
     world.runs = {10: "run1", 28: "run2", 40: "run3", 55: "run4"}
     assert world.wait() == 200
@@ -223,7 +223,7 @@ def test_bootkube_that_fails_again_says_what_it_failed_with(site: Site) -> None:
 
 def test_bootkube_that_failed_once(site: Site) -> None:
     world = Bootkube(site, until=100)
-    world.said, world.runs = {5: "connection refused"}, {20: "run1"}
+    world.journal, world.runs = {5: "connection refused"}, {20: "run1"}
     world.wait()
     assert world.words == [(15, "connection refused")]
 

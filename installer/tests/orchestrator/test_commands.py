@@ -20,9 +20,9 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    made = programs_in(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(disk, "PATH", f"{made.folder}:{disk.PATH}")
-    return made
+    stubs = programs_in(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(disk, "PATH", f"{stubs.folder}:{disk.PATH}")
+    return stubs
 
 
 TREE = """cat <<END

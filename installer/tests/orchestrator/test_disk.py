@@ -249,7 +249,7 @@ def test_without_the_program(site: Site, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "reported"),
     [
         ([0, 1, 4], []),
         ([5, 9, 10, 11], [5, 10]),
@@ -259,12 +259,12 @@ def test_without_the_program(site: Site, tmp_path: Path, monkeypatch: pytest.Mon
         ([100, 3], [100]),
     ],
 )
-def test_percentages(values: list[int], told: list[int]) -> None:
+def test_percentages(values: list[int], reported: list[int]) -> None:
     seen: list[str] = []
     percentages = disk.Percentages(seen.append)
     for value in values:
         percentages.feed(f"Read disk 27.0 MiB/157.0 MiB ({value}%)")
-    assert seen == [f"{value}%" for value in told]
+    assert seen == [f"{value}%" for value in reported]
 
 
 @pytest.mark.parametrize(("text", "value"), [("", []), ("[]", []), ('["-a", "b c"]', ["-a", "b c"])])

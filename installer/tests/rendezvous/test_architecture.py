@@ -56,13 +56,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
         both = {**images, "machine-os-images": server.push([isos], "mos-both", "zstd")}
         one = {**images, "machine-os-images": server.push([first], "mos-one", "zstd")}
-        found = {
+        releases = {
             "both": push(server, both, "both", "multi"),
             # An x86_64 release whose image happens to hold the other's ISO: its programs would not run there.
             "one": push(server, both, "one", ""),
             "bare": push(server, one, "bare", "multi"),
         }
-        yield Place(server, found)
+        yield Place(server, releases)
 
 
 def push(server: Registry, components: dict[str, str], tag: str, architecture: str) -> str:
@@ -86,7 +86,7 @@ def standalone(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "ca-bundle.crt").write_text(place.server.ca_pem)
     (tmp_path / "ca.crt").write_text(place.server.ca_pem)
 
-    def made(release: str) -> tuple[Settings, DiscoveryImages]:
+    def images_for(release: str) -> tuple[Settings, DiscoveryImages]:
         settings = Settings(
             work_dir=tmp_path,
             release_image=place.releases[release],
@@ -98,7 +98,7 @@ def standalone(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             lambda: settings, "token", lambda env: "https://x/rootfs.img", lambda new: None
         )
 
-    return made
+    return images_for
 
 
 def env(place: Place, architecture: str) -> InfraEnv:
@@ -113,7 +113,7 @@ def test_each_architecture_gets_its_own(place: Place, standalone: Any, order: tu
     settings, maker = standalone("both")
     for name in (*order, *order):
         content = maker.file(env(place, name), "full.iso").read_bytes()
-        assert [mark in content for mark in MARKS.values()] == [name == known for known in MARKS]
+        assert [mark in content for mark in MARKS.values()] == [name == other for other in MARKS]
     for name in order:
         cached = payload.cached(settings, name)
         assert cached is not None
@@ -190,33 +190,35 @@ BODY = {"name": "e", "pull_secret": PULL_SECRET}
 
 def notes(world: World, architecture: str) -> None:
     """As if the release had been read."""
-    known = {"release": world.engine.settings.release_image, "architecture": architecture, "isos": {}}
-    (world.engine.settings.work_dir / "release.json").write_text(json.dumps(known))
+    facts = {"release": world.engine.settings.release_image, "architecture": architecture, "isos": {}}
+    (world.engine.settings.work_dir / "release.json").write_text(json.dumps(facts))
 
 
-@pytest.mark.parametrize("given", ["sparc", "amd64", "multi"])
-def test_an_architecture_that_is_none_is_refused(world: World, given: Any) -> None:
+@pytest.mark.parametrize("architecture", ["sparc", "amd64", "multi"])
+def test_an_architecture_that_is_none_is_refused(world: World, architecture: Any) -> None:
     with pytest.raises(BadRequest, match=r"cpu_architecture .* is not one of .*aarch64, arm64, ppc64le, s390x, x86_64"):
-        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given})
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": architecture})
     assert world.store.infra_envs() == []
 
 
-@pytest.mark.parametrize("given", [7, ["x86_64"]])
-def test_an_architecture_that_is_no_text_is_refused(world: World, given: Any) -> None:
+@pytest.mark.parametrize("architecture", [7, ["x86_64"]])
+def test_an_architecture_that_is_no_text_is_refused(world: World, architecture: Any) -> None:
     with pytest.raises(BadRequest, match="cpu_architecture must be a text, not a"):
-        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given})
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": architecture})
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("architecture", "kept"),
     [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "aarch64"), (None, "x86_64"), ("", "x86_64")],
 )
-def test_an_architecture_has_one_name(world: World, given: str | None, kept: str) -> None:
-    assert sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given}).cpu_architecture == kept
+def test_an_architecture_has_one_name(world: World, architecture: str | None, kept: str) -> None:
+    assert (
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": architecture}).cpu_architecture == kept
+    )
 
 
 @pytest.mark.parametrize(
-    ("cluster", "given", "good"),
+    ("cluster", "architecture", "good"),
     [
         ("x86_64", "x86_64", True),
         ("x86_64", "aarch64", False),
@@ -226,11 +228,11 @@ def test_an_architecture_has_one_name(world: World, given: str | None, kept: str
         ("multi", "aarch64", True),
     ],
 )
-def test_hosts_are_of_their_clusters_architecture(world: World, cluster: str, given: str, good: bool) -> None:
-    made = sent_kit.register_cluster(world.engine, {**CLUSTER, "cpu_architecture": cluster})
-    body = {**BODY, "cluster_id": made.id, "cpu_architecture": given}
+def test_hosts_are_of_their_clusters_architecture(world: World, cluster: str, architecture: str, good: bool) -> None:
+    registered = sent_kit.register_cluster(world.engine, {**CLUSTER, "cpu_architecture": cluster})
+    body = {**BODY, "cluster_id": registered.id, "cpu_architecture": architecture}
     if good:
-        assert sent_kit.register_infra_env(world.engine, body).cluster_id == made.id
+        assert sent_kit.register_infra_env(world.engine, body).cluster_id == registered.id
         return
     with pytest.raises(BadRequest, match="does not match that of cluster ostest, "):
         sent_kit.register_infra_env(world.engine, body)
@@ -254,8 +256,8 @@ def test_what_the_release_does_not_offer_is_refused_at_once(world: World) -> Non
     sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "s390x"})
 
 
-@pytest.mark.parametrize(("spec", "found"), [({}, "x86_64"), ({"cpuArchitecture": "aarch64"}, "aarch64")])
-def test_a_cluster_is_of_the_architecture_of_its_hosts_images(spec: dict[str, str], found: str) -> None:
+@pytest.mark.parametrize(("spec", "architecture"), [({}, "x86_64"), ({"cpuArchitecture": "aarch64"}, "aarch64")])
+def test_a_cluster_is_of_the_architecture_of_its_hosts_images(spec: dict[str, str], architecture: str) -> None:
     manifests = client_manifests.Manifests(
         cluster_install={"metadata": {"name": "c"}, "spec": {}},
         cluster_deployment={},
@@ -264,8 +266,8 @@ def test_a_cluster_is_of_the_architecture_of_its_hosts_images(spec: dict[str, st
         nmstate=[],
         pull_secret=PULL_SECRET,
     )
-    assert client_manifests.cluster_params(manifests, "r", "v")["cpu_architecture"] == found
-    assert client_manifests.infra_env_params(manifests, "c", "full-iso", "v")["cpu_architecture"] == found
+    assert client_manifests.cluster_params(manifests, "r", "v")["cpu_architecture"] == architecture
+    assert client_manifests.infra_env_params(manifests, "c", "full-iso", "v")["cpu_architecture"] == architecture
 
 
 @needs_xorriso

@@ -61,13 +61,13 @@ def test_the_shell_does_not_say_who_may_come_in(tmp_path: Path, caplog: pytest.L
     assert service_settings == plain
     assert service_settings.auth_type == "agent-installer-local"
     assert service_settings.db_path == tmp_path / "data/assisted.db"
-    [told] = caplog.messages
-    assert told == f"ignored in the environment: {', '.join(sorted(HOSTILE))}"
-    assert "stranger" not in told
+    [message] = caplog.messages
+    assert message == f"ignored in the environment: {', '.join(sorted(HOSTILE))}"
+    assert "stranger" not in message
 
 
 def test_what_the_shell_may_set_is_taken(tmp_path: Path) -> None:
-    given = {
+    environment = {
         "PAGE_ACCESS": "open",
         "HW_VALIDATOR_REQUIREMENTS": SMALL,
         "NEXT_INSTRUCTION_SECONDS": "7",
@@ -82,7 +82,7 @@ def test_what_the_shell_may_set_is_taken(tmp_path: Path) -> None:
         "HOST_STAGE_REBOOTING_TIMEOUT": "7m",
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": "r.example/release@sha256:1",
     }
-    service_settings = standalone.settings_of(tmp_path, LISTEN, given)
+    service_settings = standalone.settings_of(tmp_path, LISTEN, environment)
     assert (service_settings.page_access, service_settings.hw_requirements, service_settings.poll_seconds) == (
         "open",
         SMALL,

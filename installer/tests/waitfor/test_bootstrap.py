@@ -154,12 +154,12 @@ def test_nobody_answers(run):
     assert "waited for the rendezvous service on 127.0.0.1 to come up" in run.lines("ERROR")[-1]
 
 
-@pytest.mark.parametrize(("looks", "told"), [(["x", "", "x", ""], False), (["", "x", "y", "y"], True)])
-def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeypatch, looks, told):
+@pytest.mark.parametrize(("looks", "complains"), [(["x", "", "x", ""], False), (["", "x", "y", "y"], True)])
+def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeypatch, looks, complains):
     complaints = iter([*looks, *[""] * 1000])
     monkeypatch.setattr(outside, "complaint", lambda *_: next(complaints))
     assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=1) == 5
-    expected = ["Rendezvous Host 127.0.0.1 says: y"] if told else []
+    expected = ["Rendezvous Host 127.0.0.1 says: y"] if complains else []
     assert [line for line in run.lines("WARNING") if " says: " in line] == expected
 
 

@@ -34,26 +34,26 @@ def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostS
 
 
 CLUSTER = ClusterSeen("c", "insufficient", "not ready")
-KNOWN = [host("master-0"), host("master-1")]
+KNOWN_HOSTS = [host("master-0"), host("master-1")]
 
 
 @pytest.mark.parametrize(
-    ("cluster", "hosts", "expected", "found"),
+    ("cluster", "hosts", "expected", "is_stuck"),
     [
         pytest.param(CLUSTER, [host("master-0", "insufficient", MEMORY)], ONE, True, id="one-host-too-small"),
         pytest.param(CLUSTER, [], ONE, False, id="nobody-registered"),
         pytest.param(CLUSTER, [host("master-0", "insufficient", MEMORY)], THREE, False, id="two-hosts-missing"),
         pytest.param(
-            CLUSTER, [*KNOWN, host("master-2", "insufficient", MEMORY, PENDING)], THREE, False, id="still-pending"
+            CLUSTER, [*KNOWN_HOSTS, host("master-2", "insufficient", MEMORY, PENDING)], THREE, False, id="still-pending"
         ),
         pytest.param(
             CLUSTER,
-            [*KNOWN[:1], host("x", "discovering", PENDING), host("y", "insufficient", MEMORY)],
+            [*KNOWN_HOSTS[:1], host("x", "discovering", PENDING), host("y", "insufficient", MEMORY)],
             THREE,
             False,
             id="another-host-pending",
         ),
-        pytest.param(CLUSTER, [*KNOWN, host("master-2", "insufficient", MEMORY)], THREE, True, id="one-of-three"),
+        pytest.param(CLUSTER, [*KNOWN_HOSTS, host("master-2", "insufficient", MEMORY)], THREE, True, id="one-of-three"),
         pytest.param(
             CLUSTER,
             [host("master-0", "insufficient", MEMORY, IMAGES_PENDING)],
@@ -105,8 +105,8 @@ KNOWN = [host("master-0"), host("master-1")]
         pytest.param(CLUSTER, [host("master-0", "insufficient", OK)], ONE, True, id="insufficient-without-a-reason"),
     ],
 )
-def test_stuck(cluster, hosts, expected, found):
-    assert (decide.stuck(cluster, hosts, expected) is not None) is found
+def test_stuck(cluster, hosts, expected, is_stuck):
+    assert (decide.stuck(cluster, hosts, expected) is not None) is is_stuck
 
 
 def test_two_hosts_never_form_a_majority_group():
@@ -201,9 +201,9 @@ def test_failed_hosts_put_the_culprit_first():
     ],
 )
 def test_missing(names, count, present, lines):
-    found = decide.missing(Expected(names, count), [host(name) for name in present])
-    assert len(found) == (len(lines) if lines else 0)
-    for line, start in zip(found, lines or [], strict=True):
+    missing = decide.missing(Expected(names, count), [host(name) for name in present])
+    assert len(missing) == (len(lines) if lines else 0)
+    for line, start in zip(missing, lines or [], strict=True):
         assert line.startswith(start)
 
 

@@ -111,6 +111,6 @@ def test_a_time_out_without_a_failure_says_first_what_was_seen_last(run: Run) ->
     ],
 )
 def test_what_is_likely(error: ClientError, hint: str) -> None:
-    said = decide.refusal(error, Path("/d"))
-    assert said.startswith(hint)
-    assert bool(said) == bool(hint)
+    refusal = decide.refusal(error, Path("/d"))
+    assert refusal.startswith(hint)
+    assert bool(refusal) == bool(hint)

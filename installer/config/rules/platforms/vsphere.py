@@ -38,7 +38,7 @@ def credentials(config: InstallConfig) -> Iterator[FieldError]:
             (vcenter.password, f"{path}.password"),
             (vcenter.datacenters, f"{path}.datacenter"),
         ):
-            if vcenter.given and not value:
+            if vcenter.has_any and not value:
                 yield required(where, "All credential fields are required if any one is specified")
     first = platform.vcenters[0] if platform.vcenters else None
     if first is None or not (first.user and first.password and first.server and first.datacenters):
@@ -73,7 +73,7 @@ def failure_domains(config: InstallConfig) -> Iterator[FieldError]:
     platform = config.platform.vsphere
     if platform is None:
         return
-    with_credentials = any(vcenter.given for vcenter in platform.vcenters)
+    with_credentials = any(vcenter.has_any for vcenter in platform.vcenters)
     for index, domain in enumerate(platform.failure_domains):
         if with_credentials and not domain.topology.folder:
             yield required(f"{_DOMAINS}[{index}].topology.folder", "must specify a folder for agent-based installs")

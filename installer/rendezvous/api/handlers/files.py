@@ -84,7 +84,7 @@ async def cluster_file_url(service: Service, request: web.Request) -> Response:
         if not any((m.folder, m.file_name) == (folder, file_name) for m in service.engine.store.manifests(cluster.id)):
             raise NotFound(f"manifest {folder}/{file_name} does not exist")
         return _url(service, f"{base}/manifests/files", {"folder": folder, "file_name": file_name})
-    _made(service, cluster, name)
+    _check_exists(service, cluster, name)
     return _url(service, f"{base}/downloads/files", {"file_name": name})
 
 
@@ -92,11 +92,11 @@ async def credentials_url(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/credentials-presigned"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     name = _named(request, CREDENTIALS)
-    _made(service, cluster, name)
+    _check_exists(service, cluster, name)
     return _url(service, f"/clusters/{cluster.id}/downloads/credentials", {"file_name": name})
 
 
-def _made(service: Service, cluster: Cluster, name: str) -> None:
+def _check_exists(service: Service, cluster: Cluster, name: str) -> None:
     """Raise Conflict unless the file is there."""
     if name not in service.engine.store.file_names(cluster.id):
         raise Conflict(f"file {name} does not exist yet")

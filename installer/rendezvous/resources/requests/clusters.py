@@ -32,9 +32,9 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A JSON object; its repr shows no values, as they may be secret."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(self.given())})"
+        return f"{type(self).__name__}({', '.join(self.sent_fields())})"
 
-    def given(self) -> JsonMap:
+    def sent_fields(self) -> JsonMap:
         """What was sent, without nulls, by the specification's names."""
         sent: JsonMap = msgspec.to_builtins(self)
         return sent

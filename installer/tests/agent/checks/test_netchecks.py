@@ -32,18 +32,18 @@ PING = "echo '{} received, {}% packet loss, time 9ms'; echo 'rtt min/avg/max/mde
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    made = Host(tmp_path)
-    made.path("/sys/class/net/ens3/device").mkdir(parents=True)
-    return made
+    fixture = Host(tmp_path)
+    fixture.path("/sys/class/net/ens3/device").mkdir(parents=True)
+    return fixture
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    made = programs_in(tmp_path / "bin", monkeypatch)
+    fixture = programs_in(tmp_path / "bin", monkeypatch)
     neighbour = f"[ $4 = 2001:db8::2 ] && echo '2001:db8::2 lladdr {PEER_MAC} REACHABLE'; true"
-    made.put("ip", f"if [ $1 = -j ]; then cat <<'END'\n{json.dumps(LINKS)}\nEND\nelse {neighbour}; fi")
-    made.put("ping", PING.format(10, 0))
-    return made
+    fixture.put("ip", f"if [ $1 = -j ]; then cat <<'END'\n{json.dumps(LINKS)}\nEND\nelse {neighbour}; fi")
+    fixture.put("ping", PING.format(10, 0))
+    return fixture
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_lookups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("10% packet loss\nrtt min/avg/max/mdev = 0.1/0.25/0.4/0.1 ms", (0.25, 10.0)),
         ("0% packet loss", (0.0, 0.0)),
@@ -122,8 +122,8 @@ def test_lookups() -> None:
         ("", (0.0, 100.0)),
     ],
 )
-def test_pings(text: str, found: tuple[float, float]) -> None:
-    assert netchecks.parse_ping(text) == found
+def test_pings(text: str, expected: tuple[float, float]) -> None:
+    assert netchecks.parse_ping(text) == expected
 
 
 def peer(*nics: tuple[str, list[str]]) -> Peers:
@@ -131,20 +131,20 @@ def peer(*nics: tuple[str, list[str]]) -> Peers:
 
 
 def test_a_peer_that_is_reached(host: Host, programs: Programs, asked: list[Any]) -> None:
-    [found] = json.loads(netchecks.connectivity(host, peer((PEER_MAC.upper(), [PEER, "2001:db8::2"]))))["remote_hosts"]
-    assert found["host_id"] == "p"
+    [report] = json.loads(netchecks.connectivity(host, peer((PEER_MAC.upper(), [PEER, "2001:db8::2"]))))["remote_hosts"]
+    assert report["host_id"] == "p"
     one = {"outgoing_nic": "ens3", "remote_mac": PEER_MAC, "successful": True}
-    assert found["l2_connectivity"] == [
+    assert report["l2_connectivity"] == [
         {**one, "outgoing_ip_address": "192.0.2.1", "remote_ip_address": PEER},
         {**one, "outgoing_ip_address": "2001:db8::1", "remote_ip_address": "2001:db8::2"},
     ]
     quality = {"outgoing_nic": "", "successful": True, "average_rtt_ms": 0.25, "packet_loss_percentage": 0.0}
-    assert found["l3_connectivity"] == [
+    assert report["l3_connectivity"] == [
         {**quality, "remote_ip_address": PEER},
         {**quality, "remote_ip_address": "2001:db8::2"},
     ]
     size = {"outgoing_nic": "ens3", "mtu_successful": True}
-    assert found["mtu_report"] == [{**size, "remote_ip_address": a} for a in (PEER, "2001:db8::2")]
+    assert report["mtu_report"] == [{**size, "remote_ip_address": a} for a in (PEER, "2001:db8::2")]
     assert asked == [("ens3", "192.0.2.1", [PEER], 3)]
     pings = sorted(programs.calls("ping"))
     assert pings == [
@@ -160,14 +160,14 @@ def test_a_peer_that_is_not_reached(host: Host, programs: Programs, asked: list[
     """Another machine answers with its address; pings get through now and then, or not at all; a network is far."""
     programs.put("ping", f"[ ${{@: -1}} = 203.0.113.9 ] && {{ {PING.format(1, 90)}; exit; }}; {PING.format(0, 100)}")
     nics = peer(("52:54:00:00:00:09", [PEER]), ("", ["192.0.2.3", "203.0.113.9"]))
-    [found] = json.loads(netchecks.connectivity(host, nics))["remote_hosts"]
-    assert [(i["remote_ip_address"], i["remote_mac"], i["successful"]) for i in found["l2_connectivity"]] == [
+    [report] = json.loads(netchecks.connectivity(host, nics))["remote_hosts"]
+    assert [(i["remote_ip_address"], i["remote_mac"], i["successful"]) for i in report["l2_connectivity"]] == [
         (PEER, PEER_MAC, False), ("192.0.2.3", "", False)
     ]  # fmt: skip
-    assert [(i["successful"], i["packet_loss_percentage"]) for i in found["l3_connectivity"]] == [
+    assert [(i["successful"], i["packet_loss_percentage"]) for i in report["l3_connectivity"]] == [
         (False, 100.0), (False, 100.0), (True, 90.0)
     ]  # fmt: skip
-    assert [i["mtu_successful"] for i in found["mtu_report"]] == [False, False]
+    assert [i["mtu_successful"] for i in report["mtu_report"]] == [False, False]
 
 
 def test_pings_that_hang_are_peers_that_are_not_reached(
@@ -175,16 +175,16 @@ def test_pings_that_hang_are_peers_that_are_not_reached(
 ) -> None:
     hasten(monkeypatch, ping=60.0)
     programs.put("ping", "sleep 1000")
-    [found] = json.loads(netchecks.connectivity(host, peer((PEER_MAC, [PEER]))))["remote_hosts"]
-    assert found["l2_connectivity"][0]["successful"] is True
-    assert found["l3_connectivity"][0]["successful"] is False
-    assert found["mtu_report"][0]["mtu_successful"] is False
+    [report] = json.loads(netchecks.connectivity(host, peer((PEER_MAC, [PEER]))))["remote_hosts"]
+    assert report["l2_connectivity"][0]["successful"] is True
+    assert report["l3_connectivity"][0]["successful"] is False
+    assert report["mtu_report"][0]["mtu_successful"] is False
 
 
 def test_addresses_that_nobody_has(host: Host, programs: Programs, asked: list[Any]) -> None:
-    [found] = json.loads(netchecks.free_addresses(host, ["192.0.2.5/29"]))
+    [report] = json.loads(netchecks.free_addresses(host, ["192.0.2.5/29"]))
     # Neither this host's own address nor the peer's.
-    assert found == {"network": "192.0.2.5/29", "free_addresses": [f"192.0.2.{n}" for n in (3, 4, 5, 6)]}
+    assert report == {"network": "192.0.2.5/29", "free_addresses": [f"192.0.2.{n}" for n in (3, 4, 5, 6)]}
     # Asked by probes, which enter nobody's cache.
     assert asked == [("ens3", "0.0.0.0", [f"192.0.2.{n}" for n in range(2, 7)], 3)]
     with pytest.raises(StepError, match=r"no interface has an address in 203\.0\.113\.0/29"):
@@ -206,7 +206,9 @@ def test_virtual_addresses(host: Host, programs: Programs, asked: list[Any]) -> 
         "203.0.113.1": "unverified",
     }
     answer = json.loads(netchecks.verify_vips(host, [VipRequest(vip=vip, vip_type="api") for vip in wanted]))
-    assert answer == [{"vip": vip, "vip_type": "api", "verification": said} for vip, said in wanted.items()]
+    assert answer == [
+        {"vip": vip, "vip_type": "api", "verification": verification} for vip, verification in wanted.items()
+    ]
 
 
 def test_an_interface_that_cannot_be_asked_fails_the_step(
@@ -223,7 +225,7 @@ def test_an_interface_that_cannot_be_asked_fails_the_step(
 def test_a_neighbour_of_which_the_kernel_knows_nothing(host: Host, programs: Programs, asked: list[Any]) -> None:
     """ip fails for an address that it has no entry of: nobody has it."""
     programs.put("ip", f"if [ $1 = -j ]; then cat <<'END'\n{json.dumps(LINKS)}\nEND\nelse exit 1; fi")
-    [found] = json.loads(netchecks.verify_vips(host, [VipRequest(vip="2001:db8::9", vip_type="api")]))
-    assert found["verification"] == "succeeded"
+    [report] = json.loads(netchecks.verify_vips(host, [VipRequest(vip="2001:db8::9", vip_type="api")]))
+    assert report["verification"] == "succeeded"
     assert programs.calls("ping") == ["-6 -c 1 -W 3 -I ens3 2001:db8::9"]
     assert programs.calls("ip")[-1] == "-6 neigh show 2001:db8::9 dev ens3"

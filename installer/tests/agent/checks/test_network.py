@@ -71,9 +71,9 @@ def test_tang(web: str) -> None:
 
 def test_tang_that_nobody_serves() -> None:
     request = TangRequest(tang_servers=[TangServer(url="http://127.0.0.1:1", thumbprint="THUMB")])
-    found = json.loads(webchecks.tang(request))
-    assert found["is_success"] is False
-    [answer] = found["tang_server_response"]
+    report = json.loads(webchecks.tang(request))
+    assert report["is_success"] is False
+    [answer] = report["tang_server_response"]
     assert answer["tang_url"] == "http://127.0.0.1:1"
     assert "Connection refused" in answer["error"]
     assert json.loads(webchecks.tang(TangRequest()))["tang_server_response"] == []

@@ -48,7 +48,7 @@ DMI = "Memory Device\n\tSize: {}\n\tVolatile Size: 8 GB\nMemory Device\n\tSize: 
 
 
 @pytest.mark.parametrize(
-    ("said", "physical", "method"),
+    ("dmi_memory", "physical", "method"),
     [
         ("8 GB", 8 * GIB, "dmidecode"),
         ("2048 MB", 2 * GIB, "dmidecode"),
@@ -57,10 +57,10 @@ DMI = "Memory Device\n\tSize: {}\n\tVolatile Size: 8 GB\nMemory Device\n\tSize: 
         ("Unknown", 0, "meminfo"),
     ],
 )
-def test_memory(host: Host, programs: Programs, said: str, physical: int, method: str) -> None:
+def test_memory(host: Host, programs: Programs, dmi_memory: str, physical: int, method: str) -> None:
     usable = 1_500_000 * 1024
     host.write("/proc/meminfo", "MemTotal:        1500000 kB\nMemFree: 1 kB\n")
-    programs.put("dmidecode", f"cat <<'END'\n{DMI.format(said)}END")
+    programs.put("dmidecode", f"cat <<'END'\n{DMI.format(dmi_memory)}END")
     memory = hardware.memory(host)
     assert (memory.physical_bytes, memory.usable_bytes) == (physical if method == "dmidecode" else usable, usable)
     assert memory.physical_bytes_method == method
@@ -215,8 +215,13 @@ def test_the_whole_inventory(host: Host, programs: Programs) -> None:
     programs.put("cat", '[ "$1" = /proc/sys/kernel/hostname ] && echo localhost || exec /bin/cat "$@"')
     programs.put("dmidecode", "exit 1")
     host.path("/sys/class/net/ens3/device").mkdir(parents=True)
-    found = inv.decode(inventory.collect_json(host))
-    assert found.hostname == "52-54-00-aa-00-01"
-    assert [nic.name for nic in found.interfaces] == ["ens3"]
-    assert [each.path for each in found.disks] == ["/dev/vda"]
-    assert (found.boot.current_boot_mode, found.tpm_version, found.gpus, found.routes) == ("bios", "none", [], [])
+    reported = inv.decode(inventory.collect_json(host))
+    assert reported.hostname == "52-54-00-aa-00-01"
+    assert [nic.name for nic in reported.interfaces] == ["ens3"]
+    assert [each.path for each in reported.disks] == ["/dev/vda"]
+    assert (reported.boot.current_boot_mode, reported.tpm_version, reported.gpus, reported.routes) == (
+        "bios",
+        "none",
+        [],
+        [],
+    )

@@ -14,16 +14,16 @@ TARGET = "iqn.2026-11.example:root"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    made = Host(tmp_path)
-    device = made.write("/sys/devices/platform/host2/session1/target2:0:0/2:0:0:1/state", "running\n").parent
+    result = Host(tmp_path)
+    device = result.write("/sys/devices/platform/host2/session1/target2:0:0/2:0:0:1/state", "running\n").parent
     (device / "block/sda").mkdir(parents=True)
     (device / "block/sda/device").symlink_to("../..")
-    made.path("/sys/block").mkdir(parents=True)
-    made.path("/sys/block/sda").symlink_to("../devices/platform/host2/session1/target2:0:0/2:0:0:1/block/sda")
-    made.write("/sys/class/iscsi_host/host2/ipaddress", "192.0.2.9\n")
-    made.write("/sys/class/iscsi_session/session1/targetname", f"{TARGET}\n")
-    made.write(f"{iscsi.IBFT}/target0/target-name", f"{TARGET}\n")
-    return made
+    result.path("/sys/block").mkdir(parents=True)
+    result.path("/sys/block/sda").symlink_to("../devices/platform/host2/session1/target2:0:0/2:0:0:1/block/sda")
+    result.write("/sys/class/iscsi_host/host2/ipaddress", "192.0.2.9\n")
+    result.write("/sys/class/iscsi_session/session1/targetname", f"{TARGET}\n")
+    result.write(f"{iscsi.IBFT}/target0/target-name", f"{TARGET}\n")
+    return result
 
 
 def test_a_disk_that_the_firmware_knows(host: Host) -> None:

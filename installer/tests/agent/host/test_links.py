@@ -106,9 +106,9 @@ def test_interfaces_with_what_sysfs_says(host: Host, programs: Programs) -> None
         ("ens4", "device"),
         ("lo", "device"),
     ]
-    [found] = network.usable(host)
-    assert (found.name, found.vendor, found.product) == ("ens3", "0x1af4", "0x1000")
-    assert (found.speed_mbps, found.has_carrier) == (10000, True)
+    [interface] = network.usable(host)
+    assert (interface.name, interface.vendor, interface.product) == ("ens3", "0x1af4", "0x1000")
+    assert (interface.speed_mbps, interface.has_carrier) == (10000, True)
     assert set(programs.calls("ip")) == {"-j -d address"}
     programs.put("ip", "true")
     assert network.interfaces(host) == []
@@ -126,8 +126,8 @@ def test_an_address_by_dhcpv6_has_the_routers_prefix(host: Host, programs: Progr
 *) exit 1 ;;
 esac""",
     )
-    [found] = network.usable(host)
-    assert found.ipv6_addresses == ["2001:db8::5/64", "2001:db8:1::5/128"]
+    [interface] = network.usable(host)
+    assert interface.ipv6_addresses == ["2001:db8::5/64", "2001:db8:1::5/128"]
 
 
 FOUR = [

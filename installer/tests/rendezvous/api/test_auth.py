@@ -36,7 +36,7 @@ def one(*schemes: Scheme) -> frozenset[Scheme]:
     return frozenset(schemes)
 
 
-def made() -> Authenticator:
+def authenticator() -> Authenticator:
     return Authenticator("agent-installer-local", KEYS.public_base64)
 
 
@@ -46,17 +46,17 @@ def made() -> Authenticator:
 def test_each_scheme_has_its_header() -> None:
     for scheme in Scheme:
         headers = {HEADERS[scheme]: KEYS.token(scheme.value)}
-        assert made().check(headers, one(scheme)) is scheme
-        assert made().check(headers, frozenset(Scheme)) is scheme
+        assert authenticator().check(headers, one(scheme)) is scheme
+        assert authenticator().check(headers, frozenset(Scheme)) is scheme
         for bearer in ("Bearer ", "bearer "):
             with pytest.raises(Unauthorized, match="must not begin with 'Bearer '"):
-                made().check({HEADERS[scheme]: bearer + KEYS.token(scheme.value)}, one(scheme))
+                authenticator().check({HEADERS[scheme]: bearer + KEYS.token(scheme.value)}, one(scheme))
         for other in set(Scheme) - {scheme}:
             # In another's header, and by another's name.
             with pytest.raises(Unauthorized, match="no token"):
-                made().check({HEADERS[other]: KEYS.token(scheme.value)}, one(scheme))
+                authenticator().check({HEADERS[other]: KEYS.token(scheme.value)}, one(scheme))
             with pytest.raises(Forbidden, match=f"of scheme {other.value} was given in {HEADERS[scheme]}"):
-                made().check({HEADERS[scheme]: KEYS.token(other.value)}, one(scheme))
+                authenticator().check({HEADERS[scheme]: KEYS.token(other.value)}, one(scheme))
     assert {scheme.value: name for scheme, name in HEADERS.items()} == {
         "agentAuth": "X-Secret-Key",
         "userAuth": "Authorization",
@@ -66,7 +66,7 @@ def test_each_scheme_has_its_header() -> None:
 
 def test_a_wrong_token_does_not_spoil_a_right_one_beside_it() -> None:
     headers = {HEADERS[AGENT]: KEYS.token("userAuth"), HEADERS[USER]: KEYS.token("userAuth")}
-    assert made().check(headers, one(AGENT, USER)) is USER
+    assert authenticator().check(headers, one(AGENT, USER)) is USER
 
 
 def test_what_is_no_token_is_told_without_it() -> None:
@@ -80,7 +80,7 @@ def test_what_is_no_token_is_told_without_it() -> None:
         "\udcff.\udcff.\udcff",
     ):
         with pytest.raises(Unauthorized) as caught:
-            made().check({HEADERS[AGENT]: token}, one(AGENT))
+            authenticator().check({HEADERS[AGENT]: token}, one(AGENT))
         assert "token" in caught.value.reason
         assert not token or len(token) < 6 or token not in caught.value.reason
 
@@ -89,14 +89,14 @@ def test_a_token_as_long_as_may_be_is_looked_at() -> None:
     bare = len(KEYS.token("agentAuth", more=""))
     token = KEYS.token("agentAuth", more="x" * (auth.LONGEST - bare) * 3)[: auth.LONGEST]
     with pytest.raises(Unauthorized, match=r"not valid: (?!it has more)"):
-        made().check({HEADERS[AGENT]: token}, one(AGENT))
+        authenticator().check({HEADERS[AGENT]: token}, one(AGENT))
     with pytest.raises(Unauthorized, match=f"more than {auth.LONGEST} characters"):
-        made().check({HEADERS[AGENT]: token + "x"}, one(AGENT))
+        authenticator().check({HEADERS[AGENT]: token + "x"}, one(AGENT))
 
 
 def test_a_token_ends() -> None:
     now = time.time()
-    verifier = made()
+    verifier = authenticator()
     headers = {HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) + 100)}
     assert verifier.check(headers, one(AGENT)) is AGENT
     for seconds, recognized in ((99, AGENT), (100, None), (101, None)):
@@ -108,11 +108,11 @@ def test_a_token_ends() -> None:
             else:
                 assert verifier.check(headers, one(AGENT)) is AGENT
     with pytest.raises(Unauthorized, match="expired"):
-        made().check({HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) - 1)}, one(AGENT))
+        authenticator().check({HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) - 1)}, one(AGENT))
 
 
 def test_only_what_was_proven_is_known() -> None:
-    verifier = made()
+    verifier = authenticator()
     good, bad = header(AGENT), {HEADERS[AGENT]: STRANGERS.token("agentAuth")}
     assert verifier.recognized({}, one(AGENT)) is None
     assert verifier.recognized(good, one(AGENT)) is None
@@ -128,7 +128,7 @@ def test_only_what_was_proven_is_known() -> None:
 
 
 def test_a_known_token_costs_no_signature() -> None:
-    verifier = made()
+    verifier = authenticator()
     good = header(AGENT)
     verifier.check(good, one(AGENT))
     with mock.patch.object(jwt, "decode", side_effect=AssertionError):
@@ -136,7 +136,7 @@ def test_a_known_token_costs_no_signature() -> None:
 
 
 def test_who_is_here_is_not_forgotten_for_those_who_come() -> None:
-    verifier = made()
+    verifier = authenticator()
     good = header(AGENT)
     verifier.check(good, one(AGENT))
     others = [{HEADERS[AGENT]: KEYS.token("agentAuth", number=number)} for number in range(auth.REMEMBERED + 5)]

@@ -53,8 +53,8 @@ def test_what_does_not_fit_the_specification_is_refused_as_go_swagger_does(
         answer = await client.request(
             method, filled(path, fleet), params=query, data=body, headers=JSON | header(scheme)
         )
-        told = await answer.json()
-        assert (answer.status, told["code"], set(told)) == (status, code, {"code", "message"}), told
+        problem = await answer.json()
+        assert (answer.status, problem["code"], set(problem)) == (status, code, {"code", "message"}), problem
 
     serve(tmp_path, use)
 
@@ -159,7 +159,7 @@ def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dic
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("/support-levels/features", "openshift_version in query is required"),
         ("/support-levels/features?openshift_version=", "openshift_version in query is required"),
@@ -187,10 +187,10 @@ def test_a_boolean_that_is_none_is_named(tmp_path: Path, path: str, headers: dic
         ),
     ],
 )
-def test_each_parameter_is_refused_in_the_same_words(tmp_path: Path, path: str, told: str) -> None:
+def test_each_parameter_is_refused_in_the_same_words(tmp_path: Path, path: str, message: str) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         answer = await client.get(filled(path, fleet), headers=header(Scheme.USER))
-        assert (answer.status, await answer.json()) == (400, {"code": 400, "message": told})
+        assert (answer.status, await answer.json()) == (400, {"code": 400, "message": message})
 
     serve(tmp_path, use)
 
@@ -199,7 +199,7 @@ EVENT = {"severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00.
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "message"),
     [
         *((name, "x", f"{name}: must match ") for name in ("cluster_id", "host_id", "infra_env_id", "request_id")),
         ("host_id", "", "host_id: must match "),
@@ -214,12 +214,12 @@ EVENT = {"severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00.
         ),
     ],
 )
-def test_an_event_has_ids_and_a_time(tmp_path: Path, field: str, value: str, told: str) -> None:
+def test_an_event_has_ids_and_a_time(tmp_path: Path, field: str, value: str, message: str) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         body = {**EVENT, "cluster_id": fleet.cluster_id, field: value}
         answer = await client.post(filled("/events"), json=body, headers=header(Scheme.AGENT))
         assert answer.status == 400, await answer.text()
-        assert (await answer.json())["message"].startswith(told)
+        assert (await answer.json())["message"].startswith(message)
 
     serve(tmp_path, use)
 
@@ -283,12 +283,12 @@ def test_what_counts_as_true(tmp_path: Path, text: str, truth: bool) -> None:
 
 def test_where_events_come_from(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
-        async def told(query: str) -> list[Any]:
+        async def host_ids(query: str) -> list[Any]:
             answer = await client.get(filled("/events") + f"?{query}", headers=header(Scheme.USER))
             return [event.get("host_id") for event in await answer.json()]
 
         hosts = [machine.id for machine in fleet.machines]
-        everyone = await told("")
+        everyone = await host_ids("")
         assert {None, *hosts[:2]} <= set(everyone)
         for query, wanted in (
             (f"host_ids={hosts[0]}", {hosts[0]}),
@@ -297,11 +297,11 @@ def test_where_events_come_from(tmp_path: Path) -> None:
             ("deleted_hosts=true", set()),
             (f"host_ids={hosts[0]}&cluster_level=true&deleted_hosts=true", {hosts[0], None}),
         ):
-            assert await told(query) == [host_id for host_id in everyone if host_id in wanted], query
+            assert await host_ids(query) == [host_id for host_id in everyone if host_id in wanted], query
         path = filled("/infra-envs/{infra_env_id}/hosts/", fleet) + hosts[1]
         assert (await client.delete(path, headers=header(Scheme.USER))).status == 204
-        assert set(await told("deleted_hosts=true")) == {hosts[1]}
-        assert set(await told("deleted_hosts=true&cluster_level=true")) == {hosts[1], None}
+        assert set(await host_ids("deleted_hosts=true")) == {hosts[1]}
+        assert set(await host_ids("deleted_hosts=true&cluster_level=true")) == {hosts[1], None}
 
     serve(tmp_path, use)
 

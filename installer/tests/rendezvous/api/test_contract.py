@@ -50,8 +50,8 @@ STATIC = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with standalone(tmp_path_factory.mktemp("standalone")) as made:
-        yield made
+    with standalone(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
 
 
 def operations() -> set[str]:
@@ -71,8 +71,8 @@ def embedded(data: bytes, folder: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         archive = Iso(file, path).file("images/ignition.img")
     assert archive is not None
-    found: dict[str, Any] = json.loads(next(iter(cpio.unpack(cpio.decompress(archive.rstrip(b"\0"))).values())))
-    return found
+    config: dict[str, Any] = json.loads(next(iter(cpio.unpack(cpio.decompress(archive.rstrip(b"\0"))).values())))
+    return config
 
 
 def file_of(config: dict[str, Any], path: str) -> str:
@@ -228,11 +228,11 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     assert watcher.v2_get_cluster(cluster.id).status == "ready"
     user.v2_install_cluster(cluster.id)
 
-    def told() -> bool:
+    def is_told_to_install() -> bool:
         return "install" in answer_steps(agent, infra_env.id, machine)
 
     # Not as soon as the cluster is installing: progress is taken from who was told to install.
-    wait_for("the host to be told to install", told, 120)
+    wait_for("the host to be told to install", is_told_to_install, 120)
     assert user.v2_get_cluster(cluster.id).status == "installing"
     for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk"):
         agent.v2_update_host_install_progress(infra_env.id, machine.id, {"current_stage": stage})
@@ -241,11 +241,11 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     agent.v2_download_cluster_files(cluster.id, "bootstrap.ign", _preload_content=False)
     user.v2_download_cluster_credentials(cluster.id, "kubeconfig", _preload_content=False)
     assert user.v2_get_credentials(cluster.id).username == "kubeadmin"
-    for made in (
+    for presigned in (
         user.v2_get_presigned_for_cluster_files(cluster.id, "bootstrap.ign"),
         user.v2_get_presigned_for_cluster_credentials(cluster.id, "kubeconfig"),
     ):
-        with service.fetch(made.url) as answer:
+        with service.fetch(presigned.url) as answer:
             assert answer.read()
     agent.v2_update_host_logs_progress(infra_env.id, machine.id, {"logs_state": "collecting"})
     agent.v2_update_cluster_logs_progress(cluster.id, {"logs_state": "requested"})

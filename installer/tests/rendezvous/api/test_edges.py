@@ -291,14 +291,14 @@ def test_what_we_get_wrong_is_ours_and_in_the_log(
             1,
         ):
             answer = await client.request(method, filled(path, fleet), json=body, headers=header(scheme))
-            told = await answer.json()
-            assert (answer.status, told["code"], told["kind"]) == (500, "500", "Error")
-            assert "a fault within" not in told["reason"]
+            problem = await answer.json()
+            assert (answer.status, problem["code"], problem["kind"]) == (500, "500", "Error")
+            assert "a fault within" not in problem["reason"]
             [*_, record] = [item for item in caplog.records if item.levelno == logging.ERROR]
             assert record.exc_info is not None
             assert record.exc_info[0] is fault
             # The log and the answer name each other.
-            assert told["reason"].split()[-1] in record.getMessage()
+            assert problem["reason"].split()[-1] in record.getMessage()
             assert caplog.text.count("Traceback (most recent call last)") == number
         assert fleet.host(fleet.machines[0]) == before
 

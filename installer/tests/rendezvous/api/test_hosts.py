@@ -22,7 +22,7 @@ from installer.testing.service.rendezvous_kit import inventory
 
 
 def test_a_small_disk_is_named_with_found_and_needed(world: World) -> None:
-    _, infra_env_id = world.known(disk_gb=5)
+    _, infra_env_id = world.known_host(disk_gb=5)
     host = world.host(infra_env_id)
     assert host.status is HostStatus.INSUFFICIENT
     assert "/dev/vda (Disk is too small (disk only has 5 GB, but 10 GB are required))" in host.status_info
@@ -54,14 +54,14 @@ def test_a_small_disk_is_named_with_found_and_needed(world: World) -> None:
     ],
 )
 def test_bad_hosts(world: World, changes: dict[str, Any], status: HostStatus, words: str) -> None:
-    _, infra_env_id = world.known(**changes)
+    _, infra_env_id = world.known_host(**changes)
     host = world.host(infra_env_id)
     assert host.status is status
     assert words in host.status_info
 
 
 def test_silent_and_skewed_hosts(world: World) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", timestamp=int(world.clock().timestamp()) + 6000)
     assert "host time is ahead of service by 100.0 minutes" in world.host(infra_env_id).status_info
     world.wait(301)
@@ -86,7 +86,7 @@ def test_a_service_that_was_away_does_not_blame_the_hosts(world: World) -> None:
 
 
 def test_ntp_is_only_a_warning(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     sources = {"ntp_sources": [{"source_name": "192.168.111.1", "source_state": "unreachable"}]}
     world.reply(infra_env_id, StepType.NTP, sources)
     host = world.host(infra_env_id)
@@ -97,13 +97,13 @@ def test_ntp_is_only_a_warning(world: World) -> None:
 
 
 def test_media_disconnect(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     world.reply(infra_env_id, StepType.NTP, "cannot read /dev/sr0", 256)
     assert world.host(infra_env_id).status is HostStatus.DISCONNECTED
 
 
 def test_hint_that_matches_nothing_is_refused(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     body = {"disks_selected_config": [{"id": "/dev/not-found-by-hints", "role": "install"}]}
     with pytest.raises(DiskRefused, match=r"matches the root device hints: /dev/vda \(20 GB\)"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
@@ -125,7 +125,7 @@ REPLIES = (
 def test_no_reply_breaks_the_service(tmp_path_factory: Any, text: str, kind: str, code: int) -> None:
     world = World(tmp_path_factory.mktemp("w"))
     try:
-        _, infra_env_id = world.known()
+        _, infra_env_id = world.known_host()
         with contextlib.suppress(BadRequest):
             world.reply(infra_env_id, StepType(kind), text, code)
         assert world.host(infra_env_id).status in HostStatus

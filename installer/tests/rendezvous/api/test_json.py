@@ -111,8 +111,8 @@ def test_what_is_nested_deeply_is_the_senders_fault(tmp_path: Path) -> None:
                 answer = await client.request(method, filled(path, fleet), data=body, headers=who)
                 assert answer.status == 400, (depth, path, answer.status, await answer.text())
             for kind in ("inventory", "connectivity-check"):
-                told = answered(kind, f'{{"odd": {nested(2000)}}}')
-                answer = await client.post(filled(f"{host}/instructions", fleet), json=told, headers=agent)
+                reply = answered(kind, f'{{"odd": {nested(2000)}}}')
+                answer = await client.post(filled(f"{host}/instructions", fleet), json=reply, headers=agent)
                 assert answer.status == 400, (kind, await answer.text())
 
     serve(tmp_path, use)

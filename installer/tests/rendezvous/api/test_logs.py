@@ -300,8 +300,8 @@ def test_all_logs_are_one_tar(tmp_path: Path) -> None:
             answer = await fetch(client, fleet, query)
             assert answer.headers["Content-Type"] == "application/octet-stream"
             assert answer.headers["Content-Disposition"] == f'attachment; filename="{fleet.cluster.name}_logs.tar"'
-            with tarfile.open(fileobj=io.BytesIO(await answer.read())) as found:
-                members = {member.name: found.extractfile(member).read() for member in found}  # type: ignore[union-attr]
+            with tarfile.open(fileobj=io.BytesIO(await answer.read())) as tar:
+                members = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
             wanted = {f"{fleet.cluster.name}/{file.name}": file.read_bytes() for file in stored(tmp_path)}
             assert members == wanted
             assert sorted(len(data) for data in members.values()) == [0, 512, 3 * logstore.CHUNK + 1]

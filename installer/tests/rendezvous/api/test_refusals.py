@@ -34,7 +34,7 @@ def refuse(service: Running, path: str, body: Any, *, scheme: str = "userAuth", 
     return caught.value
 
 
-def told(service: Running) -> list[tuple[str, str]]:
+def refusals(service: Running) -> list[tuple[str, str]]:
     events = service.client("watcherAuth").events("")
     return [(event["name"], event["message"]) for event in events if event["severity"] == "error"]
 
@@ -43,23 +43,23 @@ def test_what_is_refused_is_told_once(service: Running) -> None:
     for _ in range(3):
         assert refuse(service, "/clusters", {"name": "c"}).status == 400
         assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, scheme="agentAuth").status == 404
-    found = told(service)
-    assert [name for name, _ in found] == ["cluster_registration_failed", "host_registration_refused"]
-    assert "openshift_version" in found[0][1]
-    assert "127.0.0.1" in found[1][1]
-    assert "booted from another image?" in found[1][1]
+    events = refusals(service)
+    assert [name for name, _ in events] == ["cluster_registration_failed", "host_registration_refused"]
+    assert "openshift_version" in events[0][1]
+    assert "127.0.0.1" in events[1][1]
+    assert "booted from another image?" in events[1][1]
 
 
 def test_a_stranger_leaves_no_trace(service: Running) -> None:
     stranger = make_keys().token("agentAuth")
-    before = told(service)
+    before = refusals(service)
     assert refuse(service, f"/infra-envs/{INFRA_ENV}/hosts", HOST, scheme="agentAuth", token=stranger).status == 401
     assert refuse(service, "/clusters", {"name": "SAID BY A STRANGER"}, token=stranger).status == 401
-    assert told(service) == before
+    assert refusals(service) == before
 
 
 def test_who_asks_in_ever_other_ways_does_not_fill_the_log(service: Running) -> None:
     for number in range(MOST_REFUSED + 10):
         refuse(service, "/clusters", {"name": "c", "openshift_version": "4.18.0", "pull_secret": f"no JSON {number}"})
         refuse(service, "/clusters", {f"x{number}": 1})
-    assert len(told(service)) <= MOST_REFUSED
+    assert len(refusals(service)) <= MOST_REFUSED

@@ -33,7 +33,7 @@ def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
         for method, path, schemes in EVERY:
             assert schemes, path
             attempts: list[dict[str, str]] = [{}]
-            known: list[dict[str, str]] = []
+            accepted: list[dict[str, str]] = []
             for scheme in Scheme:
                 attempts.append({HEADERS[scheme]: strangers.token(scheme.value)})
                 attempts.append(header(scheme, exp=1))
@@ -41,9 +41,9 @@ def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
                 # Another's token in the right header, and the right one's in another's header.
                 wrong = [other for other in Scheme if other not in schemes or other is not scheme]
                 # Who it is of is known then, where that header is looked at; but not that it may.
-                some = known if scheme in schemes else attempts
+                some = accepted if scheme in schemes else attempts
                 some += [{HEADERS[scheme]: KEYS.token(other.value)} for other in wrong]
-            for headers, status in [*((one, 401) for one in attempts), *((one, 403) for one in known)]:
+            for headers, status in [*((one, 401) for one in attempts), *((one, 403) for one in accepted)]:
                 answer = await client.request(method, filled(path, fleet), headers=headers)
                 assert answer.status == status, (method, path, headers)
                 body = await answer.json()
@@ -154,8 +154,8 @@ def test_no_body_of_any_shape_is_the_services_fault(tmp_path: Path) -> None:
                 text,
             )
             if status >= 400:
-                told = json.loads(text)
-                assert told.get("reason") or told.get("message")
+                problem = json.loads(text)
+                assert problem.get("reason") or problem.get("message")
 
         @hypothesis_settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
         @given(

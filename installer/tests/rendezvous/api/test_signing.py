@@ -41,8 +41,10 @@ def test_what_was_signed_is_let_in() -> None:
         text = target(**query)
         signing.check(KEY, "GET", text)
         signing.check(KEY, "HEAD", text)
-        found = parse_qs(urlsplit(text).query, keep_blank_values=True)
-        assert {name: values for name, values in found.items() if name in query} == {k: [v] for k, v in query.items()}
+        parameters = parse_qs(urlsplit(text).query, keep_blank_values=True)
+        assert {name: values for name, values in parameters.items() if name in query} == {
+            k: [v] for k, v in query.items()
+        }
 
 
 def test_another_text_is_not_whatever_it_would_be_read_as() -> None:

@@ -163,11 +163,11 @@ def test_a_body_that_breaks_off_is_told_at_once(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@pytest.mark.parametrize("told", ["form-data; name=\xff", "form-data; name*=utf-8''%ff", "; ;;="])
-def test_a_form_whose_parts_have_no_name_is_refused(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("disposition", ["form-data; name=\xff", "form-data; name*=utf-8''%ff", "; ;;="])
+def test_a_form_whose_parts_have_no_name_is_refused(tmp_path: Path, disposition: str) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
-        body = f"--a\r\nContent-Disposition: {told}\r\n\r\nx\r\n--a--\r\n".encode("latin-1")
+        body = f"--a\r\nContent-Disposition: {disposition}\r\n\r\nx\r\n--a--\r\n".encode("latin-1")
         kind = {"Content-Type": "multipart/form-data; boundary=a", "Content-Length": str(len(body))}
         await peer.say(request("POST", f"/clusters/{place.fleet.cluster_id}/logs?logs_type=controller", AGENT | kind))
         await peer.say(body)

@@ -93,21 +93,21 @@ def test_who_waits_is_not_ended_for_who_comes(tmp_path: Path) -> None:
 
     async def use(place: Place) -> None:
         limits = place.gate.limits
-        said = []
+        peers = []
         for number in range(limits.strangers):
-            said.append(await place.connect(tls=False, local=f"127.0.2.{1 + number % 2}"))
-            await said[-1].say(HALF)
+            peers.append(await place.connect(tls=False, local=f"127.0.2.{1 + number % 2}"))
+            await peers[-1].say(HALF)
         await until(lambda: len(place.gate.strangers.silent) == 0 and place.gate.count == limits.strangers)
         assert len(place.gate.strangers.greeted) == 2
         outside = asyncio.create_task(place.works())
         _, waits = await asyncio.wait([outside], timeout=1.0)
         assert waits
         assert place.gate.count == limits.strangers
-        assert not any(await gone(said))
-        for peer in said[:2]:
+        assert not any(await gone(peers))
+        for peer in peers[:2]:
             peer.close()
         await asyncio.wait_for(outside, 20)
-        assert not any(await gone(said[2:]))
+        assert not any(await gone(peers[2:]))
 
     at(tmp_path, use, in_all=32, head=60.0, patience=60.0)
 
@@ -115,13 +115,13 @@ def test_who_waits_is_not_ended_for_who_comes(tmp_path: Path) -> None:
 def test_an_address_with_too_many_who_said_something_gets_no_more(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         most = place.gate.limits.strangers_of_address
-        said = [await place.connect(tls=False) for _ in range(most)]
-        for peer in said:
+        peers = [await place.connect(tls=False) for _ in range(most)]
+        for peer in peers:
             await peer.say(HALF)
         await until(lambda: len(place.gate.strangers.silent) == 0 and place.gate.count == most)
         turned_away = await place.connect(tls=False)
         await turned_away.gone()
-        assert not any(await gone(said))
+        assert not any(await gone(peers))
         # Others are let in at once.
         other = await place.connect(local="127.0.0.2")
         assert await other.get("/clusters", USER) == 200

@@ -56,13 +56,13 @@ def serve(directory: Path, use: Use, hosts: int = 2, **env: str) -> None:
 
 async def until(answer: ClientResponse, last: str) -> list[tuple[str, Any]]:
     """(kind, value) of the messages up to the one of kind ``last``."""
-    found: list[tuple[str, Any]] = []
-    while not found or found[-1][0] != last:
+    messages: list[tuple[str, Any]] = []
+    while not messages or messages[-1][0] != last:
         block = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 20)
         match = re.fullmatch(r"event: (\w+)\ndata: (.*)\n\n", block.decode(), re.DOTALL)
         assert match, block
-        found.append((match[1], json.loads(match[2])))
-    return found
+        messages.append((match[1], json.loads(match[2])))
+    return messages
 
 
 def test_who_may_look(tmp_path: Path) -> None:

@@ -51,18 +51,18 @@ def cluster(**encryption: Any) -> Cluster:
     )
 
 
-def made(**encryption: Any) -> dict[str, Any]:
+def manifests_of(**encryption: Any) -> dict[str, Any]:
     manifests = diskencryption.manifests(cluster(**encryption))
     assert {item.folder for item in manifests} <= {"openshift"}
     return {item.file_name: yaml.safe_load(item.content) for item in manifests}
 
 
 def test_nothing_is_made_when_nothing_is_asked_for() -> None:
-    assert made() == made(enable_on="none", mode="tang") == {}
+    assert manifests_of() == manifests_of(enable_on="none", mode="tang") == {}
 
 
 def test_the_tpm_opens_the_root_of_masters_and_workers() -> None:
-    manifests = made(enable_on="all")
+    manifests = manifests_of(enable_on="all")
     assert list(manifests) == ["99-openshift-master-tpm-encryption.yaml", "99-openshift-worker-tpm-encryption.yaml"]
     for role, config in zip(("master", "worker"), manifests.values(), strict=True):
         assert (config["kind"], config["metadata"]["name"]) == ("MachineConfig", f"{role}-tpm")
@@ -76,7 +76,7 @@ def test_the_tpm_opens_the_root_of_masters_and_workers() -> None:
 
 
 def test_tang_needs_the_network_in_the_initramfs() -> None:
-    manifests = made(enable_on="arbiters,workers", mode="tang", tang_servers=json.dumps(TANG))
+    manifests = manifests_of(enable_on="arbiters,workers", mode="tang", tang_servers=json.dumps(TANG))
     assert list(manifests) == ["99-openshift-arbiter-tang-encryption.yaml", "99-openshift-worker-tang-encryption.yaml"]
     spec = manifests["99-openshift-worker-tang-encryption.yaml"]["spec"]
     assert spec["config"]["storage"]["luks"][0]["clevis"] == {"tang": TANG}
@@ -145,7 +145,7 @@ TANG_BAD = Verdict(BAD, "Could not validate that all Tang servers are reachable 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "host", "found", "expected"),
+    ("wanted", "host", "reported", "expected"),
     [
         ({}, {}, TPM, NONE),
         ({"enable_on": "none"}, {}, TPM, NONE),
@@ -169,9 +169,9 @@ TANG_BAD = Verdict(BAD, "Could not validate that all Tang servers are reachable 
     ],
 )
 def test_what_a_host_is_told_of_encryption(
-    wanted: dict[str, str], host: dict[str, Any], found: dict[str, Any], expected: Verdict
+    wanted: dict[str, str], host: dict[str, Any], reported: dict[str, Any], expected: Verdict
 ) -> None:
-    view = host_view(cluster={"disk_encryption": wanted}, host=host, found=found)
+    view = host_view(cluster={"disk_encryption": wanted}, host=host, reported=reported)
     assert checks_hardware.disk_encryption(view) == expected
     unseen = dataclasses.replace(view, inventory=None)
     asked = wanted.get("enable_on", "none") != "none"

@@ -52,8 +52,8 @@ def job(folder: Path, number: int, **changes: Any) -> prepare.Job:
     settings = Settings(
         work_dir=folder / "data", registries_conf=folder / "registries.conf", mirror_ca_file=folder / "ca.crt"
     )
-    given = {key: changes.pop(key) for key in list(changes) if key in ("ocp_release_image", "pull_secret")}
-    cluster = Cluster(id=f"cluster-{number}", name=f"c{number}", attempt=f"attempt-{number}", **given)
+    fields = {key: changes.pop(key) for key in list(changes) if key in ("ocp_release_image", "pull_secret")}
+    cluster = Cluster(id=f"cluster-{number}", name=f"c{number}", attempt=f"attempt-{number}", **fields)
     return prepare.Job(
         cluster=cluster,
         infra_env=InfraEnv(id="e", name="e"),
@@ -67,18 +67,18 @@ def job(folder: Path, number: int, **changes: Any) -> prepare.Job:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     if MISSING:
         pytest.skip(f"not installed: {', '.join(MISSING)}")
-    with registry(tmp_path_factory.mktemp("registry") / "r") as made:
-        yield made
+    with registry(tmp_path_factory.mktemp("registry") / "r") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def releases(server: Registry) -> dict[str, str]:
     """Pull specs of three releases; the third has the first's installer."""
-    found = {}
+    references = {}
     images = {name: server.push([{prepare.BINARY: program(name)}], f"installer-{name}") for name in ("a", "b")}
     for name, image in (("a", images["a"]), ("b", images["b"]), ("c", images["a"])):
-        found[name] = server.push_release({"installer": image}, f"4.18.0-{name}", f"release-{name}")
-    return found
+        references[name] = server.push_release({"installer": image}, f"4.18.0-{name}", f"release-{name}")
+    return references
 
 
 @pytest.fixture

@@ -44,23 +44,23 @@ def test_a_clock_that_is_set_fails_no_installation(tmp_path: Path, jump: float) 
 def test_silence_is_counted_on(tmp_path: Path, jump: float) -> None:
     """180 s, 120 more for the bootstrap host: neither sooner nor later, whatever the wall clock says meanwhile."""
     world, fleet = installing(tmp_path)
-    made = service(world)
-    tick(world, made)
+    new_service = service(world)
+    tick(world, new_service)
     for passed in range(5, 181, 5):
         world.clock.go(5)
         if passed == 90:
             world.clock.jump(jump)
-        tick(world, made)
+        tick(world, new_service)
         assert set(fleet.statuses()) == {"installing-in-progress"}, passed
     world.clock.go(5)
-    tick(world, made)
+    tick(world, new_service)
     assert lost(fleet) == 2
     world.store.close()
 
 
 def test_a_preparation_does_not_count_what_the_service_slept(world: World) -> None:
     """Neither when it wakes up nor later, and what is asked before its first look has no other answer."""
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
 
     def judged() -> tuple[ClusterStatus, str]:
@@ -99,7 +99,7 @@ def test_a_preparation_does_not_count_what_the_service_slept(world: World) -> No
 
 
 def test_a_sleep_that_cannot_be_noted_is_noted_later(world: World) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
     world.engine.keep_time()
     for seconds in (490, 5, 5):
@@ -120,7 +120,7 @@ def test_a_sleep_that_cannot_be_noted_is_noted_later(world: World) -> None:
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_service_may_sleep_while_the_clock_is_set(world: World, jump: float) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
     world.engine.keep_time()
     world.clock.go(490)
@@ -158,7 +158,7 @@ def test_stages_and_statuses_are_counted_on(tmp_path: Path, jump: float) -> None
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_preparation_has_its_ten_minutes(world: World, jump: float) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
 
     def wait(seconds: float) -> ClusterStatus:
@@ -179,7 +179,7 @@ def test_a_preparation_has_its_ten_minutes(world: World, jump: float) -> None:
 
 
 def test_steps_are_asked_for_again_in_their_own_time(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     assert "inventory" in world.poll(infra_env_id)
     world.clock.jump(3600)
     world.engine.keep_time()
@@ -196,7 +196,7 @@ def test_steps_are_asked_for_again_in_their_own_time(world: World) -> None:
 
 @pytest.mark.parametrize("draw", [0.004, -0.004, 1.9, -1.9])
 def test_a_clock_that_is_drawn_is_followed_without_a_word(world: World, draw: float) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
     version = world.store.version(cluster_id)
     for _ in range(3):
         world.clock.go(5)
@@ -230,17 +230,17 @@ def test_a_jump_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
 def test_a_service_that_stood_still_blames_nobody(tmp_path: Path) -> None:
     """Stopped with its machine for 305 s, of which the monotonic clock knows."""
     world, fleet = installing(tmp_path)
-    made = service(world)
-    tick(world, made)
+    new_service = service(world)
+    tick(world, new_service)
     world.clock.go(305)
-    tick(world, made)
+    tick(world, new_service)
     assert set(fleet.statuses()) == {"installing-in-progress"}
     for _ in range(36):
         world.clock.go(5)
-        tick(world, made)
+        tick(world, new_service)
     assert set(fleet.statuses()) == {"installing-in-progress"}
     world.clock.go(5)
-    tick(world, made)
+    tick(world, new_service)
     assert lost(fleet) == 2
     world.store.close()
 

@@ -21,7 +21,7 @@ from installer.testing.engine.world_kit import World
 @pytest.mark.parametrize("rate", [-0.083, 0.083, 0.0])
 def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World, rate: float) -> None:
     """chrony draws a clock by up to 83 ms a second, for half an hour when it was some minutes wrong."""
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     for _ in range(390):
         world.clock.go(5)
         world.clock.jump(5 * rate)
@@ -40,7 +40,7 @@ def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World,
 
 
 def test_a_service_starts_without_an_anchor_that_cannot_be_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.known()
+    world.known_host()
     world.store.db.execute("INSERT OR REPLACE INTO anchor VALUES (1, '{')")
     caplog.clear()
     restart(world)
@@ -162,7 +162,7 @@ def test_the_steady_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds", "found"),
+    ("text", "seconds", "expected"),
     [
         ("2026-01-01T00:00:00.000Z", 1.5, "2026-01-01T00:00:01.500Z"),
         ("2026-01-01T00:00:00.000Z", -86400, "2025-12-31T00:00:00.000Z"),
@@ -170,8 +170,8 @@ def test_the_steady_clock() -> None:
         (None, 5, None),
     ],
 )
-def test_moved(text: str | None, seconds: float, found: str | None) -> None:
-    assert moved(text, seconds) == found
+def test_moved(text: str | None, seconds: float, expected: str | None) -> None:
+    assert moved(text, seconds) == expected
 
 
 def test_ages() -> None:

@@ -98,7 +98,7 @@ UPGRADABLE = {
 
 @pytest.mark.parametrize("status", HostStatus)
 def test_when_an_agent_is_replaced(world: World, status: HostStatus) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     host = replace(world.host(infra_env_id), status=status, discovery_agent_version=OLD)
     with world.store.change():
         world.store.put_host(host)
@@ -177,7 +177,7 @@ def test_boot_from_the_wrong_device(world: World) -> None:
 
 
 def test_failed_preparation_returns_to_ready_and_can_be_tried_again(world: World) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
     world.prepared(cluster_id, None, "openshift-install: exit code 1: boom")
     assert world.store.cluster(cluster_id).status is ClusterStatus.READY
@@ -212,10 +212,10 @@ def test_compact_roles_bootstrap_and_majority(tmp_path: Path) -> None:
         world.poll(infra_env_id, host_id)
         document = inventory(f"m-{index}", f"52:54:00:00:00:8{index}", f"192.168.111.8{index}/24")
         world.reply(infra_env_id, StepType.INVENTORY, document, host_id=host_id)
-    found = world.store.hosts(cluster_id=cluster_id)
-    assert [host.suggested_role for host in found] == [Role.MASTER] * 3
-    assert [host.bootstrap for host in found] == [False, True, False]
-    assert "Not enough hosts" in found[0].status_info or "majority" in found[0].status_info
+    stored = world.store.hosts(cluster_id=cluster_id)
+    assert [host.suggested_role for host in stored] == [Role.MASTER] * 3
+    assert [host.bootstrap for host in stored] == [False, True, False]
+    assert "Not enough hosts" in stored[0].status_info or "majority" in stored[0].status_info
     for index, host_id in enumerate(ids):
         links = [
             {

@@ -48,7 +48,7 @@ def finish(fleet: Fleet) -> None:
 def test_from_discovery_to_finalizing(make: Make, count: int) -> None:
     fleet = make(count)
     fleet.discover()
-    assert fleet.known(), [fleet.host(machine).status_info for machine in fleet.machines]
+    assert fleet.all_known(), [fleet.host(machine).status_info for machine in fleet.machines]
     assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
     hosts = [fleet.host(machine) for machine in fleet.machines]
     assert [host.suggested_role for host in hosts].count(Role.MASTER) == 3
@@ -200,7 +200,7 @@ def test_two_hosts_with_one_name(make: Make) -> None:
         assert text in info
     assert fleet.host(fleet.machines[1]).status is HostStatus.KNOWN
     sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, twin.id, {"host_name": "host-2"})
-    assert fleet.known(), fleet.statuses()
+    assert fleet.all_known(), fleet.statuses()
 
 
 def test_a_host_outside_of_the_machine_network(make: Make) -> None:
@@ -252,7 +252,7 @@ def test_a_link_that_is_broken_leaves_a_host_out_of_the_majority(make: Make) -> 
     assert "No connectivity to the majority of hosts" in fleet.host(lonely).status_info
     network.broken.clear()
     fleet.go(65)
-    assert fleet.known()
+    assert fleet.all_known()
 
 
 def test_clocks_that_differ_between_hosts(make: Make) -> None:

@@ -44,7 +44,7 @@ def disk(name: str, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [T.INVENTORY, T.FREE_ADDRESSES, T.NTP, T.DISK_SPEED, T.IMAGES, T.VERIFY_VIPS])
 def test_a_go_programs_empty_list_is_an_answer_and_says_nothing(world: World, kind: StepType) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     before = world.host(infra_env_id)
     sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "exit_code": 0, "output": "null\n"})
     assert world.host(infra_env_id) == before
@@ -52,7 +52,7 @@ def test_a_go_programs_empty_list_is_an_answer_and_says_nothing(world: World, ki
 
 @pytest.mark.parametrize("kind", ["", None])
 def test_an_answer_to_no_step_changes_nothing(world: World, kind: Any) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     before = world.host(infra_env_id)
     sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
     assert world.host(infra_env_id) == before
@@ -60,7 +60,7 @@ def test_an_answer_to_no_step_changes_nothing(world: World, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["reboot", "INVENTORY"])
 def test_a_step_that_there_is_not(world: World, kind: Any) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     with pytest.raises(BadRequest, match="is not a step type"):
         sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
 
@@ -82,7 +82,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_each_answer_is_kept_in_its_place(world: World, kind: StepType) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     field, answer = ANSWERS[kind]
     before = json.loads(encode(world.host(infra_env_id)))
     world.reply(infra_env_id, kind, answer)
@@ -94,7 +94,7 @@ def test_each_answer_is_kept_in_its_place(world: World, kind: StepType) -> None:
 @pytest.mark.parametrize("kind", [*ANSWERS, T.DISK_SPEED, T.IMAGES, T.INVENTORY])
 @pytest.mark.parametrize("output", ["", "{", "no JSON"])
 def test_what_is_no_json_is_refused_by_name(world: World, kind: StepType, output: str) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     before = world.host(infra_env_id)
     if kind in (T.DISK_SPEED, T.IMAGES) and not output:
         world.reply(infra_env_id, kind, output)
@@ -107,7 +107,7 @@ def test_what_is_no_json_is_refused_by_name(world: World, kind: StepType, output
 
 
 @pytest.mark.parametrize(
-    ("kind", "output", "told"),
+    ("kind", "output", "reason"),
     [
         (T.INVENTORY, {"cpu": {"count": "x"}}, "the inventory cannot be read: cpu.count must be a "),
         (
@@ -118,12 +118,12 @@ def test_what_is_no_json_is_refused_by_name(world: World, kind: StepType, output
     ],
 )
 def test_documents_are_refused_in_the_words_of_all_others(
-    world: World, kind: StepType, output: dict[str, Any], told: str
+    world: World, kind: StepType, output: dict[str, Any], reason: str
 ) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     with pytest.raises(BadRequest) as caught:
         world.reply(infra_env_id, kind, output)
-    assert caught.value.reason.startswith(told)
+    assert caught.value.reason.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_documents_are_refused_in_the_words_of_all_others(
     ],
 )
 def test_a_shape_that_nobody_expects_is_refused_as_a_whole(world: World, kind: StepType, output: str) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     before, events = world.host(infra_env_id), len(world.store.events())
     with pytest.raises(BadRequest, match=f"the output of step {kind.value} cannot be understood"):
         world.reply(infra_env_id, kind, output)
@@ -145,13 +145,13 @@ def test_a_shape_that_nobody_expects_is_refused_as_a_whole(world: World, kind: S
 
 
 def test_no_sources_are_an_answer_too(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     world.reply(infra_env_id, T.NTP, {"ntp_sources": None})
     assert world.host(infra_env_id).ntp_sources.text == "[]"
 
 
 def test_steps_without_an_answer_change_nothing(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     before = world.host(infra_env_id)
     for kind in (T.LOGS, T.STOP, T.EXECUTE):
         world.reply(infra_env_id, kind, "")
@@ -159,16 +159,16 @@ def test_steps_without_an_answer_change_nothing(world: World) -> None:
 
 
 def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     world.reply(infra_env_id, T.INVENTORY, inventory(cpus=4))
-    found = inv.decode(world.host(infra_env_id).inventory.text)
-    assert found.cpu.count == 4
-    assert found.disks[0].installation_eligibility.eligible
+    stored = inv.decode(world.host(infra_env_id).inventory.text)
+    assert stored.cpu.count == 4
+    assert stored.disks[0].installation_eligibility.eligible
 
 
 def test_interfaces_that_carry_no_cluster_are_left_out(world: World) -> None:
     """OpenShift's agent tells of all, its service keeps the hardware's, VLANs and bonds; agents of old say no type."""
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     kinds = ("physical", "device", "vlan", "bridge", "bond", "tun", "veth", "dummy", "")
     nics = [{"name": f"n-{kind}", "type": kind, "ipv4_addresses": ["192.168.111.80/24"]} for kind in kinds]
     world.reply(infra_env_id, T.INVENTORY, inventory(interfaces=nics))
@@ -188,7 +188,7 @@ def test_an_inventory_is_not_taken_after_that(world: World) -> None:
 @pytest.mark.parametrize("name", ["worker-7", "localhost", "", "a" * 243])
 def test_names(world: World, name: str) -> None:
     """A name is kept as the agent tells it (which makes one where the machine has none); hostname-valid judges it."""
-    _, infra_env_id = world.known(hostname=name)
+    _, infra_env_id = world.known_host(hostname=name)
     host = world.host(infra_env_id)
     assert (host.requested_hostname, inv.decode(host.inventory.text).hostname) == (name, name)
     assert host.validations_info.results()["hostname-valid"] is (
@@ -209,7 +209,7 @@ def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
         disk("sdh", bootable=True, drive_type="iSCSI", iscsi={"host_ip_address": "192.168.111.80"}),
         disk("dm-0", bootable=True, drive_type="Multipath"),
     ]
-    _, infra_env_id = world.known(disks=disks)
+    _, infra_env_id = world.known_host(disks=disks)
     assert world.host(infra_env_id).disks_to_be_formatted == ["sda", "sde"]
 
 
@@ -221,7 +221,7 @@ def test_the_services_own_choice_of_a_disk(world: World) -> None:
     def now(*disks: dict[str, Any]) -> None:
         world.reply(infra_env_id, T.INVENTORY, inventory(disks=list(disks)))
 
-    _, infra_env_id = world.known(disks=[])
+    _, infra_env_id = world.known_host(disks=[])
     assert chosen() == ("", "")
     now(disk("sda", serial="S"))
     assert chosen() == ("sda", "sda")
@@ -243,17 +243,17 @@ def test_the_services_own_choice_of_a_disk(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize(("need", "found", "slow"), [(10, 10, False), (10, 11, True), (0, 11, False)])
-def test_speed_of_a_disk(tmp_path: Path, need: int, found: int, slow: bool) -> None:
+@pytest.mark.parametrize(("need", "measured", "slow"), [(10, 10, False), (10, 11, True), (0, 11, False)])
+def test_speed_of_a_disk(tmp_path: Path, need: int, measured: int, slow: bool) -> None:
     world = World(tmp_path, HW_VALIDATOR_REQUIREMENTS=small(installation_disk_speed_threshold_ms=need))
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     world.reply(infra_env_id, T.DISK_SPEED, {"path": "/dev/vdb", "io_sync_duration": 3})
-    world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH, "io_sync_duration": found})
+    world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH, "io_sync_duration": measured})
     assert load_json(world.host(infra_env_id).disks_info.text) == {
         "/dev/vdb": {"path": "/dev/vdb", "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": 3}},
-        BY_PATH: {"path": BY_PATH, "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": found}},
+        BY_PATH: {"path": BY_PATH, "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": measured}},
     }
-    wanted = f"Host master-0: disk {BY_PATH} is slower than supported: {found} ms, threshold {need} ms"
+    wanted = f"Host master-0: disk {BY_PATH} is slower than supported: {measured} ms, threshold {need} ms"
     assert messages(world, "disk_speed_slower_than_supported") == ([wanted] if slow else [])
     # Measured again: the last one counts.
     world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH})
@@ -262,7 +262,7 @@ def test_speed_of_a_disk(tmp_path: Path, need: int, found: int, slow: bool) -> N
 
 
 def test_images(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     images = [
         {"name": "r/a:1", "result": "success", "size_bytes": 1000.4, "time": 1.236},
         {"name": "r/b:1", "result": "success"},
@@ -285,7 +285,7 @@ def test_images(world: World) -> None:
 
 def test_images_of_which_one_cannot_be_pulled(world: World) -> None:
     """Upstream's agent ends with code 2 then, and says of each image what became of it."""
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     images = [{"name": "r/a:1", "result": "success"}, {"name": "r/b:1", "result": "failure"}]
     failed(world, infra_env_id, T.IMAGES, 2, output=json.dumps({"images": images}))
     assert json.loads(world.host(infra_env_id).images_status.text) == images
@@ -293,7 +293,7 @@ def test_images_of_which_one_cannot_be_pulled(world: World) -> None:
 
 @pytest.mark.parametrize("kind", [T.DISK_SPEED, T.IMAGES])
 def test_a_check_that_runs_already_says_nothing(world: World, kind: StepType) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     before = world.host(infra_env_id)
     world.reply(infra_env_id, kind, "")
     assert world.host(infra_env_id) == before
@@ -310,7 +310,7 @@ def failed(
 
 
 def test_a_failing_step_is_told_once_for_each_reason(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     for kind, error, output in (
         (T.NTP, "chronyc: no", "said before"),
         (T.NTP, "chronyc: no", "said again"),
@@ -338,7 +338,7 @@ def test_a_failing_step_is_told_once_for_each_reason(world: World) -> None:
 
 
 def test_a_disk_whose_speed_could_not_be_measured(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     failed(world, infra_env_id, T.DISK_SPEED, 3, error="fio: " + "x" * 400)
     assert load_json(world.host(infra_env_id).disks_info.text) == {
         BY_PATH: {
@@ -349,7 +349,7 @@ def test_a_disk_whose_speed_could_not_be_measured(world: World) -> None:
 
 
 def test_images_that_could_not_be_looked_for(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     failed(world, infra_env_id, T.IMAGES, 3, error="podman: " + "x" * 400)
     assert json.loads(world.host(infra_env_id).images_status.text) == [
         {"name": "r.example/installer@sha256:1", "result": "failure", "error": "podman: " + "x" * 289 + "..."}
@@ -369,7 +369,7 @@ def test_an_installer_that_fails_ends_the_hosts_installation(world: World, code:
 
 
 def test_an_installer_that_fails_before_or_after_fails_nothing_else(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     failed(world, infra_env_id, T.INSTALL, 1, error="it broke")
     host = world.host(infra_env_id)
     assert (host.status, host.step_errors) == (HostStatus.KNOWN, {"install": "it broke"})
@@ -377,7 +377,7 @@ def test_an_installer_that_fails_before_or_after_fails_nothing_else(world: World
 
 
 def test_media_that_cannot_be_read(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     failed(world, infra_env_id, T.INVENTORY, 256, error="I/O error")
     host = world.host(infra_env_id)
     assert (host.media_status, host.status, host.step_errors) == ("disconnected", HostStatus.DISCONNECTED, {})

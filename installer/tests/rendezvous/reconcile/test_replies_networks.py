@@ -35,10 +35,10 @@ def reported(world: World, cluster: dict[str, Any], kind: StepType = T.INVENTORY
 
 
 def test_a_single_node_brings_its_machine_network(world: World) -> None:
-    (found,) = reported(world, {})
-    assert found["cidr"] == "10.1.0.0/16"
-    assert set(found) == {"cidr", "cluster_id"}
-    assert found["cluster_id"] == world.store.clusters()[0].id
+    (network,) = reported(world, {})
+    assert network["cidr"] == "10.1.0.0/16"
+    assert set(network) == {"cidr", "cluster_id"}
+    assert network["cluster_id"] == world.store.clusters()[0].id
     assert messages(world, "cluster_machine_network_set") == [
         "The machine network is 10.1.0.0/16 now, as the VIPs or the single node's addresses tell"
     ]

@@ -148,13 +148,15 @@ def test_networks_that_are_too_small_or_overlap_are_refused(fleet: Fleet, change
 def test_an_external_platform_keeps_what_is_not_said_anew(tmp_path: Path) -> None:
     world = World(tmp_path)
     external = {"platform_name": "oci", "cloud_controller_manager": "External"}
-    made = sent_kit.register_cluster(world.engine, {**CLUSTER, "platform": {"type": "external", "external": external}})
-    assert made.user_managed_networking
+    registered = sent_kit.register_cluster(
+        world.engine, {**CLUSTER, "platform": {"type": "external", "external": external}}
+    )
+    assert registered.user_managed_networking
     changed: dict[str, Any] = {"type": "external", "external": {"cloud_controller_manager": ""}}
     with pytest.raises(BadRequest, match="Cloud controller manager must be enabled"):
-        sent_kit.update_cluster(world.engine, made.id, {"platform": changed})
+        sent_kit.update_cluster(world.engine, registered.id, {"platform": changed})
     changed = {"type": "external", "external": {"platform_name": "mine"}}
-    cluster = sent_kit.update_cluster(world.engine, made.id, {"platform": changed})
+    cluster = sent_kit.update_cluster(world.engine, registered.id, {"platform": changed})
     assert cluster.platform["external"] == {**external, "platform_name": "mine"}
     for external in ({}, {"cloud_controller_manager": "External"}):
         body = {**CLUSTER, "platform": {"type": "external", "external": external}}
@@ -172,7 +174,7 @@ def test_an_external_platform_keeps_what_is_not_said_anew(tmp_path: Path) -> Non
 )  # fmt: skip
 def test_node_labels_are_those_of_kubernetes(tmp_path: Path, key: str, value: str, good: bool) -> None:
     world = World(tmp_path)
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     body = {"node_labels": [{"key": key, "value": value}]}
     if good:
         host = sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
@@ -184,7 +186,7 @@ def test_node_labels_are_those_of_kubernetes(tmp_path: Path, key: str, value: st
 
 def test_a_disk_that_is_not_there_is_not_skipped(tmp_path: Path) -> None:
     world = World(tmp_path)
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     body = {"disks_skip_formatting": [{"disk_id": "/dev/none", "skip_formatting": True}]}
     with pytest.raises(BadRequest, match="Disk identifier /dev/none doesn't match any disk in the inventory"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
@@ -212,14 +214,14 @@ def test_arguments_of_the_installer(args: list[str], good: bool) -> None:
 @pytest.mark.parametrize("chosen", [[], [{"id": "/dev/sda", "role": "none"}], [{"id": "/dev/sda"}]])
 def test_a_choice_of_disks_names_the_one_to_install_on(tmp_path: Path, chosen: list[dict[str, str]]) -> None:
     world = World(tmp_path)
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     with pytest.raises(Conflict, match="Requested installation disk is not part of the host's valid disks"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"disks_selected_config": chosen})
 
 
 def test_whose_validation_is_reset_is_looked_up_first(tmp_path: Path) -> None:
     world = World(tmp_path)
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     for host_id, kind in ((HOST_ID, BadRequest), (HOST_ID[:-1] + "f", NotFound)):
         with pytest.raises(kind):
             hosts.reset_validation(world.engine, infra_env_id, host_id, "no-such-validation")
@@ -227,7 +229,7 @@ def test_whose_validation_is_reset_is_looked_up_first(tmp_path: Path) -> None:
 
 def test_a_disk_without_a_name_is_not_skipped(tmp_path: Path) -> None:
     world = World(tmp_path)
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     body = {"disks_skip_formatting": [{"disk_id": "", "skip_formatting": True}]}
     with pytest.raises(BadRequest, match="doesn't match any disk in the inventory"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)

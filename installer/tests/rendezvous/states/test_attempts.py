@@ -32,7 +32,7 @@ from installer.testing.service.api_kit import header, serve
 def test_a_late_preparation_is_nobodys(
     world: World, ended: Callable[[World, str], None], late: dict[str, bytes] | None
 ) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
     first = clusters.install(world.engine, cluster_id).attempt
     assert first
     ended(world, cluster_id)
@@ -58,7 +58,7 @@ def test_a_late_preparation_is_nobodys(
 
 
 def test_files_of_an_earlier_attempt_go_when_the_next_begins(world: World) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
     assert world.prepared(cluster_id, OLD)
     images = [{"name": "r.example/installer@sha256:1", "result": "failure", "error": "no route"}]
@@ -74,7 +74,7 @@ def test_files_of_an_earlier_attempt_go_when_the_next_begins(world: World) -> No
 
 
 def test_an_attempt_outlives_the_service(world: World) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     attempt = clusters.install(world.engine, cluster_id).attempt
     identity = world.step_id(infra_env_id, StepType.IMAGES)
     world.store.close()
@@ -86,7 +86,7 @@ def test_an_attempt_outlives_the_service(world: World) -> None:
 
 
 def test_the_api_does_not_show_attempts(world: World) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
     cluster = clusters.install(world.engine, cluster_id)
     assert cluster.attempt not in str(fields.cluster(cluster))
 
@@ -105,7 +105,7 @@ SPEED = {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
 
 
 def test_answers_of_an_earlier_attempt_are_dropped_and_asked_for_again(world: World) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)
     first = asked(world, infra_env_id)
     assert set(first) == {"installation-disk-speed-check", "container-image-availability"}
@@ -188,15 +188,15 @@ def test_progress_of_before_this_attempts_install_is_refused(world: World, stage
 def test_steps_tell_their_attempt(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
 
-    def told(kind: StepType) -> str:
+    def attempt_of(kind: StepType) -> str:
         arguments = MAKERS[kind](world.engine.view(world.host(infra_env_id)))
         return str(json.loads((arguments or [""])[0])["installation_attempt"])
 
     first = world.store.cluster(cluster_id).attempt
-    assert first == told(StepType.INSTALL) == told(StepType.LOGS)
+    assert first == attempt_of(StepType.INSTALL) == attempt_of(StepType.LOGS)
     installing_again(world, cluster_id, infra_env_id)
     second = world.store.cluster(cluster_id).attempt
-    assert first != second == told(StepType.INSTALL) == told(StepType.LOGS)
+    assert first != second == attempt_of(StepType.INSTALL) == attempt_of(StepType.LOGS)
 
 
 FORM = {"Content-Type": "multipart/form-data; boundary=a"}
@@ -230,14 +230,14 @@ def test_what_names_an_attempt_that_is_over_is_refused(tmp_path: Path) -> None:
         )
 
         async def answers(attempt: str) -> list[tuple[int, str]]:
-            found = []
+            replies = []
             for method, path, body in calls:
                 kind = {"data": body} if isinstance(body, bytes) else {"json": body} if body else {}
                 headers = {**(FORM if isinstance(body, bytes) else {}), ATTEMPT_HEADER: attempt}
                 headers |= header(Scheme.AGENT)
                 answer = await client.request(method, BASE + path, headers=headers, **kind)
-                found.append((answer.status, await answer.text()))
-            return found
+                replies.append((answer.status, await answer.text()))
+            return replies
 
         before = world.store.version(cluster_id)
         for status, text in await answers(first):
@@ -258,7 +258,7 @@ def test_what_names_an_attempt_that_is_over_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_of_steps(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     host = world.host(infra_env_id)
     others = [
         msgspec.structs.replace(host, registered_at="2026-01-01T00:00:00.000Z"),

@@ -32,19 +32,19 @@ class Generator:
     def __init__(self) -> None:
         self.jobs: list[prepare.Job] = []
         self.let: dict[str, threading.Event] = {}
-        self.made: dict[str, dict[str, bytes] | PrepareError] = {}
+        self.results: dict[str, dict[str, bytes] | PrepareError] = {}
 
     def __call__(self, job: prepare.Job) -> dict[str, bytes]:
         go = self.let.setdefault(job.cluster.attempt, threading.Event())
         self.jobs.append(job)
         assert go.wait(30), "the test has forgotten a job"
-        found = self.made[job.cluster.attempt]
-        if isinstance(found, PrepareError):
-            raise found
-        return found
+        result = self.results[job.cluster.attempt]
+        if isinstance(result, PrepareError):
+            raise result
+        return result
 
     def release(self, attempt: str, result: dict[str, bytes] | PrepareError) -> None:
-        self.made[attempt] = result
+        self.results[attempt] = result
         self.let[attempt].set()
 
 
@@ -73,65 +73,65 @@ def serving(world: World, use: Callable[[Service, Generator], Awaitable[None]]) 
 
 
 def test_an_attempt_does_not_wait_for_the_one_before(world: World) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
 
-    async def use(service: Service, made: Generator) -> None:
+    async def use(service: Service, results: Generator) -> None:
         first = clusters.install(world.engine, cluster_id).attempt
         await service.tick()
-        await until("the first job", lambda: len(made.jobs) == 1)
-        assert not made.jobs[0].stop.is_set()
+        await until("the first job", lambda: len(results.jobs) == 1)
+        assert not results.jobs[0].stop.is_set()
         await service.tick()
-        assert len(made.jobs) == len(service.preparing) == 1
+        assert len(results.jobs) == len(service.preparing) == 1
         out_of_time(world, cluster_id)
         await service.tick()
         # Nobody waits for it: told to end, and nothing else is begun.
-        assert made.jobs[0].stop.is_set()
+        assert results.jobs[0].stop.is_set()
         assert list(service.preparing) == [(cluster_id, first)]
         sent_kit.put_manifest(world.engine, cluster_id, MANIFEST)
         second = clusters.install(world.engine, cluster_id).attempt
         await service.tick()
-        await until("the second job", lambda: len(made.jobs) == 2)
-        assert [len(job.manifests) for job in made.jobs] == [0, 1]
-        assert made.jobs[0].work != made.jobs[1].work
-        assert not made.jobs[1].stop.is_set()
-        made.release(first, OLD)
+        await until("the second job", lambda: len(results.jobs) == 2)
+        assert [len(job.manifests) for job in results.jobs] == [0, 1]
+        assert results.jobs[0].work != results.jobs[1].work
+        assert not results.jobs[1].stop.is_set()
+        results.release(first, OLD)
         await until("the first's end", lambda: (cluster_id, first) not in service.preparing)
         assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
-        made.release(second, NEW)
+        results.release(second, NEW)
         await until("the second's end", lambda: not service.preparing)
         assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
         assert world.store.file_names(cluster_id) == ["bootstrap.ign"]
         await service.tick()
-        assert len(made.jobs) == 2
+        assert len(results.jobs) == 2
 
     serving(world, use)
 
 
 def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
     world.engine.settings = dataclasses.replace(world.engine.settings, monitor_seconds=0.02)
 
-    async def use(service: Service, made: Generator) -> None:
+    async def use(service: Service, results: Generator) -> None:
         attempt = clusters.install(world.engine, cluster_id).attempt
         await service.tick()
-        await until("the job", lambda: bool(made.jobs))
+        await until("the job", lambda: bool(results.jobs))
         with no_more_bytes(world.store):
-            made.release(attempt, NEW)
+            results.release(attempt, NEW)
             await until("a try to keep it", lambda: "disk I/O error" in "".join(lines))
             assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
             await service.tick()
         await until("its being kept", lambda: not service.preparing)
         assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
         # Made once, not again and again.
-        assert len(made.jobs) == 1
+        assert len(results.jobs) == 1
 
     lines: list[str] = []
 
-    class Told(logging.Handler):
+    class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(record.getMessage())
 
-    handler = Told()
+    handler = Lines()
     logging.getLogger("assisted-service").addHandler(handler)
     try:
         serving(world, use)
@@ -144,13 +144,13 @@ def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
     [(PrepareError("openshift-install", "exit code 1: boom"), "openshift-install: exit code 1: boom")],
 )
 def test_a_generator_that_fails_says_why(world: World, result: PrepareError, reason: str) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
 
-    async def use(service: Service, made: Generator) -> None:
+    async def use(service: Service, results: Generator) -> None:
         attempt = clusters.install(world.engine, cluster_id).attempt
         await service.tick()
-        await until("the job", lambda: bool(made.jobs))
-        made.release(attempt, result)
+        await until("the job", lambda: bool(results.jobs))
+        results.release(attempt, result)
         await until("its end", lambda: not service.preparing)
         cluster = world.store.cluster(cluster_id)
         assert cluster.status is ClusterStatus.READY
@@ -161,16 +161,16 @@ def test_a_generator_that_fails_says_why(world: World, result: PrepareError, rea
 
 
 def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
 
-    async def use(service: Service, made: Generator) -> None:
+    async def use(service: Service, results: Generator) -> None:
         attempt = clusters.install(world.engine, cluster_id).attempt
         await service.tick()
-        await until("the job", lambda: bool(made.jobs))
+        await until("the job", lambda: bool(results.jobs))
         clusters.delete(world.engine, cluster_id)
         await service.tick()
-        assert made.jobs[0].stop.is_set()
-        made.release(attempt, NEW)
+        assert results.jobs[0].stop.is_set()
+        results.release(attempt, NEW)
         await until("its end", lambda: not service.preparing)
         assert world.store.clusters() == []
         assert world.store.file_names(cluster_id) == []
@@ -179,15 +179,15 @@ def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
 
 
 def test_the_end_of_the_service_ends_what_it_makes(world: World, tmp_path: Path) -> None:
-    cluster_id, _ = world.known()
+    cluster_id, _ = world.known_host()
 
-    async def use(service: Service, made: Generator) -> None:
+    async def use(service: Service, results: Generator) -> None:
         clusters.install(world.engine, cluster_id)
         await service.tick()
-        await until("the job", lambda: bool(made.jobs))
+        await until("the job", lambda: bool(results.jobs))
         [(task, _)] = service.preparing.values()
         service.stop_preparations()
-        assert made.jobs[0].stop.is_set()
+        assert results.jobs[0].stop.is_set()
         with pytest.raises(asyncio.CancelledError):
             await task
         # Begun anew by the next service.

@@ -27,11 +27,11 @@ insufficient""",
 
 
 def targets(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    table: dict[str, str] = {}
     for line in text.strip().splitlines():
         sources, _, to = line.partition("->")
-        found |= dict.fromkeys(sources.split(), to.strip())
-    return found
+        table |= dict.fromkeys(sources.split(), to.strip())
+    return table
 
 
 @pytest.mark.parametrize("trigger", CLUSTERS)
@@ -50,7 +50,7 @@ def test_each_trigger_in_each_status_of_a_cluster(trigger: str) -> None:
 
 M, W = Role.MASTER, Role.WORKER
 CF = cs.Trigger.REFRESH
-TOLD = {"texts": {"hosts": "master-0: no disk", "failing": "no secret", "reason": "no program"}}
+TEXTS = {"texts": {"hosts": "master-0: no disk", "failing": "no secret", "reason": "no program"}}
 PENDING_ACTION = C.INSTALLING_PENDING_USER_ACTION
 IN_ERROR = "Cluster has hosts in error: master-0: no disk"
 UNPREPARED = "Failed to prepare the installation: "
@@ -168,7 +168,7 @@ CLUSTER_TEXTS: list[tuple[cs.Trigger, C, Any, dict[str, Any], C, str | None]] = 
 def test_what_a_cluster_is_told(
     trigger: cs.Trigger, source: C, hosts: Any, facts: dict[str, Any], status: C, info: str | None
 ) -> None:
-    outcome = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **TOLD, **facts))
+    outcome = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **TEXTS, **facts))
     assert outcome == cs.Outcome(status, info, status is not source)
     # A missing text is left out rather than failing a transition.
     plain = cs.decide(trigger, source, cluster_facts(*hosts, control_plane_count=3, **facts))

@@ -52,11 +52,11 @@ unbinding-pending-user-action""",
 
 
 def targets(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    table: dict[str, str] = {}
     for line in text.strip().splitlines():
         sources, _, to = line.partition("->")
-        found |= {name: name if to.strip() == "=" else to.strip() for name in sources.split()}
-    return found
+        table |= {name: name if to.strip() == "=" else to.strip() for name in sources.split()}
+    return table
 
 
 @pytest.mark.parametrize("trigger", HOSTS)

@@ -77,8 +77,8 @@ def test_steps() -> None:
         names, _, rest = line.partition(":")
         kinds, _, seconds = rest.partition("|")
         for name in names.split():
-            found, period, post = steps.TABLE[HostStatus(name)]
-            assert [kind.value for kind in found] == kinds.split(), name
+            kinds_asked, period, post = steps.TABLE[HostStatus(name)]
+            assert [kind.value for kind in kinds_asked] == kinds.split(), name
             assert period == int(seconds)
             assert post == ("exit" if name == "binding" else "continue")
 
@@ -112,11 +112,11 @@ def test_other_time_outs() -> None:
 def test_thresholds() -> None:
     for role, wanted in THRESHOLDS.items():
         need = hwreqs.DOCUMENTED[role]
-        found = (
+        actual = (
             *(need.cpu_cores, need.ram_mib, need.disk_size_gb, need.disk_speed_ms),
             *(need.latency_ms, need.packet_loss_percent),
         )
-        assert found == wanted, role
+        assert actual == wanted, role
 
 
 def test_each_validation_blocks_warns_or_tells_of_presence() -> None:

@@ -24,9 +24,9 @@ ISCSI = {"name": "enp4s0", "mac_address": "52:54:00:00:00:83", "ipv4_addresses":
 
 
 def view(
-    world: World, own: tuple[str, ...] = (), cidrs: tuple[str, ...] = ("192.168.111.0/24",), **found: Any
+    world: World, own: tuple[str, ...] = (), cidrs: tuple[str, ...] = ("192.168.111.0/24",), **changes: Any
 ) -> HostView:
-    cluster_id, infra_env_id = world.known(**found)
+    cluster_id, infra_env_id = world.known_host(**changes)
     host: Host = replace(world.host(infra_env_id), installer_args=InstallerArgs.of(list(own)))
     with world.store.change():
         networks = [{"cidr": cidr, "cluster_id": cluster_id} for cidr in cidrs]
@@ -48,7 +48,7 @@ def kargs(*arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("own", "cidrs", "found", "wanted"),
+    ("own", "cidrs", "changes", "wanted"),
     [
         ((), ("192.168.111.0/24",), {}, kargs(NIC)),
         ((), ("192.168.111.0/24",), {"interfaces": nics(V6, AWAY)}, kargs(NIC)),
@@ -77,9 +77,9 @@ def kargs(*arguments: str) -> list[str]:
     ],
 )
 def test_what_disk_and_network_call_for(
-    world: World, own: tuple[str, ...], cidrs: tuple[str, ...], found: dict[str, Any], wanted: list[str]
+    world: World, own: tuple[str, ...], cidrs: tuple[str, ...], changes: dict[str, Any], wanted: list[str]
 ) -> None:
-    assert installerargs.arguments(view(world, own, cidrs, **found)) == wanted
+    assert installerargs.arguments(view(world, own, cidrs, **changes)) == wanted
 
 
 def test_a_multipath_device_over_iscsi(world: World) -> None:
@@ -129,8 +129,8 @@ def test_a_network_of_the_users_is_copied_once(world: World) -> None:
         assert installerargs.arguments(world.engine.view(host)) == ["--copy-network"]
 
 
-def ordered(world: World, found: HostView) -> dict[str, Any]:
-    [text] = instructions.MAKERS[StepType.INSTALL](found) or []
+def ordered(world: World, view_of_host: HostView) -> dict[str, Any]:
+    [text] = instructions.MAKERS[StepType.INSTALL](view_of_host) or []
     request: dict[str, Any] = json.loads(text)
     return request
 

@@ -68,8 +68,8 @@ fencing_credentials
 def test_each_field_of_a_host_is_shown_or_stays_inside(landed: Store) -> None:
     """A new field is neither until somebody has decided."""
     host = Host(id="h", infra_env_id="e", **dict.fromkeys(TIMES, "2026-01-01T00:00:00.000Z"), cluster_id="c")
-    known = {field.name for field in msgspec.structs.fields(Host)}
-    assert known - fields.host(host).keys() == set(INSIDE.split())
+    stored = {field.name for field in msgspec.structs.fields(Host)}
+    assert stored - fields.host(host).keys() == set(INSIDE.split())
 
 
 def test_what_is_kept_is_shown_the_same_after_the_next_start(landed: Store) -> None:

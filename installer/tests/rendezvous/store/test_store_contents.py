@@ -22,9 +22,9 @@ replace = msgspec.structs.replace
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = filled(tmp_path / "assisted.db")
-    yield made
-    made.close()
+    new_store = filled(tmp_path / "assisted.db")
+    yield new_store
+    new_store.close()
 
 
 def test_a_database_that_cannot_be_read_is_told(store: Store) -> None:

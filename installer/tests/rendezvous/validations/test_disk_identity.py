@@ -44,9 +44,11 @@ def disk(name: str, serial: str = "", *, by_id: str = "", by_path: str = "", siz
     )
 
 
-def tell(world: World, infra_env_id: str, *found: Disk) -> None:
+def tell(world: World, infra_env_id: str, *present: Disk) -> None:
     world.reply(
-        infra_env_id, StepType.INVENTORY, inventory(disks=json.loads(inv.encode(Inventory(disks=list(found))))["disks"])
+        infra_env_id,
+        StepType.INVENTORY,
+        inventory(disks=json.loads(inv.encode(Inventory(disks=list(present))))["disks"]),
     )
 
 
@@ -81,9 +83,9 @@ def changes(world: World) -> list[str]:
     return [event.message for event in world.store.events() if event.name == "host_installation_disk_changed"]
 
 
-def booted(world: World, *found: Disk) -> str:
-    _, infra_env_id = world.known()
-    tell(world, infra_env_id, *found)
+def booted(world: World, *present: Disk) -> str:
+    _, infra_env_id = world.known_host()
+    tell(world, infra_env_id, *present)
     return infra_env_id
 
 
@@ -216,7 +218,7 @@ def _bootable(item: Disk) -> Disk:
 
 def test_nothing_is_formatted_while_a_disk_to_be_left_alone_is_not_found(world: World) -> None:
     """Two disks without serial numbers: after a restart nobody can tell which one is to be kept."""
-    cluster_id, at = world.known()
+    cluster_id, at = world.known_host()
     twins = [_bootable(disk("sda", "SYSTEM", size_gb=40)), _bootable(disk("sdb")), _bootable(disk("sdc"))]
     tell(world, at, *twins)
     select(world, at, "/dev/sda")
@@ -244,7 +246,7 @@ def test_nothing_is_formatted_while_a_disk_to_be_left_alone_is_not_found(world: 
 
 
 def test_a_disk_to_be_left_alone_is_not_installed_on_whatever_is_ignored(world: World) -> None:
-    cluster_id, at = world.known()
+    cluster_id, at = world.known_host()
     tell(world, at, disk("sda", "KEEP", size_gb=20), disk("sdb", "B", size_gb=30))
     skip(world, at, "/dev/sda")
     assert world.host(at).installation_disk_id == "/dev/sda"
@@ -257,7 +259,7 @@ def test_a_disk_to_be_left_alone_is_not_installed_on_whatever_is_ignored(world: 
 def test_kernel_names_of_the_boot_before_lead_nowhere(world: World) -> None:
     """The agent registered again after the installation had been asked for: no inventory is taken any more."""
     link = "/dev/disk/by-id/wwn-LINK"
-    cluster_id, at = world.known()
+    cluster_id, at = world.known_host()
     tell(world, at, *map(_bootable, (disk("sda", "A"), disk("sdb", "B"), disk("sdc", "C", by_id=link))))
     select(world, at, "/dev/sda")
     clusters.install(world.engine, cluster_id)

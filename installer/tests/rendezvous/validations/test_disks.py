@@ -24,7 +24,7 @@ from installer.testing.engine.world_kit import HOST_ID, World
 @pytest.fixture
 def chosen(world: World) -> tuple[World, str, str]:
     """A host whose third disk was chosen."""
-    cluster_id, infra_env_id = world.known(disks=three())
+    cluster_id, infra_env_id = world.known_host(disks=three())
     assert world.host(infra_env_id).installation_disk_id == SMALL
     select(world, infra_env_id, MARKED)
     return world, cluster_id, infra_env_id
@@ -98,7 +98,7 @@ def _ordered(world: World, infra_env_id: str) -> Any:
 
 
 def test_the_services_own_choice_may_change_and_says_so(world: World) -> None:
-    _, infra_env_id = world.known(disks=three())
+    _, infra_env_id = world.known_host(disks=three())
     tell(world, infra_env_id, three())
     assert named(world, "host_installation_disk_changed") == []
     # A better one does not take its place ...
@@ -131,7 +131,7 @@ def test_the_services_own_choice_may_change_and_says_so(world: World) -> None:
 
 
 def test_what_is_installed_is_settled_by_asking_for_it(world: World) -> None:
-    cluster_id, infra_env_id = world.known(disks=three())
+    cluster_id, infra_env_id = world.known_host(disks=three())
     clusters.install(world.engine, cluster_id)
     before = world.host(infra_env_id)
     assert before.status is HostStatus.PREPARING
@@ -152,7 +152,7 @@ def test_a_disk_to_be_left_alone_is_so_by_any_of_its_names(world: World, name: s
         disk("vdc", MARKED, 40, by_id=MARKED, bootable=True),
         disk("vdd", "/dev/disk/by-path/pci-4", 50),
     ]
-    _, infra_env_id = world.known(disks=disks)
+    _, infra_env_id = world.known_host(disks=disks)
     assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, BIG, MARKED]
     body: dict[str, Any] = {"disks_skip_formatting": [{"disk_id": name, "skip_formatting": True}]}
     sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
@@ -164,7 +164,7 @@ def test_a_disk_to_be_left_alone_is_so_by_any_of_its_names(world: World, name: s
 
 def test_a_disk_to_be_left_alone_that_is_missing_is_not_passed_over(world: World) -> None:
     disks = [disk("vda", SMALL, 20), disk("vdc", MARKED, 40, by_id=MARKED, bootable=True)]
-    _, infra_env_id = world.known(disks=disks)
+    _, infra_env_id = world.known_host(disks=disks)
     body = {"disks_skip_formatting": [{"disk_id": MARKED, "skip_formatting": True}]}
     sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     assert (
@@ -217,7 +217,7 @@ def config(**wanted: Any) -> list[HostConfig]:
 
 
 def test_hints_wait_for_the_disk_that_they_chose(world: World, tmp_path: Path) -> None:
-    _, infra_env_id = world.known(disks=three())
+    _, infra_env_id = world.known_host(disks=three())
     mine, rest = client(world, infra_env_id, tmp_path)
     # All three match.
     wanted = config(minSizeGigabytes=25)
@@ -244,7 +244,7 @@ def test_hints_wait_for_the_disk_that_they_chose(world: World, tmp_path: Path) -
 
 
 def test_hints_whose_disk_is_not_there_yet_choose_none(world: World, tmp_path: Path) -> None:
-    _, infra_env_id = world.known(disks=late())
+    _, infra_env_id = world.known_host(disks=late())
     mine, rest = client(world, infra_env_id, tmp_path)
     wanted = config(deviceName=MARKED)
     assert "no eligible disk matches the root device hints" in mine.configure_once(wanted)["master-0"]
@@ -259,7 +259,7 @@ def test_hints_whose_disk_is_not_there_yet_choose_none(world: World, tmp_path: P
 
 
 def test_a_user_who_takes_another_disk_than_the_hints_keeps_it(world: World, tmp_path: Path) -> None:
-    _, infra_env_id = world.known(disks=three())
+    _, infra_env_id = world.known_host(disks=three())
     mine, rest = client(world, infra_env_id, tmp_path)
     assert mine.configure_once(config(deviceName="/dev/vdb")) == {}
     select(world, infra_env_id, MARKED)
@@ -269,7 +269,7 @@ def test_a_user_who_takes_another_disk_than_the_hints_keeps_it(world: World, tmp
 
 
 def test_before_there_is_an_inventory_nothing_is_missing(world: World, tmp_path: Path) -> None:
-    _, infra_env_id = world.known(disks=three())
+    _, infra_env_id = world.known_host(disks=three())
     mine, _ = client(world, infra_env_id, tmp_path)
     wanted = [
         HostConfig(name="master-0", macs=frozenset(), hostname="master-0", role="", hints={"deviceName": "/dev/vdb"})

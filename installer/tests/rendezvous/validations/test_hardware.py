@@ -42,7 +42,7 @@ def unfit(name: str, *reasons: str, **changes: Any) -> dict[str, Any]:
 
 
 def cut(kind: str, *reasons: str) -> dict[str, Any]:
-    return {"found": {"truncation": {"type": kind, "reasons": list(reasons)}}}
+    return {"reported": {"truncation": {"type": kind, "reasons": list(reasons)}}}
 
 
 def bytes_of(mib: int, less: int = 0, method: str = "dmidecode") -> dict[str, Any]:
@@ -78,58 +78,61 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("not_fully_truncated", cut("partial", "gpus"), OK, "Inventory is partially truncated"),
     ("not_fully_truncated", cut("full", "too long", "gpus"), BAD, "Inventory is truncated (full): too long; gpus"),
     # For any role at all: what a worker needs, unless the role is chosen (which is another check's).
-    ("min_cpu", {"found": {"cpus": 2}}, OK, "Sufficient CPU cores"),
+    ("min_cpu", {"reported": {"cpus": 2}}, OK, "Sufficient CPU cores"),
     (
         "min_cpu",
-        {"found": {"cpus": 1}},
+        {"reported": {"cpus": 1}},
         BAD,
         f"{FOR_ANY_ROLE} CPU cores for any role is 2, found only 1",
     ),
-    ("min_memory", {"found": {"ram_mib": 8192}}, OK, "Sufficient minimum RAM"),
+    ("min_memory", {"reported": {"ram_mib": 8192}}, OK, "Sufficient minimum RAM"),
     # 100 MiB may be missing: what firmware keeps for itself.
-    ("min_memory", {"found": bytes_of(8092)}, OK, "Sufficient minimum RAM"),
+    ("min_memory", {"reported": bytes_of(8092)}, OK, "Sufficient minimum RAM"),
     (
         "min_memory",
-        {"found": bytes_of(8092, 1)},
+        {"reported": bytes_of(8092, 1)},
         BAD,
         f"{FOR_ANY_ROLE} RAM for any role is 8.00 GiB, found only 7.90 GiB",
     ),
     # What the kernel counts is less than what is built in: 2 % more may be missing.
-    ("min_memory", {"found": bytes_of(7929, method="meminfo")}, OK, "Sufficient minimum RAM"),
+    ("min_memory", {"reported": bytes_of(7929, method="meminfo")}, OK, "Sufficient minimum RAM"),
     (
         "min_memory",
-        {"found": bytes_of(7929, 1, method="meminfo")},
+        {"reported": bytes_of(7929, 1, method="meminfo")},
         BAD,
         f"{FOR_ANY_ROLE} RAM for any role is 8.00 GiB, found only 7.74 GiB",
     ),
-    ("role_cpu", {"found": {"cpus": 4}}, OK, "Sufficient CPU cores for role master"),
-    ("role_cpu", {"found": {"cpus": 3}}, BAD, "Require at least 4 CPU cores for master role, found only 3"),
-    ("role_cpu", {"found": {"cpus": 2}, "host": WORKER}, OK, "Sufficient CPU cores for role worker"),
-    ("role_memory", {"found": bytes_of(16284)}, OK, "Sufficient RAM for role master"),
+    ("role_cpu", {"reported": {"cpus": 4}}, OK, "Sufficient CPU cores for role master"),
+    ("role_cpu", {"reported": {"cpus": 3}}, BAD, "Require at least 4 CPU cores for master role, found only 3"),
+    ("role_cpu", {"reported": {"cpus": 2}, "host": WORKER}, OK, "Sufficient CPU cores for role worker"),
+    ("role_memory", {"reported": bytes_of(16284)}, OK, "Sufficient RAM for role master"),
     (
         "role_memory",
-        {"found": bytes_of(16284, 1)},
+        {"reported": bytes_of(16284, 1)},
         BAD,
         "Require at least 16.00 GiB RAM for role master, found only 15.90 GiB",
     ),
-    ("min_disks", {"found": {"disks": [disk()]}}, OK, "Sufficient disk capacity"),
+    ("min_disks", {"reported": {"disks": [disk()]}}, OK, "Sufficient disk capacity"),
     (
         "min_disks",
-        {"found": {"disks": [unfit("vda", "too small", "is a CD"), unfit("vdb", "busy", path="")]}},
+        {"reported": {"disks": [unfit("vda", "too small", "is a CD"), unfit("vdb", "busy", path="")]}},
         BAD,
         "No eligible disks were found, please check specific disks to see why they are not eligible: "
         "/dev/vda (too small, is a CD); vdb (busy); at least 100 GB are needed",
     ),
     (
         "min_disks",
-        {"found": {"disks": []}},
+        {"reported": {"disks": []}},
         ERROR,
         "Failed to detect disks: the host shows none",
     ),
     # The chosen disk is never replaced by another.
     (
         "min_disks",
-        {"host": {"user_disk": True, "installation_disk_id": "id-vdb"}, "found": {"disks": [disk("vda"), disk("vdb")]}},
+        {
+            "host": {"user_disk": True, "installation_disk_id": "id-vdb"},
+            "reported": {"disks": [disk("vda"), disk("vdb")]},
+        },
         OK,
         "Sufficient disk capacity",
     ),
@@ -137,14 +140,14 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "min_disks",
         {
             "host": {"user_disk": True, "installation_disk_id": "gone"},
-            "found": {"disks": [disk("vda"), disk("vdb", path="", size_bytes=2 * GB)]},
+            "reported": {"disks": [disk("vda"), disk("vdb", path="", size_bytes=2 * GB)]},
         },
         BAD,
         "The chosen installation disk gone is not among the host's disks: /dev/vda (120 GB), id-vdb (2 GB)",
     ),
     (
         "min_disks",
-        {"host": {"user_disk": True, "installation_disk_id": "gone"}, "found": {"disks": []}},
+        {"host": {"user_disk": True, "installation_disk_id": "gone"}, "reported": {"disks": []}},
         BAD,
         "The chosen installation disk gone is not among the host's disks: it has none",
     ),
@@ -152,14 +155,14 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "min_disks",
         {
             "host": {"user_disk": True, "installation_disk_id": "id-vdb"},
-            "found": {"disks": [disk("vda"), unfit("vdb", "too small", "busy")]},
+            "reported": {"disks": [disk("vda"), unfit("vdb", "too small", "busy")]},
         },
         BAD,
         "The chosen installation disk id-vdb cannot be installed on: too small, busy",
     ),
     (
         "min_disks",
-        {"host": {"installation_disk_id": "gone"}, "found": {"disks": [disk("vda")]}},
+        {"host": {"installation_disk_id": "gone"}, "reported": {"disks": [disk("vda")]}},
         OK,
         "Sufficient disk capacity",
     ),
@@ -177,13 +180,13 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("platform_network", {"cluster": {"platform": {}}}, OK, "Platform Standard PC is allowed"),
     (
         "platform_network",
-        {"found": OPENSTACK},
+        {"reported": OPENSTACK},
         BAD,
         "Platform OpenStack Compute is allowed only for Single Node OpenShift or user-managed networking",
     ),
     (
         "platform_network",
-        {"found": OPENSTACK, "cluster": {"user_managed_networking": True}},
+        {"reported": OPENSTACK, "cluster": {"user_managed_networking": True}},
         OK,
         "Platform OpenStack Compute is allowed",
     ),
@@ -243,7 +246,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("platform", {"cluster": {"platform": {}}}, OK, "Host is compatible with cluster platform none"),
     (
         "platform",
-        {"cluster": {"platform": {"type": "vsphere"}}, "found": VMWARE},
+        {"cluster": {"platform": {"type": "vsphere"}}, "reported": VMWARE},
         OK,
         "Host is compatible with cluster platform vsphere",
     ),
@@ -256,7 +259,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "platform",
-        {"cluster": {"platform": {"type": "vsphere"}}, "found": NAMELESS},
+        {"cluster": {"platform": {"type": "vsphere"}}, "reported": NAMELESS},
         BAD,
         "Host is not compatible with cluster platform vsphere; either disable this host or discover "
         "a new compatible host (its maker is unknown, not VMware, Inc.).",
@@ -270,7 +273,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "platform",
-        {"cluster": {"platform": {"type": "nutanix"}}, "found": NAMELESS},
+        {"cluster": {"platform": {"type": "nutanix"}}, "reported": NAMELESS},
         BAD,
         "Host is not compatible with cluster platform nutanix; either disable this host or discover "
         "a new compatible host (its maker is unknown, not Nutanix).",
@@ -279,23 +282,23 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "platform",
         {
             "cluster": {"platform": {"type": "nutanix"}},
-            "found": {"system_vendor": {"manufacturer": "Nutanix", "product_name": "AHV"}},
+            "reported": {"system_vendor": {"manufacturer": "Nutanix", "product_name": "AHV"}},
         },
         OK,
         "Host is compatible with cluster platform nutanix",
     ),
-    ("vsphere_uuid", {"found": {"disks": [], **VMWARE}}, PENDING, "no disks"),
-    ("vsphere_uuid", {"found": {"disks": HIDDEN}}, SUPPRESSED, ""),
+    ("vsphere_uuid", {"reported": {"disks": [], **VMWARE}}, PENDING, "no disks"),
+    ("vsphere_uuid", {"reported": {"disks": HIDDEN}}, SUPPRESSED, ""),
     (
         "vsphere_uuid",
-        {"found": {"disks": HIDDEN, **VMWARE}},
+        {"reported": {"disks": HIDDEN, **VMWARE}},
         BAD,
         "VSphere disk.EnableUUID isn't enabled for this virtual machine, it's necessary for disks to "
         "be mounted properly: /dev/sda, /dev/sdd",
     ),
     (
         "vsphere_uuid",
-        {"found": {"disks": HIDDEN[1:3], **VMWARE}},
+        {"reported": {"disks": HIDDEN[1:3], **VMWARE}},
         OK,
         "VSphere disk.EnableUUID is enabled for this virtual machine",
     ),

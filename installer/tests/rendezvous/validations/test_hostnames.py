@@ -55,6 +55,6 @@ def test_names(name: str, good: bool) -> None:
 
 
 def test_a_host_without_a_name() -> None:
-    nameless = verdict("hostname_valid", {"host": {"requested_hostname": ""}, "found": {"hostname": ""}})
+    nameless = verdict("hostname_valid", {"host": {"requested_hostname": ""}, "reported": {"hostname": ""}})
     assert nameless.result is BAD
     assert nameless.message.startswith("Hostname (empty) is forbidden, hostname should match pattern")

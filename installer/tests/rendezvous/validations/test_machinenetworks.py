@@ -19,7 +19,7 @@ OPEN = (ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.INSUFFICIENT)
 
 def host(*nics: tuple[str, ...], routes: list[dict[str, Any]] | None = None) -> inv.Inventory:
     """A host with one interface for each tuple of addresses."""
-    found = [
+    interfaces = [
         {
             "name": f"eno{number}",
             "ipv4_addresses": [text for text in addresses if ":" not in text],
@@ -27,11 +27,11 @@ def host(*nics: tuple[str, ...], routes: list[dict[str, Any]] | None = None) -> 
         }
         for number, addresses in enumerate(nics)
     ]
-    return inv.decode(json.dumps({"interfaces": found, "routes": routes or []}))
+    return inv.decode(json.dumps({"interfaces": interfaces, "routes": routes or []}))
 
 
-def cluster(*given: str, **changes: Any) -> Cluster:
-    return msgspec.structs.replace(CLUSTER, machine_networks=[{"cidr": cidr} for cidr in given], **changes)
+def cluster(*cidrs: str, **changes: Any) -> Cluster:
+    return msgspec.structs.replace(CLUSTER, machine_networks=[{"cidr": cidr} for cidr in cidrs], **changes)
 
 
 NEAR = host(("10.9.0.7/16", "192.168.111.80/24"))

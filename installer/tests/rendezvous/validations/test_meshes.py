@@ -24,16 +24,16 @@ from installer.rendezvous.validations import connectivity
     )
 )
 def test_largest_mesh_is_a_mesh_and_the_largest(reach: dict[str, set[str]]) -> None:
-    found = connectivity.largest_mesh(reach)
+    largest = connectivity.largest_mesh(reach)
 
     def mesh(group: Any) -> bool:
         return all(b in reach[a] and a in reach[b] for a, b in combinations(group, 2))
 
-    assert mesh(found)
+    assert mesh(largest)
     # In this order the first of a size comes first.
     meshes = [group for size in range(len(reach) + 1) for group in combinations(sorted(reach), size) if mesh(group)]
     best = next(group for group in meshes if len(group) == len(meshes[-1]))
-    assert tuple(found) == (best if len(best) >= connectivity.MINIMUM else ())
+    assert tuple(largest) == (best if len(best) >= connectivity.MINIMUM else ())
 
 
 def test_of_two_that_are_as_large_the_first_by_id() -> None:

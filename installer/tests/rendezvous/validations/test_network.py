@@ -33,8 +33,8 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 def resolved(**answers: list[str]) -> dict[str, Any]:
     items = [
-        {"domain_name": f"{name.replace('_', '-')}.{DOMAIN}{dot}", "ipv4_addresses": found}
-        for name, found in answers.items()
+        {"domain_name": f"{name.replace('_', '-')}.{DOMAIN}{dot}", "ipv4_addresses": addresses}
+        for name, addresses in answers.items()
         for dot in ("", ".")
     ]
     return asked(domain_name_resolutions={"resolutions": items})
@@ -53,7 +53,7 @@ def iscsi(address: str, *nics: dict[str, Any], drive_type: str = "iSCSI") -> dic
     disk = {"id": "lun", "path": "/dev/sda", "drive_type": drive_type, "iscsi": {"host_ip_address": address}}
     return {
         "host": {"installation_disk_id": "lun"},
-        "found": {"disks": [{"id": "other"}, disk], "interfaces": list(nics)},
+        "reported": {"disks": [{"id": "other"}, disk], "interfaces": list(nics)},
     }
 
 
@@ -114,7 +114,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "belongs_to_machine_cidr",
         {
             "cluster": {"machine_networks": [{"cidr": c} for c in ("192.168.111.0/24", "10.0.0.0/8", "fd00::/64")]},
-            "found": {"interfaces": [nic("a", "192.168.111.80/24", "172.16.0.1/16", ipv6_addresses=[LINK_LOCAL])]},
+            "reported": {"interfaces": [nic("a", "192.168.111.80/24", "172.16.0.1/16", ipv6_addresses=[LINK_LOCAL])]},
         },
         BAD,
         "Host does not belong to machine network CIDRs: it has no address in 10.0.0.0/8, fd00::/64, "
@@ -123,7 +123,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "belongs_to_machine_cidr",
-        {"found": {"interfaces": [nic("a", ipv6_addresses=[LINK_LOCAL])]}},
+        {"reported": {"interfaces": [nic("a", ipv6_addresses=[LINK_LOCAL])]}},
         BAD,
         "Host does not belong to machine network CIDRs: it has no address in 192.168.111.0/24, its "
         "addresses are none. Verify that the host belongs to every CIDR listed under machine "
@@ -228,14 +228,14 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("default_route", {}, OK, "Host has been configured with at least one default route."),
     (
         "default_route",
-        {"found": {"routes": [route(destination="10.0.0.0/8"), route(gateway="0.0.0.0"), route(gateway="")]}},
+        {"reported": {"routes": [route(destination="10.0.0.0/8"), route(gateway="0.0.0.0"), route(gateway="")]}},
         BAD,
         "Host has not yet been configured with a default route.",
     ),
     ("no_overlap", {}, OK, "Host subnets are not overlapping"),
     (
         "no_overlap",
-        {"found": {"interfaces": [nic("a", "10.0.0.1/24", "10.0.0.3/24"), nic("b", "10.0.0.2/24")]}},
+        {"reported": {"interfaces": [nic("a", "10.0.0.1/24", "10.0.0.3/24"), nic("b", "10.0.0.2/24")]}},
         BAD,
         "Address networks are overlapping: Address network 10.0.0.0/24 appears on multiple interfaces [a, b]",
     ),
@@ -243,7 +243,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     (
         "no_overlap",
         {
-            "found": {
+            "reported": {
                 "interfaces": [
                     nic("a", "10.0.0.1/24", "10.0.0.3/24", ipv6_addresses=["fe80::1/64", "fd00::1/64"]),
                     nic("b", "10.0.1.1/24", ipv6_addresses=["fe80::2/64", "fd00::2/64"]),
@@ -255,7 +255,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "no_overlap",
-        {"found": {"interfaces": [nic("a", "10.0.0.1/8"), nic("b", "10.1.0.1/16"), nic("c", "172.16.0.1/16")]}},
+        {"reported": {"interfaces": [nic("a", "10.0.0.1/8"), nic("b", "10.1.0.1/16"), nic("c", "172.16.0.1/16")]}},
         BAD,
         "Address networks are overlapping: Address networks 10.0.0.0/8 in interface a and "
         "10.1.0.0/16 in interface b overlap",
@@ -296,7 +296,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "no_iscsi_nic",
-        {"host": {"installation_disk_id": "lun"}, "found": {"disks": [{"id": "lun", "drive_type": "iSCSI"}]}},
+        {"host": {"installation_disk_id": "lun"}, "reported": {"disks": [{"id": "lun", "drive_type": "iSCSI"}]}},
         ERROR,
         "iSCSI disk  is missing host IP address",
     ),
@@ -365,8 +365,8 @@ WITH_INVENTORY = {
 def verdict(check: str, changes: dict[str, Any]) -> Verdict:
     view = host_view(**changes)
     call: Any = getattr(net, check, None) or getattr(names, check)
-    found: Verdict = call(view, view.inventory) if check in WITH_INVENTORY else call(view)
-    return found
+    result: Verdict = call(view, view.inventory) if check in WITH_INVENTORY else call(view)
+    return result
 
 
 @pytest.mark.parametrize(("check", "changes", "result", "message"), CASES)

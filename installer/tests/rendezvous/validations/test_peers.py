@@ -138,7 +138,7 @@ def test_an_address_that_two_machines_answer_for() -> None:
 def test_addresses_that_others_have() -> None:
     def among(*addresses: str, others: tuple[Host, ...] = PEERS) -> Verdict:
         peer_inventory = {"interfaces": [nic("a", *addresses)]}
-        view = host_view(found=peer_inventory, peers=others)
+        view = host_view(reported=peer_inventory, peers=others)
         assert view.inventory is not None
         return net.no_ip_collisions(view)
 
@@ -173,7 +173,7 @@ def report(*links: tuple[str, float, float]) -> dict[str, Any]:
     return {"connectivity": json.dumps({"remote_hosts": hosts})}
 
 
-TOLD = "master-1 (MAC 52:54:00:00:00:81)"
+NAMED = "master-1 (MAC 52:54:00:00:00:81)"
 NEEDS = {
     **DOCUMENTED,
     "master": Requirements(
@@ -190,14 +190,14 @@ BONDS = (
 )
 
 
-def slow(told: str) -> Verdict:
+def slow(peers: str) -> Verdict:
     limit = "A total network latency above the tolerated threshold of 100.00 ms for role master"
-    return Verdict(BAD, f"{limit} was encountered between host master-0 and {told}\nActions:\n{PINGS}")
+    return Verdict(BAD, f"{limit} was encountered between host master-0 and {peers}\nActions:\n{PINGS}")
 
 
-def lossy(told: str) -> Verdict:
+def lossy(peers: str) -> Verdict:
     limit = "A total packet loss above the tolerated threshold of 5.50% for role master"
-    return Verdict(BAD, f"{limit} was encountered between host master-0 and {told}\nActions:\n{BONDS}\n{PINGS}")
+    return Verdict(BAD, f"{limit} was encountered between host master-0 and {peers}\nActions:\n{BONDS}\n{PINGS}")
 
 
 WORKER = (cluster_host(3, role=Role.WORKER),)
@@ -238,15 +238,15 @@ WORKER = (cluster_host(3, role=Role.WORKER),)
             report(("gone", 1000.0, 99.0), ("h1", 100.5, 6.0), ("h2", 100.0, 5.5)),
             {},
             PEERS,
-            slow(f"{TOLD} (100.50 ms)"),
-            lossy(f"{TOLD} (6.00%)"),
+            slow(f"{NAMED} (100.50 ms)"),
+            lossy(f"{NAMED} (6.00%)"),
         ),
         (
             report(("h1", 200.0, 20.0), ("h2", 300.0, 30.0)),
             {},
             PEERS,
-            slow(f"{TOLD} (200.00 ms), master-2 (MAC 52:54:00:00:00:82) (300.00 ms)"),
-            lossy(f"{TOLD} (20.00%), master-2 (MAC 52:54:00:00:00:82) (30.00%)"),
+            slow(f"{NAMED} (200.00 ms), master-2 (MAC 52:54:00:00:00:82) (300.00 ms)"),
+            lossy(f"{NAMED} (20.00%), master-2 (MAC 52:54:00:00:00:82) (30.00%)"),
         ),
         # What a worker has says nothing about a master, whether its role was chosen or suggested.
         (

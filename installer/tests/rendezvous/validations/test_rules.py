@@ -25,7 +25,7 @@ from installer.testing.service.rendezvous_kit import inventory, make_keys
 
 
 def test_install_config(world: World, tmp_path: Path) -> None:
-    cluster_id, infra_env_id = world.known()
+    cluster_id, infra_env_id = world.known_host()
     (tmp_path / "registries.conf").write_text(
         '[[registry]]\nlocation = "release.example/r"\nblocked = true\n'
         '[[registry.mirror]]\nlocation = "mirror:5000/r"\n'
@@ -99,8 +99,8 @@ def test_weakest_capable_hosts_become_masters() -> None:
     ha = Cluster(id="c", name="c", control_plane_count=3)
     members = []
     for index, ram in enumerate((65536, 16384, 32768, 8192, 20480)):
-        found = inv.decode(json.dumps(inventory(disk_gb=200, ram_mib=ram, cpus=8)))
-        members.append((Host(id=str(index), infra_env_id="i"), found))
+        document = inv.decode(json.dumps(inventory(disk_gb=200, ram_mib=ram, cpus=8)))
+        members.append((Host(id=str(index), infra_env_id="i"), document))
     chosen = roles.suggest(ha, members, needs)
     assert [chosen[str(index)] for index in range(5)] == [
         Role.WORKER,
@@ -162,9 +162,9 @@ ROUTES = [
 ]
 
 
-def reasons(*found: dict[str, Any], **more: Any) -> list[str]:
+def reasons(*present: dict[str, Any], **more: Any) -> list[str]:
     """Why the first of these disks cannot be installed on."""
-    document = {"disks": list(found), "interfaces": NICS, "routes": ROUTES, "cpu": {"architecture": "x86_64"}, **more}
+    document = {"disks": list(present), "interfaces": NICS, "routes": ROUTES, "cpu": {"architecture": "x86_64"}, **more}
     judged = disks.judge(inv.decode(json.dumps(document)), 100)
     assert disks.judge(judged, 100) == judged
     eligibility = judged.disks[0].installation_eligibility

@@ -17,7 +17,7 @@ from installer.testing.engine.world_kit import HOST_ID, World
 
 
 def test_a_name_that_the_user_gave_stays(world: World) -> None:
-    _, infra_env_id = world.known()
+    _, infra_env_id = world.known_host()
     sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"host_name": "mine"})
     tell(world, infra_env_id, three(), hostname="localhost")
     assert world.host(infra_env_id).requested_hostname == "mine"
@@ -79,7 +79,7 @@ def test_what_contradicts_itself_is_refused(world: World, mode: str, count: int)
 
 
 @pytest.mark.parametrize(
-    ("body", "found"),
+    ("body", "expected"),
     [
         ({"high_availability_mode": "None", "control_plane_count": 1}, ("None", 1)),
         ({"high_availability_mode": "Full", "control_plane_count": 3}, ("Full", 3)),
@@ -88,6 +88,6 @@ def test_what_contradicts_itself_is_refused(world: World, mode: str, count: int)
         ({"control_plane_count": 5}, ("Full", 5)),
     ],
 )
-def test_mode_and_count_follow_from_each_other(world: World, body: dict[str, Any], found: tuple[str, int]) -> None:
+def test_mode_and_count_follow_from_each_other(world: World, body: dict[str, Any], expected: tuple[str, int]) -> None:
     cluster = world.store.cluster(world.cluster(**{"platform": {"type": "none"}, **body})[0])
-    assert (cluster.high_availability_mode, cluster.control_plane_count) == found
+    assert (cluster.high_availability_mode, cluster.control_plane_count) == expected

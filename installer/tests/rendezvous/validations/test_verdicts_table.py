@@ -164,7 +164,10 @@ def test_ignoring(result: Result, skipped: tuple[str, ...]) -> None:
 
 
 def test_what_is_ignored_stops_nothing() -> None:
-    bad: dict[str, Any] = {"found": {"disks": []}, "cluster": {"ignored_host_validations": '["has-min-valid-disks"]'}}
+    bad: dict[str, Any] = {
+        "reported": {"disks": []},
+        "cluster": {"ignored_host_validations": '["has-min-valid-disks"]'},
+    }
     verdict = hv.evaluate(host_view(**bad))["has-min-valid-disks"]
     assert verdict.result is OFF
     assert verdict.message.startswith("Ignored by the user: Failed to detect disks")

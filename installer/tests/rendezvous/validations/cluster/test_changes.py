@@ -23,9 +23,9 @@ from installer.testing.service.rendezvous_kit import inventory
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.store.close()
+    new_world = World(tmp_path)
+    yield new_world
+    new_world.store.close()
 
 
 def encoded(text: str) -> str:
@@ -88,7 +88,7 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
     world.poll(infra_env_id)
     world.reply(infra_env_id, StepType.INVENTORY, inventory())
 
-    def told() -> str:
+    def encryption_message() -> str:
         with world.store.change():
             world.engine.reconcile(cluster_id)
         shown = json.loads(world.host(infra_env_id).validations_info.text)
@@ -104,17 +104,17 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
     world.clock.go(61)
     world.poll(infra_env_id)
     world.reply(infra_env_id, StepType.TANG, good)
-    assert told() == "Installation disk can be encrypted using tang"
+    assert encryption_message() == "Installation disk can be encrypted using tang"
     # The same again is no change.
     sent_kit.update_cluster(world.engine, cluster_id, {"disk_encryption": tang("http://good:7500")})
-    assert told() == "Installation disk can be encrypted using tang"
+    assert encryption_message() == "Installation disk can be encrypted using tang"
     sent_kit.update_cluster(world.engine, cluster_id, {"disk_encryption": tang("http://dead:7500")})
-    assert told() == "Disk encryption check was not performed yet"
+    assert encryption_message() == "Disk encryption check was not performed yet"
     # An answer that was on its way comes after the change.
     with world.store.change():
         host = world.host(infra_env_id)
         world.store.put_host(hosts.replace(host, tang_connectivity=TangConnectivity(json.dumps(good))))
-    assert told() == "Disk encryption check was not performed yet: Tang servers have changed"
+    assert encryption_message() == "Disk encryption check was not performed yet: Tang servers have changed"
     assert world.store.cluster(cluster_id).status is not ClusterStatus.READY
     with pytest.raises(Conflict):
         clusters.install(world.engine, cluster_id)

@@ -22,28 +22,28 @@ def vips(kind: str, *addresses: str) -> dict[str, Any]:
     return {"cluster": {f"{kind}_vips": [{"ip": address} for address in addresses]}}
 
 
-def verified(*found: tuple[str, str]) -> dict[str, Any]:
-    return {"verified_vips": json.dumps([{"vip": vip, "verification": state} for vip, state in found])}
+def verified(*states: tuple[str, str]) -> dict[str, Any]:
+    return {"verified_vips": json.dumps([{"vip": vip, "verification": state} for vip, state in states])}
 
 
-def scanned(*found: tuple[str, list[str] | None]) -> dict[str, Any]:
-    return {"free_addresses": json.dumps([{"network": net, "free_addresses": free} for net, free in found])}
+def scanned(*networks: tuple[str, list[str] | None]) -> dict[str, Any]:
+    return {"free_addresses": json.dumps([{"network": net, "free_addresses": free} for net, free in networks])}
 
 
 def members(*changes: dict[str, Any]) -> dict[str, Any]:
     return {"hosts": tuple(cluster_host(number, **change) for number, change in enumerate(changes))}
 
 
-@pytest.mark.parametrize(("kind", "told"), [("api", "API"), ("ingress", "Ingress")])
-def test_defined(kind: str, told: str) -> None:
+@pytest.mark.parametrize(("kind", "title"), [("api", "API"), ("ingress", "Ingress")])
+def test_defined(kind: str, title: str) -> None:
     check = CHECKS[f"{kind}-vips-defined"]
-    assert check(cluster_view()) == Verdict(OK, f"{told} virtual IPs are defined.")
-    assert check(cluster_view(**vips(kind))) == Verdict(BAD, f"{told} virtual IPs are undefined and must be provided.")
+    assert check(cluster_view()) == Verdict(OK, f"{title} virtual IPs are defined.")
+    assert check(cluster_view(**vips(kind))) == Verdict(BAD, f"{title} virtual IPs are undefined and must be provided.")
     assert check(cluster_view(**vips(kind, ""))) == Verdict(
-        BAD, f"{told} virtual IPs are undefined and must be provided."
+        BAD, f"{title} virtual IPs are undefined and must be provided."
     )
     for how in MANAGED:
-        expected = Verdict(OK, f"{told} virtual IPs are not required: User Managed Networking")
+        expected = Verdict(OK, f"{title} virtual IPs are not required: User Managed Networking")
         assert check(cluster_view(cluster={f"{kind}_vips": [], **how})) == expected
         assert CHECKS[f"{kind}-vips-valid"](cluster_view(cluster=how)) == expected
 
