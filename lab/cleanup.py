@@ -23,14 +23,14 @@ def finish(*steps: Step, cause: BaseException | None = None) -> None:
         try:
             step()
         except BaseException as error:
-            log.warning("could not %s: %s", what, _told(error))
+            log.warning("could not %s: %s", what, _described(error))
             failed.append((what, error))
     if not failed:
         return
     interrupt = next((error for _, error in failed if not isinstance(error, Exception)), None)
     raised = cause if cause is not None and interrupt is None else interrupt or failed[0][1]
     for what, other in failed:
-        raised.add_note(f"could not {what}" if other is raised else f"could not {what}: {_told(other)}")
+        raised.add_note(f"could not {what}" if other is raised else f"could not {what}: {_described(other)}")
     if interrupt is not None and cause is not None:
         raise interrupt from cause
     if raised is not cause:
@@ -48,5 +48,5 @@ def afterwards(*steps: Step) -> Iterator[None]:
     finish(*steps)
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -25,7 +25,7 @@ class Connection:
         self._watch: Watch | None = None
         self._threads: NamespaceThreads | None = None
         self._hypervisor: Owner | None = None
-        self._told: list[Ended] = []
+        self._ended: list[Ended] = []
         self._why_none = f"lab {lab_id} is not running"
 
     def open(self, layout: Layout, supervisor: int, init: int, *, watched: bool = True) -> None:
@@ -60,7 +60,7 @@ class Connection:
 
     def ended(self) -> list[Ended]:
         """Parts of the lab that have ended unexpectedly; after `end_watch`, those that had until then."""
-        return self._watch.ended() if self._watch is not None else self._told
+        return self._watch.ended() if self._watch is not None else self._ended
 
     def check(self) -> None:
         """Raises DaemonEndedError when the lab itself has failed."""
@@ -83,7 +83,7 @@ class Connection:
         """Watch no more, and remember what has been seen."""
         watch, self._watch = self._watch, None
         if watch is not None:
-            self._told = watch.ended()
+            self._ended = watch.ended()
             watch.close()
 
     def leave_hypervisor(self) -> None:

@@ -202,9 +202,9 @@ def _expect_no_lab(arguments: argparse.Namespace) -> None:
     """Raises UnknownLabError where a lab's name stands in the place of a machine's, or before a command."""
     if getattr(arguments, "lab", "") is not None:
         return
-    given = getattr(arguments, "node", None) or next(iter(getattr(arguments, "words", ())), None)
-    if given is not None and any(given == lab_dir.id for lab_dir in records.look()):
-        raise UnknownLabError(f"{given} is a lab; which lab is said with --lab {given}")
+    name = getattr(arguments, "node", None) or next(iter(getattr(arguments, "words", ())), None)
+    if name is not None and any(name == lab_dir.id for lab_dir in records.look()):
+        raise UnknownLabError(f"{name} is a lab; which lab is said with --lab {name}")
 
 
 def _attached(arguments: argparse.Namespace) -> Lab:
@@ -286,7 +286,7 @@ def _ls(_arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_what_ended(lab_dir: records.Found) -> None:
+def _tell_what_ended(lab_dir: records.LabDirectory) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
     for one in watch.noted(lab_dir.root):
         last = one.tail.splitlines()[-1:] or ["it logged nothing"]

@@ -133,14 +133,14 @@ def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
             yield f"dhcp-range=set:{bridge},{subnet[0]},slaac,ra-stateless,{subnet.prefixlen},1h"
         else:
             continue
-        yield from _told(tag, network, subnet)
+        yield from _options(tag, network, subnet)
     if network.router_advertisements:
         yield "enable-ra"
         # The interval in seconds: whoever comes later waits no longer. Without a gateway the router's lifetime is 0.
         yield f"ra-param={bridge},mtu:{network.mtu},10,{60 if network.gateway_of(6) else 0}"
 
 
-def _told(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
+def _options(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
     if subnet.version == 6:
         for option, servers in (("dns-server", network.dns_servers), ("ntp-server", network.ntp_servers)):
             mine = [text for text in servers if ":" in text]

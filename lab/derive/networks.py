@@ -107,18 +107,18 @@ class Plan:
         mine: list[Segment] = []
         # What the service counts no addresses of comes last: it wants others in the machines' network.
         for face in sorted(faces, key=lambda one: (not one.addresses, one.uncounted is not None, one.vlan)):
-            segment = self._known(face) or self._asked(face, mine)
+            segment = self._by_address_or_tag(face) or self._for_dhcp(face, mine)
             mine.append(segment)
             self._placed[id(host), face.base, face.vlan] = segment
             segment.mtu = max(segment.mtu, face.mtu)
             segment.dynamic |= face.dynamic
 
-    def _known(self, face: Face) -> Segment | None:
+    def _by_address_or_tag(self, face: Face) -> Segment | None:
         if face.addresses:
             return self._segment([address.network for address in face.addresses], face.vlan)
         return next((one for one in self.segments if face.vlan and one.vlan == face.vlan), None)
 
-    def _asked(self, face: Face, mine: list[Segment]) -> Segment:
+    def _for_dhcp(self, face: Face, mine: list[Segment]) -> Segment:
         """The network of a face that asks for its addresses: the machines', unless the host is there already, or they
         are known to have another tag; then another one of theirs, if they have several of a family."""
         if self.home not in mine and not (face.vlan and (self.home.vlan or self._untagged)):

@@ -107,7 +107,7 @@ def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def _told(text: Any) -> str:
+def _pre(text: Any) -> str:
     return f"<pre>{escape(str(text))}</pre>" if text else ""
 
 
@@ -119,7 +119,7 @@ def _phases(run: Run) -> Iterable[str]:
         indent = "&nbsp;" * 4 * int(entry.get("depth") or 0)
         bar = f'<span class="bar {outcome}" style="width:{seconds * scale:.2f}em"></span>'
         yield f"<tr><td>{indent}{escape(str(entry.get('name')))}<td class=s>{_clock(seconds)}<td>{bar}"
-        yield f'<td class="{outcome}">{"" if outcome == "passed" else outcome}{_told(entry.get("error"))}'
+        yield f'<td class="{outcome}">{"" if outcome == "passed" else outcome}{_pre(entry.get("error"))}'
     yield "</table>"
 
 
@@ -130,7 +130,7 @@ def _tests(run: Run) -> Iterable[str]:
     for entry in run.tests:
         outcome = escape(str(entry.get("outcome")))
         yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{_clock(float(entry.get('seconds') or 0))}"
-        yield f'<td class="{outcome}">{outcome}{_told(entry.get("message"))}'
+        yield f'<td class="{outcome}">{outcome}{_pre(entry.get("message"))}'
     yield "</table>"
 
 
@@ -159,7 +159,7 @@ def page(root: Path, all_runs: Sequence[Run]) -> str:
         failure = run.lab_failed or "\n".join(
             str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void"
         )
-        lines.append(f"{_told(failure)}</section>")
+        lines.append(f"{_pre(failure)}</section>")
     if len(all_runs) > 1:
         lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
         for run in all_runs:

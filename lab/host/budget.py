@@ -124,13 +124,13 @@ def capacity(labs: Path) -> Amount:
     cpus = len(os.sched_getaffinity(0)) * VCPUS_PER_CPU
     theirs = sum(disk.stat().st_blocks * 512 for disk in labs.glob("*/disks/*"))
     return Amount(
-        _given("NODE0_BUDGET_MIB", MEMORY_MIB, max(memory, 0)),
-        _given("NODE0_BUDGET_VCPU", 1 << 16, cpus),
+        _from_environment("NODE0_BUDGET_MIB", MEMORY_MIB, max(memory, 0)),
+        _from_environment("NODE0_BUDGET_VCPU", 1 << 16, cpus),
         (shutil.disk_usage(labs).free + theirs) >> 30,
     )
 
 
-def _given(name: str, most: int, otherwise: int) -> int:
+def _from_environment(name: str, most: int, otherwise: int) -> int:
     """A number from the environment. Raises LabError."""
     text = os.environ.get(name)
     try:

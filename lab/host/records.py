@@ -83,7 +83,7 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Found:
+class LabDirectory:
     """A lab's directory: its proven state, and its record or the reason why this version cannot read it."""
 
     root: Path
@@ -154,7 +154,7 @@ def claim(fd: int, what: str) -> None:
     os.ftruncate(fd, len(line))
 
 
-def look_at(root: Path) -> Found:
+def look_at(root: Path) -> LabDirectory:
     """Read a lab's directory."""
     record, problem = None, ""
     try:
@@ -164,9 +164,9 @@ def look_at(root: Path) -> Found:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         problem = f"its record is not one of this version: {' '.join(str(error).split())}"
     try:
-        return Found(root, _state_of(root, record), record, problem)
+        return LabDirectory(root, _state_of(root, record), record, problem)
     except OSError as error:
-        return Found(root, State.UNKNOWN, record, problem or f"{_ALIVE} cannot be read: {error.strerror}")
+        return LabDirectory(root, State.UNKNOWN, record, problem or f"{_ALIVE} cannot be read: {error.strerror}")
 
 
 def _state_of(root: Path, record: Record | None) -> State:
@@ -187,7 +187,7 @@ def _state_of(root: Path, record: Record | None) -> State:
     return State.ENDED
 
 
-def look() -> list[Found]:
+def look() -> list[LabDirectory]:
     """Every lab's directory, the oldest record first, those without one at the end."""
     folders = [path for path in labs_dir().iterdir() if path.is_dir() and not path.name.startswith(".")]
     lab_dirs = [look_at(path) for path in sorted(folders)]

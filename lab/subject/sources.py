@@ -20,7 +20,7 @@ from lab.subject.contents import parts
 from lab.subject.stores import Store, open_store
 
 COPY_SECONDS = 3600.0
-_SAID = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
+_FATAL = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
 # What skopeo says, and what the user can do about it.
 _ADVICE = (
     (r"unauthorized|authentication required|denied|invalid username", "the registry does not accept the credentials"),
@@ -48,7 +48,7 @@ def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
         raise SubjectError(source, f"was not copied within {COPY_SECONDS:.0f} s") from error
     if completed.returncode:
         output = completed.stderr.decode(errors="replace")
-        messages = [_unquoted(text) for text in _SAID.findall(output)]
+        messages = [_unquoted(text) for text in _FATAL.findall(output)]
         message = (messages or [output.strip() or f"skopeo ended with {completed.returncode}"])[-1]
         advice = next((text for pattern, text in _ADVICE if re.search(pattern, message, re.IGNORECASE)), "")
         if advice and "credentials" in advice:

@@ -286,8 +286,8 @@ class Services:
                 self._wait_started(service)
                 if service.name in self._paused:
                     self._signal(service, signal.SIGSTOP)
-        known = [name for name, service in self._by_name.items() if not service.by_request or name in self._asked_for]
-        return Reply(running={name: name in self._pids.values() for name in known})
+        started = [name for name, service in self._by_name.items() if not service.by_request or name in self._asked_for]
+        return Reply(running={name: name in self._pids.values() for name in started})
 
     def _signal(self, service: Service, number: signal.Signals) -> None:
         for pid, name in self._pids.items():

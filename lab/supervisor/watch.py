@@ -105,7 +105,7 @@ class Watch:
         """`supervisor` is the pid of a live process. Raises ProcessLookupError when there is none."""
         self._lab_id = lab_id
         self._state = state
-        self._told = 0
+        self._logged = 0
         self._seen: list[Ended] = []
         self._supervisor: int = os.pidfd_open(supervisor)
         self._lock = threading.Lock()
@@ -131,7 +131,7 @@ class Watch:
             whole_lab = [e for e in self._seen if e.service == ALL]
             if not whole_lab and self._supervisor >= 0 and select.select([self._supervisor], [], [], 0)[0]:
                 self._seen = [*self._seen, Ended(ALL, 0, _now(), "its supervisor is no longer there")]
-            for ended in self._seen[self._told :]:
+            for ended in self._seen[self._logged :]:
                 text = "\n".join(f"    {line}" for line in ended.tail.splitlines())
                 log.error(
                     "lab %s: %s; whatever is tested in it is void. Its last lines:\n%s",
@@ -139,7 +139,7 @@ class Watch:
                     described(ended),
                     text or "    (it logged nothing)",
                 )
-            self._told = len(self._seen)
+            self._logged = len(self._seen)
             return list(self._seen)
 
     def check(self) -> None:

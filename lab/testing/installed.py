@@ -33,12 +33,12 @@ def boot(machine: Node, until: str, seconds: float) -> str:
     return machine.console.text()[before:]
 
 
-def boot_twice(machine: Node, said: str, seconds: float) -> None:
+def boot_twice(machine: Node, expected: str, seconds: float) -> None:
     """Boot twice, first with Ignition, then without: its unit (`telling`) has to write `said` each time, and nobody has
     to help."""
     for ignition_ran in (True, False):
         # To the line's end: an emulated console brings it in parts.
         text = boot(machine, r"failed: [^\n]*\.\s|BOOT STOPPED end of report", seconds)
-        assert said in text, text[-4000:]
+        assert expected in text, text[-4000:]
         assert ("Ignition (files)" in text) is ignition_ran
         machine.power.off()

@@ -152,7 +152,7 @@ class Network(Checked, frozen=True, kw_only=True):
         named, own = (self.gateway6, self.own6) if version == 6 else (self.gateway, self.own4)
         return "" if named == NONE or not own else own if named == LAB else named
 
-    def _told(self, value: str | tuple[str, ...]) -> tuple[str, ...]:
+    def _or_own(self, value: str | tuple[str, ...]) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
         return self.own if value == LAB else ()
@@ -160,12 +160,12 @@ class Network(Checked, frozen=True, kw_only=True):
     @property
     def dns_servers(self) -> tuple[str, ...]:
         """The DNS servers that hosts are told."""
-        return self._told(self.dns)
+        return self._or_own(self.dns)
 
     @property
     def ntp_servers(self) -> tuple[str, ...]:
         """The NTP servers that hosts are told."""
-        return self._told(self.ntp)
+        return self._or_own(self.ntp)
 
     def answering(self) -> Iterator[tuple[str, str]]:
         """The addresses besides its own at which the lab answers here, with their fields; routers apart."""

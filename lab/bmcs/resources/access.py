@@ -24,14 +24,14 @@ class Access:
         """Raises Refusal (401) unless the request may pass."""
         if is_open(path) or (request.method == "POST" and path in (_SESSIONS, f"{_SESSIONS}/Members")):
             return
-        if not self._known(request):
+        if not self._is_logged_in(request):
             header = {"WWW-Authenticate": 'Basic realm="BMC"'} if "basic" in self.state.profile.logins else {}
             raise refusal(
                 401, "Base.1.8.NoValidSession", "There is no valid session established with the implementation.",
                 headers=header,
             )  # fmt: skip
 
-    def _known(self, request: Request) -> bool:
+    def _is_logged_in(self, request: Request) -> bool:
         ways, now = self.state.profile.logins, self.state.clock()
         header = request.authorization
         if "basic" in ways and header is not None and header.type == "basic":

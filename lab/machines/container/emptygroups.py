@@ -50,13 +50,13 @@ class Watch:
 
     def __init__(self, top: Path) -> None:
         self._top = top
-        self._known: dict[str, bool] = {}
+        self._populated: dict[str, bool] = {}
 
     def look(self) -> list[str]:
         """The groups that are empty and were not, or were not there, when this was called last."""
         now = populated(self._top)
-        emptied = [path for path, full in now.items() if not full and self._known.get(path, True)]
-        self._known = now
+        emptied = [path for path, full in now.items() if not full and self._populated.get(path, True)]
+        self._populated = now
         return emptied
 
     def tell(self, root: Path) -> None:
@@ -65,7 +65,7 @@ class Watch:
         if not emptied:
             return
         # What cannot be sent now is sent the next time: systemd's queue is short.
-        self._known.update(dict.fromkeys(emptied, True))
+        self._populated.update(dict.fromkeys(emptied, True))
         # systemd does not run yet, or has ended.
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
             top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -77,4 +77,4 @@ class Watch:
             line.setblocking(False)
             for path in emptied:
                 line.sendto(os.fsencode(path), f"/proc/self/fd/{agent}")
-                self._known[path] = False
+                self._populated[path] = False

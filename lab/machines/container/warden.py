@@ -184,7 +184,7 @@ class Warden:
         self._group.put_beside(self.outer)
         self._broker = Broker(fds[0], self._users, self)
         self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
-        self._selector.register(self._line, selectors.EVENT_READ, self._told)
+        self._selector.register(self._line, selectors.EVENT_READ, self._hear_init)
 
     def _send(self, boot: Boot) -> None:
         """The order to the process that holds the namespaces, with the initrds."""
@@ -201,7 +201,7 @@ class Warden:
         for image in images:
             os.close(image)
 
-    def _told(self) -> None:
+    def _hear_init(self) -> None:
         """A word of the machine's first process: init runs, or something broke."""
         message = self._line.recv(1 << 16)
         if message == holder.RUNNING:

@@ -40,28 +40,28 @@ def test_commands_faults_and_options_are_offered(tmp_path):
     assert offered(tmp_path, "node0-lab fault begin outage --service re") == ["registry"]
 
 
-def completers(made, chosen):
+def completers(command_line, chosen):
     """The completer of each argument that has one, by its name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_ARGCOMPLETE", "1")
         patch.setattr("argcomplete.autocomplete", lambda *_, **__: None)
-        completion.offer(made.parser, chosen)
-    return {action.dest: action.completer for action in made.actions if hasattr(action, "completer")}
+        completion.offer(command_line.parser, chosen)
+    return {action.dest: action.completer for action in command_line.actions if hasattr(action, "completer")}
 
 
 @pytest.fixture
-def made():
+def command_line():
     parser = argparse.ArgumentParser()
     names = ("--lab", "--node", "--nodes", "--image", "number", "--service", "--how")
     return SimpleNamespace(parser=parser, actions=[parser.add_argument(name, help="x") for name in names])
 
 
-def test_names_are_those_of_the_lab_that_is_meant(tmp_path, made):
+def test_names_are_those_of_the_lab_that_is_meant(tmp_path, command_line):
     lab = SimpleNamespace(layout=SimpleNamespace(root=tmp_path), services=SimpleNamespace(stop=str))
     active.begin(lab, Outage("bmc"))
     record = SimpleNamespace(topology=topology.compact(), components={"b": "", "a": ""}, root=tmp_path)
     asked = []
-    by_option = completers(made, lambda lab: asked.append(lab) or record)
+    by_option = completers(command_line, lambda lab: asked.append(lab) or record)
     names = {
         name: list(find(parsed_args=argparse.Namespace(lab="x"))) for name, find in by_option.items() if name != "lab"
     }
@@ -75,15 +75,15 @@ def test_names_are_those_of_the_lab_that_is_meant(tmp_path, made):
     assert set(asked) == {"x"}
 
 
-def test_without_a_lab_nothing_of_one_is_offered(made):
+def test_without_a_lab_nothing_of_one_is_offered(command_line):
     def chosen(_lab):
         raise UnknownLabError("no lab runs")
 
-    by_option = completers(made, chosen)
+    by_option = completers(command_line, chosen)
     assert [list(by_option[name](parsed_args=argparse.Namespace())) for name in ("node", "image", "number")] == [[]] * 3
 
 
-def test_who_is_not_a_shell_is_offered_nothing(made, monkeypatch):
+def test_who_is_not_a_shell_is_offered_nothing(command_line, monkeypatch):
     monkeypatch.delenv("_ARGCOMPLETE", raising=False)
-    completion.offer(made.parser, lambda _lab: pytest.fail("nobody asked"))
-    assert not any(hasattr(action, "completer") for action in made.actions)
+    completion.offer(command_line.parser, lambda _lab: pytest.fail("nobody asked"))
+    assert not any(hasattr(action, "completer") for action in command_line.actions)

@@ -51,7 +51,7 @@ esac
 
 
 @dataclass(frozen=True)
-class Said:
+class Completed:
     """What a command ended with and said."""
 
     returncode: int
@@ -64,12 +64,12 @@ def node0_lab(*words, check=True):
     if words[0] in ("exec", "ssh"):
         argv = [sys.executable, "-m", "lab.commands.cli", *words]
         completed = subprocess.run(argv, capture_output=True, text=True, check=check, env=ENV, timeout=300)
-        return Said(completed.returncode, completed.stdout, completed.stderr)
+        return Completed(completed.returncode, completed.stdout, completed.stderr)
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main([*words])
     assert code == 0 or not check, err.getvalue()
-    return Said(code, out.getvalue(), err.getvalue())
+    return Completed(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture

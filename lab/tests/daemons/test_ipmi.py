@@ -61,26 +61,26 @@ def tool(place, *words: str, password: str = PASSWORD):
     return subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def said(place, *words: str):
+def ipmitool(place, *words: str):
     completed = tool(place, *words)
     assert completed.returncode == 0, completed.stderr
     return completed.stdout.strip()
 
 
 def test_ipmitool_powers_a_machine_and_has_it_boot_from_its_cd(place, machine):
-    assert said(place, "power", "status") == "Chassis Power is off"
+    assert ipmitool(place, "power", "status") == "Chassis Power is off"
     machine.ask(Request(op="media", machine=machine.name, value="/some.iso"))
     machine.installed = True
-    said(place, "chassis", "bootdev", "cdrom")
-    said(place, "power", "on")
-    assert said(place, "power", "status") == "Chassis Power is on"
-    said(place, "power", "cycle")
-    said(place, "chassis", "bootdev", "cdrom", "options=persistent")
+    ipmitool(place, "chassis", "bootdev", "cdrom")
+    ipmitool(place, "power", "on")
+    assert ipmitool(place, "power", "status") == "Chassis Power is on"
+    ipmitool(place, "power", "cycle")
+    ipmitool(place, "chassis", "bootdev", "cdrom", "options=persistent")
     for _ in range(2):
-        said(place, "power", "reset")
+        ipmitool(place, "power", "reset")
     assert machine.booted == ["cdrom", "hd", "cdrom", "cdrom"]
-    said(place, "power", "off")
-    assert said(place, "power", "status") == "Chassis Power is off"
+    ipmitool(place, "power", "off")
+    assert ipmitool(place, "power", "status") == "Chassis Power is off"
 
 
 def test_a_wrong_password_gets_nothing(place, machine):

@@ -269,7 +269,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("proxy", "wanted"),
     [
         (None, None),
         ({"noProxy": "a"}, None),
@@ -280,12 +280,12 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         ({"httpsProxy": "https://corp:443"}, {"httpsProxy": "http://192.168.111.1:3128"}),
     ],
 )
-def test_a_proxy_is_the_labs_own(given, wanted):
+def test_a_proxy_is_the_labs_own(proxy, wanted):
     install, agent = files(topology.sno())
-    install |= {"proxy": given} if given else {}
+    install |= {"proxy": proxy} if proxy else {}
     derived = derive(install, agent)
     assert derived.proxy is bool(wanted)
-    assert through_proxy(install, derived).get("proxy") == (wanted or given)
+    assert through_proxy(install, derived).get("proxy") == (wanted or proxy)
 
 
 def test_nodes_are_fenced_by_the_labs_bmcs():

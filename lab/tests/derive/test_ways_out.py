@@ -40,7 +40,7 @@ def agent(*interfaces, routes=(OUT,), servers=("10.20.30.2",)):
     return {"rendezvousIP": "10.20.30.80", "hosts": [host]}
 
 
-def told(files, install=INSTALL):
+def problems_of(files, install=INSTALL):
     with pytest.raises(ConfigsError) as caught:
         derive(install, files)
     return [f"{source}: {line}" for source, line in caught.value.problems]
@@ -90,7 +90,7 @@ CONFIG = "agent-config.yaml: hosts[0].networkConfig"
     ],
 )  # fmt: skip
 def test_a_host_that_reaches_nobody_is_told(files, lines):
-    assert told(files) == lines
+    assert problems_of(files) == lines
 
 
 def test_a_router_that_is_another_machine_is_told():
@@ -105,7 +105,7 @@ def test_a_router_that_is_another_machine_is_told():
         "platform": {"baremetal": {"apiVIPs": ["10.20.30.5"], "ingressVIPs": ["10.20.30.6"]}},
     }
     hop = "agent-config.yaml: hosts[1].networkConfig.routes.config"
-    assert told(files, install) == [
+    assert problems_of(files, install) == [
         f"{hop}[0].next-hop-address: 10.20.30.80 is that of hosts[0].networkConfig.interfaces[0].ipv4.address[0].ip "
         "too, and no router's",
         f"{hop}[1].next-hop-address: 10.20.30.5 is that of platform.baremetal.apiVIPs[0] too, and no router's",
@@ -145,7 +145,7 @@ def test_a_virtual_ip_that_no_host_can_have_is_told(last, kind):
     platform = {"baremetal": {"apiVIPs": [f"10.20.30.{last}"], "ingressVIPs": ["10.20.30.6"]}}
     install = INSTALL | {"platform": platform}
     rule = f"10.20.30.{last} is the {kind} address of 10.20.30.0/24: no host can have it"
-    assert told(agent(), install) == [f"install-config.yaml: platform.baremetal.apiVIPs[0]: {rule}"]
+    assert problems_of(agent(), install) == [f"install-config.yaml: platform.baremetal.apiVIPs[0]: {rule}"]
 
 
 def test_a_router_outside_of_the_machine_network_may_be_the_dns_server_too():

@@ -44,20 +44,20 @@ def test_a_host_fails_within_and_is_whole_again(tmp_path, monkeypatch):
         node.power.on()
         host = node.ssh(PATIENCE)
 
-        def told(command):
+        def output_of(command):
             done = host.run(command)
             assert done.rc == 0, done.stderr
             return done.stdout.strip()
 
         def main():
-            return told("systemctl show --property MainPID --value kubelet")
+            return output_of("systemctl show --property MainPID --value kubelet")
 
         first = main()
         assert active.begin(lab, Kill(NODE, "kubelet")) is None
         wait_until(lambda: main() not in (first, "0"), PATIENCE, "kubelet to be started again", main, poll=0.2)
 
         def state():
-            return told("sed -n 's/^State:.\\(.\\).*/\\1/p' /proc/$(pgrep -x etcd)/status")
+            return output_of("sed -n 's/^State:.\\(.\\).*/\\1/p' /proc/$(pgrep -x etcd)/status")
 
         with lab.fault(Freeze(NODE, "etcd")):
             assert state() == "T"
@@ -68,7 +68,7 @@ def test_a_host_fails_within_and_is_whole_again(tmp_path, monkeypatch):
             return host.run(f"sudo sh -c '{write}'").rc == 0
 
         # All of this host's file systems are its memory; one that is full takes no more than this.
-        told("sudo mount -t tmpfs -o size=64m small /srv")
+        output_of("sudo mount -t tmpfs -o size=64m small /srv")
         assert room()
         with lab.fault(DiskFull(NODE, "/srv", 4)):
             assert not room()
@@ -76,7 +76,7 @@ def test_a_host_fails_within_and_is_whole_again(tmp_path, monkeypatch):
 
         def taken():
             place = "/run/fault-memory"
-            used = told(f"! mountpoint -q {place} || df --output=used --block-size=M {place} | tail -n 1")
+            used = output_of(f"! mountpoint -q {place} || df --output=used --block-size=M {place} | tail -n 1")
             return int(used.rstrip("M") or 0)
 
         with lab.fault(MemoryTaken(NODE, 500)):

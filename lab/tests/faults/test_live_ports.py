@@ -79,8 +79,8 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
 
         def masters():
             shown = json.loads(lab.run(["ip", "-json", "link", "show"], timeout=10).stdout)
-            known = {one["ifname"]: one.get("master") for one in shown}
-            return [known[port] for port in taps(lab, node.name)]
+            bridges = {one["ifname"]: one.get("master") for one in shown}
+            return [bridges[port] for port in taps(lab, node.name)]
 
         with pytest.raises(LabError, match="is off"), lab.fault(Swapped(node.name)):
             pass

@@ -37,7 +37,7 @@ def record(lab_id, supervisor=None, owner=None):
     )
 
 
-def made(lab_id, **more):
+def create(lab_id, **more):
     """A lab of this process; the descriptor that it lives by."""
     return records.create(record(lab_id, **more))
 
@@ -57,14 +57,14 @@ def states():
 
 
 def test_a_new_lab_has_no_name_that_another_one_has(monkeypatch):
-    os.close(made("sno-aaaa"))
+    os.close(create("sno-aaaa"))
     drawn = iter(["aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda _bytes: next(drawn))
     assert records.new_id(topology.sno()) == "sno-bbbb"
 
 
 def test_a_lab_lives_as_long_as_somebody_has_its_descriptor():
-    fd = made("mine-1")
+    fd = create("mine-1")
     # The record says that it is dead: the lock knows better.
     pid, started = this_process()
     records.read("mine-1").__class__.save(record("mine-1", supervisor=(pid, started + 1)))
@@ -95,7 +95,7 @@ def test_a_lab_lives_as_long_as_somebody_has_its_descriptor():
 @pytest.mark.parametrize("locked", [True, False])
 def test_a_running_lab_whose_record_cannot_be_read_is_kept(text, locked):
     if locked:
-        fd = made("new-1")
+        fd = create("new-1")
         folder = records.labs_dir() / "new-1"
         if text is None:
             (folder / "lab.json").unlink()
@@ -128,7 +128,7 @@ def test_a_lab_of_before_there_were_locks_is_judged_by_its_record():
 
 
 def test_a_lock_that_cannot_be_looked_at_proves_nothing(monkeypatch):
-    os.close(made("locked-1"))
+    os.close(create("locked-1"))
     opened = os.open
 
     def refuse(path, *arguments, **more):
@@ -153,7 +153,7 @@ def test_a_lab_that_is_being_made_is_there_at_once_with_all_that_proves_it(monke
 
     monkeypatch.setattr(records.Record, "save", save)
     with pytest.raises(KeyboardInterrupt):
-        made("half-1")
+        create("half-1")
     assert seen == [[]]
     assert states() == {}
     monkeypatch.undo()
@@ -169,7 +169,7 @@ def test_what_a_killed_maker_or_remover_left_goes(tmp_path, monkeypatch):
 
 
 def test_a_lab_goes_from_one_moment_to_the_next(monkeypatch):
-    os.close(made("going-1"))
+    os.close(create("going-1"))
     monkeypatch.setattr(records.shutil, "rmtree", lambda *_a, **_k: None)
     assert len(records.reap()) == 1
     assert states() == {}, "half of it must not be taken for a lab of which nothing is known"
@@ -228,7 +228,7 @@ def test_who_makes_a_lab_is_not_ended_for_it():
 
 
 def test_a_pid_of_another_boot_is_nobodys(monkeypatch):
-    fd = made("before-1")
+    fd = create("before-1")
     pid, started = this_process()
     os.pwrite(fd, f"supervisor {pid} {started} another-boot\n".encode(), 0)
     assert records.supervisor_of(records.labs_dir() / "before-1") is None
@@ -239,7 +239,7 @@ def test_a_pid_of_another_boot_is_nobodys(monkeypatch):
 
 def test_who_looks_proves_nothing():
     """Two that look at once must not take each other for a living lab."""
-    os.close(made("seen-1"))
+    os.close(create("seen-1"))
     fd = os.open(records.labs_dir() / "seen-1/alive", os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_SH)
     assert states() == {"seen-1": State.ENDED}
@@ -247,7 +247,7 @@ def test_who_looks_proves_nothing():
 
 
 def test_ls_and_gc_tell_of_labs_that_they_do_not_understand(capsys):
-    fd = made("new-1")
+    fd = create("new-1")
     (records.labs_dir() / "new-1/lab.json").write_text(json.dumps({"id": "new-1", "version": 9}))
     kept = old("older-1", "{")
     assert cli.main(["ls"]) == 0

@@ -116,7 +116,7 @@ def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "rule"),
     [
         ({"platformType": "VSphere"}, "cluster-manifests/agent-cluster-install.yaml: spec.platformType: must be none"),
         (
@@ -130,10 +130,10 @@ def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_is_said_by_manifest_and_field(tmp_path, change, said):
+def test_what_cannot_be_is_said_by_manifest_and_field(tmp_path, change, rule):
     with pytest.raises(TopologyError, match=r"^cluster-manifests/") as error:
         topology_for(write(tmp_path, spec={**needs(1), **change}, hosts=[nmstate(0, "192.168.5.7/24")]))
-    assert said in str(error.value)
+    assert rule in str(error.value)
 
 
 def test_other_architectures_and_wrong_interfaces_are_told_at_once(tmp_path):

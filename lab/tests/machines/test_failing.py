@@ -92,7 +92,7 @@ class Unified:
             lines.append(" ".join([number, *(f"{name}={value}" for name, value in limits.items())]))
         file.write_text("".join(f"{line}\n" for line in lines))
 
-    def said(self, name: str) -> str:
+    def limits_of(self, name: str) -> str:
         return (self.top / name / "io.max").read_text()
 
 
@@ -108,18 +108,20 @@ def test_cgroup2_limits_by_its_groups_at_the_top(tmp_path, monkeypatch):
         kernel.make(name)
     throttle.limit(kernel.top, "sno-1", os.makedev(7, 3), 1 << 20)
     slow = "7:3 rbps=1048576 wbps=1048576 riops=max wiops=max\n"
-    assert kernel.said("node0") == kernel.said("user.slice") == slow
+    assert kernel.limits_of("node0") == kernel.limits_of("user.slice") == slow
     # What is below them is limited with them, and the root has no such file.
     assert not (kernel.top / "node0/sno-1/io.max").exists()
     assert not (kernel.top / "io.max").exists()
     throttle.limit(kernel.top, "sno-1", os.makedev(7, 4), 512)
     kernel.make("machine.slice")
     throttle.keep(kernel.top, "sno-1")
-    assert sorted(kernel.said("machine.slice").splitlines()) == sorted(kernel.said("node0").splitlines())
+    assert sorted(kernel.limits_of("machine.slice").splitlines()) == sorted(kernel.limits_of("node0").splitlines())
     throttle.limit(kernel.top, "sno-1", os.makedev(7, 3), 0)
-    assert kernel.said("node0") == kernel.said("machine.slice") == "7:4 rbps=512 wbps=512 riops=max wiops=max\n"
+    assert (
+        kernel.limits_of("node0") == kernel.limits_of("machine.slice") == "7:4 rbps=512 wbps=512 riops=max wiops=max\n"
+    )
     throttle.lift(kernel.top, "sno-1")
-    assert kernel.said("node0") == kernel.said("machine.slice") == kernel.said("user.slice") == ""
+    assert kernel.limits_of("node0") == kernel.limits_of("machine.slice") == kernel.limits_of("user.slice") == ""
     assert list((tmp_path / "notes").iterdir()) == []
 
 
@@ -151,33 +153,33 @@ def test_a_limit_is_in_every_group_and_goes_with_its_lab(tmp_path, monkeypatch):
     own, new = top / "node0/sno-1", top / "node0/sno-1/new"
     name = "blkio.throttle.write_bps_device"
 
-    def made(group: Path) -> None:
+    def make_group(group: Path) -> None:
         group.mkdir(parents=True)
         for one in (name, name.replace("write", "read")):
             (group / one).touch()
 
-    def said(group: Path) -> str:
+    def limits_of(group: Path) -> str:
         return (group / name).read_text()
 
-    made(top)
-    made(own)
+    make_group(top)
+    make_group(own)
     throttle.limit(top, "sno-1", os.makedev(7, 3), 1 << 20)
-    assert said(top) == said(own) == "7:3 1048576"
-    made(new)
+    assert limits_of(top) == limits_of(own) == "7:3 1048576"
+    make_group(new)
     throttle.keep(top, "other")
-    assert said(new) == ""
+    assert limits_of(new) == ""
     # Written again it would count anew: a kernel that is asked twice a second lets nothing large through.
     (own / name).write_text("7:3 1048576\n7:9 1\n")
     throttle.keep(top, "sno-1")
-    assert said(new) == "7:3 1048576"
-    assert said(own) == "7:3 1048576\n7:9 1\n"
+    assert limits_of(new) == "7:3 1048576"
+    assert limits_of(own) == "7:3 1048576\n7:9 1\n"
     throttle.limit(top, "sno-1", os.makedev(7, 3), 0)
-    assert said(top) == said(new) == "7:3 0"
+    assert limits_of(top) == limits_of(new) == "7:3 0"
     throttle.limit(top, "sno-1", os.makedev(7, 4), 5)
     throttle.lift(top, "sno-1")
-    assert said(own) == "7:4 0"
+    assert limits_of(own) == "7:4 0"
     assert list((tmp_path / "notes").iterdir()) == []
     # Nothing is left to be kept up.
     (own / name).write_text("")
     throttle.keep(top, "sno-1")
-    assert said(own) == ""
+    assert limits_of(own) == ""

@@ -43,7 +43,7 @@ SAYS = (
     'echo "root: $(findmnt -no SOURCE,FSTYPE /) $(getcap /usr/bin/ping)'
     ' failed: $(systemctl --failed --no-legend --plain)."'
 )
-SAID = "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ."
+LINE = "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ."
 UNOPENED = "neither TPM nor Tang opens the LUKS volume"
 
 
@@ -89,7 +89,7 @@ def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path
     with Lab(SHAPE, artifacts=tmp_path) as lab:
         mine, other = lab.nodes["master-0"], lab.nodes["master-1"]
         copy(disk, lab.layout.disk(mine.spec))
-        boot_twice(mine, SAID, SECONDS)
+        boot_twice(mine, LINE, SECONDS)
         completed = subprocess.run(["grep", "-aqF", live.PROOF, lab.layout.disk(mine.spec)], timeout=300, check=False)
         assert completed.returncode == 1, "what Ignition wrote can be read without the key"
         copy(lab.layout.disk(mine.spec), lab.layout.disk(other.spec))
@@ -103,6 +103,6 @@ def test_live_the_tang_server_opens_the_root_and_nobody_when_it_is_gone(tmp_path
         machine = lab.nodes["master-0"]
         servers = json.loads(lab.access.tang_servers)
         copy(live.installed(folder, config_with({"tang": servers}), kargs=ASKING), lab.layout.disk(machine.spec))
-        boot_twice(machine, SAID, SECONDS)
+        boot_twice(machine, LINE, SECONDS)
         lab.services.stop("tang")
         stops_unopened(machine)

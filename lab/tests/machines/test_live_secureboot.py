@@ -82,7 +82,7 @@ def test_live_what_debian_signed_runs_and_an_unsigned_kernel_or_loader_is_refuse
     with Lab(SHAPE, artifacts=tmp_path) as lab:
         node = lab.nodes["master-0"]
 
-        def said(until: str, name: str, **changes: object) -> str:
+        def console_of(until: str, name: str, **changes: object) -> str:
             (folder / name).mkdir()
             before = len(node.console.text())
             node.console.mark()
@@ -90,10 +90,10 @@ def test_live_what_debian_signed_runs_and_an_unsigned_kernel_or_loader_is_refuse
             node.console.wait_for(until, SECONDS)
             return node.console.text()[before:]
 
-        text = said("SCRIPT ENDED", "signed")
+        text = console_of("SCRIPT ENDED", "signed")
         assert "Secure boot enabled" in text
-        text = said("bad shim signature", "kernel", signed_kernel=False)
+        text = console_of("bad shim signature", "kernel", signed_kernel=False)
         assert "GRUB RUNS" in text
         assert "SCRIPT ENDED" not in text
-        text = said("Access Denied", "loader", shim=UNSIGNED_SHIM)
+        text = console_of("Access Denied", "loader", shim=UNSIGNED_SHIM)
         assert "GRUB RUNS" not in text

@@ -75,7 +75,7 @@ ping -c1 -W5 10.9.0.1
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def output(tmp_path_factory):
     """What the script said on the serial line."""
     text = SHAPE.replace("clock_offset: 864000", f"clock_offset: 864000\n    tpm: {str(TPM).lower()}")
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
@@ -86,33 +86,33 @@ def said(tmp_path_factory):
             yield lab.nodes["master-0"].console.text().replace("\r", "")
 
 
-def test_live_cards_have_their_names_and_the_clock_its_offset(said):
-    cards = next(line for line in said.splitlines() if "enp2s0" in line)
-    assert {"enp2s0", "eno7", "enp4s0"} <= set(cards.split()), said
-    assert bool(re.search("^tpm0$", said, re.M)) is TPM, said
-    clock = int(re.search(r"^clock (\d+)", said, re.M)[1])
+def test_live_cards_have_their_names_and_the_clock_its_offset(output):
+    cards = next(line for line in output.splitlines() if "enp2s0" in line)
+    assert {"enp2s0", "eno7", "enp4s0"} <= set(cards.split()), output
+    assert bool(re.search("^tpm0$", output, re.M)) is TPM, output
+    clock = int(re.search(r"^clock (\d+)", output, re.M)[1])
     assert abs(clock - time.time() - 864_000) < 2 * SECONDS
 
 
-def test_live_linux_bonding_finds_a_partner_and_tagged_frames_pass(said):
-    assert re.search(r"Number of ports: 2$", said, re.M), said
-    assert "Partner Mac Address: 02:6e:30:00:00:00" in said
+def test_live_linux_bonding_finds_a_partner_and_tagged_frames_pass(output):
+    assert re.search(r"Number of ports: 2$", output, re.M), output
+    assert "Partner Mac Address: 02:6e:30:00:00:00" in output
     # Tagged, the same with 8900 bytes, and the other network.
-    assert said.count("1 received") == 3, said
+    assert output.count("1 received") == 3, output
 
 
 @pytest.mark.skipif(
     tree() is not None and not list(tree().glob("lib/modules/*/kernel/block/t10-pi.ko")),
     reason="the release that was built here has no t10-pi.ko, which sd_mod and nvme need: build it anew",
 )
-def test_live_disks_of_all_buses_say_who_they_are(said):
-    disks = re.findall(r'^NAME="\w+" (.*)$', said, re.M)
+def test_live_disks_of_all_buses_say_who_they_are(output):
+    disks = re.findall(r'^NAME="\w+" (.*)$', output, re.M)
     by_serial = {re.search('SERIAL="(.*?)"', line)[1]: line for line in disks}
-    assert set(by_serial) >= {"SATA-1", "SCSI-1", "NVME-1", "VIRTIO-1", "USB-1"}, said
-    assert 'WWN="0x5000c50015ea71aa" MODEL="WDC WD10" ROTA="1"' in by_serial["SATA-1"], said
-    assert 'WWN="0x5000c50015ea71ab" MODEL="FAST" ROTA="0"' in by_serial["SCSI-1"], said
-    assert 'TRAN="nvme"' in by_serial["NVME-1"], said
-    assert 'TRAN="usb"' in by_serial["USB-1"], said
+    assert set(by_serial) >= {"SATA-1", "SCSI-1", "NVME-1", "VIRTIO-1", "USB-1"}, output
+    assert 'WWN="0x5000c50015ea71aa" MODEL="WDC WD10" ROTA="1"' in by_serial["SATA-1"], output
+    assert 'WWN="0x5000c50015ea71ab" MODEL="FAST" ROTA="0"' in by_serial["SCSI-1"], output
+    assert 'TRAN="nvme"' in by_serial["NVME-1"], output
+    assert 'TRAN="usb"' in by_serial["USB-1"], output
 
 
 def test_live_every_model_of_card_is_one_of_libvirts(tmp_path):

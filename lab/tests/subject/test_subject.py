@@ -178,7 +178,7 @@ def test_a_registry_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "rule"),
+    ("changes", "rule"),
     [
         ({"architecture": "arm64"}, "it is for arm64, the lab's machines are amd64"),
         ({"tags": [t for t in NEEDED if "os-images" not in t]}, "it has no image machine-os-images"),
@@ -186,8 +186,8 @@ def test_a_registry_that_is_not_there(tmp_path):
         ({"version": ""}, "release-metadata has no version"),
     ],
 )
-def test_a_release_that_cannot_be_installed_here(tmp_path, made, rule):
-    layout, digests = make(tmp_path / "made", **made)
+def test_a_release_that_cannot_be_installed_here(tmp_path, changes, rule):
+    layout, digests = make(tmp_path / "made", **changes)
     with pytest.raises(SubjectError, match=rule) as caught:
         from_directory(Cache(tmp_path / "subjects"), layout.root, f"quay.example/x/y@{digests['release']}")
     assert str(caught.value).startswith(f"--release-dir {layout.root}")
@@ -282,7 +282,7 @@ def test_an_installer_of_the_users(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "rule"),
     [
         (b"", "is no program"),
         (b"hello\n", "is no program"),
@@ -292,12 +292,12 @@ def test_an_installer_of_the_users(tmp_path):
         (b"#! /nosuch/python3 -I\n", "wants '/nosuch/python3' in its first line"),
     ],
 )
-def test_an_installer_that_cannot_be_run_is_told(tmp_path, content, told):
+def test_an_installer_that_cannot_be_run_is_told(tmp_path, content, rule):
     """Before a release is copied, which takes minutes."""
     path = tmp_path / "openshift-install"
     path.write_bytes(content)
     path.chmod(0o755)
-    with pytest.raises(SubjectError, match=told):
+    with pytest.raises(SubjectError, match=rule):
         checked(path, "--installer")
     path.write_bytes(b"#! /bin/sh\nexit 0\n")
     assert checked(path, "--installer") == path
@@ -316,7 +316,7 @@ def test_names_as_users_write_them():
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("chosen", "rule"),
     [
         ({"pull-secret": "nothing"}, "cannot be read: No such file"),
         ({"pull-secret": "text"}, "is no pull secret: want JSON with auths"),
@@ -328,13 +328,13 @@ def test_names_as_users_write_them():
         ({"release-dir": "nothing"}, "no such directory"),
     ],
 )
-def test_options_are_checked_before_anything_is_copied(tmp_path, monkeypatch, given, rule):
+def test_options_are_checked_before_anything_is_copied(tmp_path, monkeypatch, chosen, rule):
     monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(options, "built_lab_release", lambda: pytest.fail("a release was built"))
     (tmp_path / "text").write_text("xyz")
     (tmp_path / "empty").write_text('{"auths": {}}')
     (tmp_path / "odd").write_text('{"auths": {"quay.io": "c2VjcmV0", "ours": {"auth": "eDp5"}}}')
-    paths = {name: value if name == "release" else str(tmp_path / value) for name, value in given.items()}
+    paths = {name: value if name == "release" else str(tmp_path / value) for name, value in chosen.items()}
     with pytest.raises(SubjectError, match=rule) as caught:
         options.choose(paths.get)
     [(name, value)] = paths.items()

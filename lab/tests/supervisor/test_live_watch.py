@@ -55,8 +55,8 @@ def test_each_daemon_that_ends_is_told_at_once_with_its_last_lines(tmp_path, cap
             assert len(lab.ended()) == count
         assert [one.service for one in lab.ended()] == list(SERVICES)
         assert len(said_of(caplog, "void")) == len(SERVICES), "each is told once"
-        [told] = said_of(caplog, "registry was killed")
-        assert re.search(r"Its last lines:\n {4}.*listening on", told, re.S), told
+        [message] = said_of(caplog, "registry was killed")
+        assert re.search(r"Its last lines:\n {4}.*listening on", message, re.S), message
         with pytest.raises(
             DaemonEndedError, match=r"itself failed: registry was killed by SIGKILL at \d\d:.*; libvirtd"
         ):

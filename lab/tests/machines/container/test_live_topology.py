@@ -221,8 +221,8 @@ class Cards:
         def both_distribute():
             for number in range(2):
                 heard = self.heard[number]
-                known = heard is not None and heard[1].system == HOST
-                synced = known and heard[0].state & lacp.SYNCHRONIZED
+                knows_us = heard is not None and heard[1].system == HOST
+                synced = knows_us and heard[0].state & lacp.SYNCHRONIZED
                 more = lacp.SYNCHRONIZED | (lacp.COLLECTING | lacp.DISTRIBUTING) * bool(synced)
                 self.say(number, state | more * bool(heard))
                 list(self.receive(number))

@@ -18,7 +18,7 @@ from lab.machines.container.hardware import disks, pseudofs
 from lab.machines.container.spec import DiskSpec
 
 # What udev 252 makes of them.
-_KNOWN = {
+_IN_DEV = {
     b"root": "root",
     b"the root": r"the\x20root",
     b"../../etc": r"..\x2f..\x2fetc",
@@ -29,9 +29,9 @@ _KNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", _KNOWN)
+@pytest.mark.parametrize("name", _IN_DEV)
 def test_a_name_in_dev_is_udevs(name):
-    assert disks.in_dev(name) == _KNOWN[name]
+    assert disks.in_dev(name) == _IN_DEV[name]
 
 
 @given(name=st.binary(min_size=1, max_size=72))

@@ -49,7 +49,7 @@ def verdict(number, *arguments, arch=0xC000003E):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "expected"),
     [
         ((0,), ALLOW),
         ((165, 1, 2), NOTIFY),
@@ -89,8 +89,8 @@ def verdict(number, *arguments, arch=0xC000003E):
         ((0x40000000 + 165,), REFUSE | errno.ENOSYS),
     ],
 )
-def test_the_filter(call, said):
-    assert verdict(*call) == said
+def test_the_filter(call, expected):
+    assert verdict(*call) == expected
 
 
 def test_the_filter_knows_one_architecture():

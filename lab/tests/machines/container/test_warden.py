@@ -28,7 +28,7 @@ class Machine(Warden):
     """A warden of nothing but a first process."""
 
     def __init__(self, init, group):
-        self._group, self._init, self._switched_off, self.said = group, init, False, []
+        self._group, self._init, self._switched_off, self.lines = group, init, False, []
 
     def init(self):
         if self._init.poll() is not None:
@@ -36,7 +36,7 @@ class Machine(Warden):
         return self._init.pid
 
     def say(self, text):
-        self.said.append(text)
+        self.lines.append(text)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_machine_with_too_many_groups_is_ended_and_says_why_once(init):
     machine = Machine(init, group)
     machine.hold_to_its_groups()
     assert init.poll() is None
-    assert machine.said == []
+    assert machine.lines == []
     group.found = True
     machine.hold_to_its_groups()
     assert init.wait(30) == -signal.SIGKILL
@@ -60,4 +60,4 @@ def test_a_machine_with_too_many_groups_is_ended_and_says_why_once(init):
     assert group.thawed == 1
     with contextlib.suppress(ProcessLookupError):
         machine.hold_to_its_groups()
-    assert machine.said == ["node0: more than 4096 control groups: the machine is switched off"]
+    assert machine.lines == ["node0: more than 4096 control groups: the machine is switched off"]

@@ -152,7 +152,7 @@ bash "$1" "$2"
 
 
 @pytest.mark.parametrize(
-    ("stack", "known"),
+    ("stack", "addresses"),
     [
         ("ipv4", "192.0.2.80"),
         ("ipv6", "2001:db8:1::80"),
@@ -160,7 +160,7 @@ bash "$1" "$2"
         ("dual6", "2001:db8:1::80,192.0.2.80"),
     ],
 )
-def test_a_host_finds_its_address_of_each_family_in_a_namespace(stack: str, known: str, tmp_path: Path) -> None:
+def test_a_host_finds_its_address_of_each_family_in_a_namespace(stack: str, addresses: str, tmp_path: Path) -> None:
     script, out = tmp_path / "node-ip.sh", tmp_path / "env"
     content = machineconfig.node_ip_script(config_of(stack))["contents"]["source"]
     script.write_bytes(read_data_url(content, None))
@@ -171,7 +171,7 @@ def test_a_host_finds_its_address_of_each_family_in_a_namespace(stack: str, know
     assert completed.returncode == 0, completed.stderr
     variables = dict(line.split("=", 1) for line in out.read_text().splitlines())
     assert variables == {
-        "KUBELET_NODE_IP": known.split(",")[0], "KUBELET_NODE_IPS": known, "NODE_INTERFACE": "eth9"
+        "KUBELET_NODE_IP": addresses.split(",")[0], "KUBELET_NODE_IPS": addresses, "NODE_INTERFACE": "eth9"
     }, json.dumps(variables)  # fmt: skip
 
 
@@ -215,10 +215,10 @@ def test_a_host_waits_for_the_address_that_comes_later(tmp_path: Path) -> None:
 
 def test_an_address_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machineconfig, "NODE_IP_SECONDS", 1)
-    completed, told = found_with("ip link set lo up; " + LATE.partition("(read")[0] + 'bash "$1" "$2"', tmp_path)
+    completed, errors = found_with("ip link set lo up; " + LATE.partition("(read")[0] + 'bash "$1" "$2"', tmp_path)
     assert completed.returncode == 1
     assert "No address from which 2001:db8:1::1 can be reached within 1 s" in completed.stderr
-    assert told == ""
+    assert errors == ""
 
 
 def test_what_keepalived_checks_with_is_in_its_image(config: InstallConfig) -> None:

@@ -47,7 +47,7 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def outputs(tmp_path_factory):
     """A directory after both commands, and one user manifest put between them."""
     directory = tmp_path_factory.mktemp("install")
     (directory / "install-config.yaml").write_text(yaml.safe_dump(CONFIG))
@@ -74,8 +74,8 @@ def unpack(config, root):
         path.chmod(entry["mode"])
 
 
-def test_outputs(made):
-    live = json.loads((made / "bootstrap-in-place-for-live-iso.ign").read_text())
+def test_outputs(outputs):
+    live = json.loads((outputs / "bootstrap-in-place-for-live-iso.ign").read_text())
     paths = {f["path"] for f in live["storage"]["files"]}
     assert {
         "/usr/local/bin/bootkube.sh",
@@ -84,31 +84,31 @@ def test_outputs(made):
     } <= paths
     units = {u["name"]: u["enabled"] for u in live["systemd"]["units"]}
     assert units == {"bootkube.service": False, "progress.service": True, "approve-csr.service": True}
-    pointer = json.loads((made / "worker.ign").read_text())
+    pointer = json.loads((outputs / "worker.ign").read_text())
     assert pointer["ignition"]["config"]["merge"][0]["source"] == "https://api-int.c.d.example:22623/config/worker"
-    assert (made / "auth" / "kubeadmin-password").read_text() == ""
-    assert json.loads((made / "metadata.json").read_text())["clusterName"] == "c"
+    assert (outputs / "auth" / "kubeadmin-password").read_text() == ""
+    assert json.loads((outputs / "metadata.json").read_text())["clusterName"] == "c"
 
 
-def test_secrets_are_private_and_not_in_the_stored_config(made):
-    for path in [*made.glob("*.ign"), *(made / "auth").iterdir(), *(made / "tls").glob("*.key")]:
+def test_secrets_are_private_and_not_in_the_stored_config(outputs):
+    for path in [*outputs.glob("*.ign"), *(outputs / "auth").iterdir(), *(outputs / "tls").glob("*.key")]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    stored = yaml.safe_load((made / "manifests" / "cluster-config.yaml").read_text())["data"]["install-config"]
+    stored = yaml.safe_load((outputs / "manifests" / "cluster-config.yaml").read_text())["data"]["install-config"]
     assert "dXNlcjpwYXNz" not in stored
     assert parse(stored).single_node
 
 
-def test_the_users_kubeconfig_is_signed_by_the_given_signer(made):
-    pairs = tls.load(made / "tls")
+def test_the_users_kubeconfig_is_signed_by_the_given_signer(outputs):
+    pairs = tls.load(outputs / "tls")
     signer = x509.load_pem_x509_certificate(pairs["admin-kubeconfig-signer"].cert.encode())
     client = x509.load_pem_x509_certificate(pairs["admin-kubeconfig-client"].cert.encode())
     client.verify_directly_issued_by(signer)
 
 
-def test_a_second_run_keeps_the_cluster_id(made, tmp_path, monkeypatch):
+def test_a_second_run_keeps_the_cluster_id(outputs, tmp_path, monkeypatch):
     monkeypatch.setenv(install.RELEASE_ENV, RELEASE)
-    again = install.load_assets(made, RELEASE)
-    assert again.cluster_id == json.loads((made / "metadata.json").read_text())["clusterID"]
+    again = install.load_assets(outputs, RELEASE)
+    assert again.cluster_id == json.loads((outputs / "metadata.json").read_text())["clusterID"]
 
 
 def test_errors_are_one_line(tmp_path, capsys, monkeypatch):
@@ -142,10 +142,10 @@ def test_bad_fields_are_named(change, field):
 
 
 @pytest.fixture(scope="module")
-def bootstrapped(made, tmp_path_factory):
+def bootstrapped(outputs, tmp_path_factory):
     """A bootstrap host's root after rendering, with a stand-in for what etcd wrote."""
     root = tmp_path_factory.mktemp("root")
-    unpack(json.loads((made / "bootstrap-in-place-for-live-iso.ign").read_text()), root)
+    unpack(json.loads((outputs / "bootstrap-in-place-for-live-iso.ign").read_text()), root)
     tags = [{"name": t, "from": {"kind": "DockerImage", "name": f"release.example/n/r@sha256:{t}"}} for t in TAGS]
     stream = {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "4.18.0"}}
     (root / "release-manifests").mkdir()

@@ -76,7 +76,7 @@ def test_fips_of_the_install_config_is_a_machine_config_of_each_pool(
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("arguments", "rule"),
     [
         ("a=1", r"MachineConfig 99-x: spec\.kernelArguments: must be a list of strings"),
         (["a=1", 2], r"spec\.kernelArguments: must be a list of strings"),
@@ -85,9 +85,9 @@ def test_fips_of_the_install_config_is_a_machine_config_of_each_pool(
         (["a\nb"], r"spec\.kernelArguments\[0\]"),
     ],
 )
-def test_what_no_boot_loader_could_pass_on_is_told(given: Any, rule: str) -> None:
+def test_what_no_boot_loader_could_pass_on_is_told(arguments: Any, rule: str) -> None:
     with pytest.raises(ConfigError, match=rule):
-        machineconfig.rendered("master", [config("99-x", given)])
+        machineconfig.rendered("master", [config("99-x", arguments)])
 
 
 # In namespaces of its own: a disk's boot partition, the kernel's command line, and a systemctl that only says so.

@@ -26,7 +26,7 @@ udevadm test-builtin net_setup_link /sys/class/net/known 2>&1
 """
 
 
-def said(kind: str, links: Path | None) -> str:
+def udev_report(kind: str, links: Path | None) -> str:
     """What udev says of a new device of that kind, with the files of a directory besides Debian's own."""
     argv = ["unshare", "-mn", "sh", "-c", SCRIPT, "sh", kind, str(links or "")]
     completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
@@ -38,8 +38,8 @@ def said(kind: str, links: Path | None) -> str:
 
 def test_a_bridges_address_is_its_first_ports():
     """Bonds, which few kernels of container hosts have, are in the same line as bridges."""
-    assert "Applying persistent MAC address" in said("bridge", None), "systemd's default is another one"
-    ours = said("bridge", OURS)
+    assert "Applying persistent MAC address" in udev_report("bridge", None), "systemd's default is another one"
+    ours = udev_report("bridge", OURS)
     assert "98-default-mac-none.link is applied" in ours
     assert "persistent MAC" not in ours
     [kinds] = [line for line in (OURS / "98-default-mac-none.link").read_text().splitlines() if "Kind=" in line]
@@ -47,7 +47,7 @@ def test_a_bridges_address_is_its_first_ports():
 
 
 def test_other_devices_keep_systemds_default():
-    assert "98-default-mac-none.link is applied" not in said("veth", OURS)
+    assert "98-default-mac-none.link is applied" not in udev_report("veth", OURS)
 
 
 def test_the_initramfs_has_it_too():

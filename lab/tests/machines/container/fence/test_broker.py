@@ -113,12 +113,12 @@ def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
     end = page + mmap.PAGESIZE
     ctypes.memset(page, 0x41, mmap.PAGESIZE)
     kept = [ctypes.create_string_buffer(word) for word in words]
-    given_ = [
+    call = [
         ctypes.addressof(word) if argument is None else end + argument if argument < 0 else argument
         for word, argument in zip(kept, arguments, strict=True)
     ]
     with contextlib.suppress(OSError, Refusal):
-        assert asked.do(os.getpid(), number, given_) in (True, False, None)
+        assert asked.do(os.getpid(), number, call) in (True, False, None)
 
 
 def test_a_word_that_is_cut_off_by_the_end_of_memory_is_a_fault(asked, page):

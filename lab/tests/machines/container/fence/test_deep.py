@@ -33,12 +33,12 @@ def world(tmp_path):
     """A daemon of the test's own, which it ends."""
     if os.geteuid() != 0 or tree() is None or container_problems():
         pytest.skip("needs root, a tree that was built here, and what container machines need")
-    made = World(tmp_path)
+    new_world = World(tmp_path)
     try:
-        yield made.start()
+        yield new_world.start()
     finally:
-        if made.process.poll() is None:
-            made.kill()
+        if new_world.process.poll() is None:
+            new_world.kill()
 
 
 def _groups(world, name=""):

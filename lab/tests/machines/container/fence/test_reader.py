@@ -219,11 +219,11 @@ def test_a_medium_is_read_to_its_initrds(fence, tmp_path):
     assert "Booting from DVD/CD..." in console_text
 
 
-def one_line(said, end):
+def one_line(console_text, end):
     """However it ended: no traceback, nothing but the firmware's few lines."""
     assert isinstance(end, str) or end[0].early
-    assert not re.search(r"Traceback|\w+Error:", said), said
-    assert len(said.splitlines()) < 12, said
+    assert not re.search(r"Traceback|\w+Error:", console_text), console_text
+    assert len(console_text.splitlines()) < 12, console_text
 
 
 # Each example is a boot or two, and each question of a boot a fork of a process that has imported all tests.

@@ -102,9 +102,9 @@ for folder, _, names in os.walk({str(top)!r}):
             continue
 print(written, file=sys.stderr)
 """
-    through, said = attempt(world, machine, code)
-    assert through, said
-    assert int(said[0]) > 100
+    through, output = attempt(world, machine, code)
+    assert through, output
+    assert int(output[0]) > 100
     after = host()
     assert {name: (text, after[name]) for name, text in before.items() if after.get(name, text) != text} == {}
 

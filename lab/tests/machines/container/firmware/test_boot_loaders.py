@@ -17,10 +17,10 @@ KERNEL = "/images/pxeboot/vmlinuz"
 INITRDS = ("/images/pxeboot/initrd.img", "/images/ignition.img")
 
 
-def grub_boot(text: str, said: list[str] | None = None, **files: str) -> Entry:
+def grub_boot(text: str, lines: list[str] | None = None, **files: str) -> Entry:
     have = {"/grub.cfg": text, "/vmlinuz": "kernel", KERNEL: "kernel"}
     have |= {f"/{name.replace('__', '/').replace('_', '.')}": content for name, content in files.items()}
-    return grub.Grub(lambda path: have[path].encode() if path in have else None, (said or []).append).boot("/grub.cfg")
+    return grub.Grub(lambda path: have[path].encode() if path in have else None, (lines or []).append).boot("/grub.cfg")
 
 
 def linux(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from lab.machines.container.firmware.loaders.ipxe import Ipxe, NetEntry
 HERE = "http://10.0.0.1/boot/first.ipxe"
 
 
-def booted(text: str, said: list[str] | None = None, **more: str) -> NetEntry:
+def booted(text: str, lines: list[str] | None = None, **more: str) -> NetEntry:
     scripts = {HERE: text} | {f"http://10.0.0.1/boot/{name}.ipxe": other for name, other in more.items()}
 
     def fetch(url: str) -> str:
@@ -19,7 +19,7 @@ def booted(text: str, said: list[str] | None = None, **more: str) -> NetEntry:
         return scripts[url]
 
     variables = {"mac": "52:54:00:00:00:01", "platform": "efi"}
-    return Ipxe(fetch, (said if said is not None else []).append, variables).boot(HERE)
+    return Ipxe(fetch, (lines if lines is not None else []).append, variables).boot(HERE)
 
 
 def test_a_script_like_the_installers_starts_what_it_names() -> None:

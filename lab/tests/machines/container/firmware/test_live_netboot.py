@@ -30,7 +30,7 @@ LOOK = "cat /etc/proof; cat /proc/cmdline; ip -brief address show eth0; ls /sys/
 pytestmark = pytest.mark.skipif(bool(os.geteuid()), reason="network namespaces need root")
 
 
-def told(folder: Path, boot: BootWay, url: str | None = None) -> None:
+def dnsmasq_configuration(folder: Path, boot: BootWay, url: str | None = None) -> None:
     """What the lab tells dnsmasq, for the one network of these tests."""
     from lab.daemons import dns
 
@@ -61,7 +61,7 @@ def served(tmp_path: Path) -> Path:
 
 
 def test_a_server_that_names_nothing_to_boot_is_passed_over(tmp_path: Path, served: Path) -> None:
-    told(served, "http-boot", "")
+    dnsmasq_configuration(served, "http-boot", "")
     machine = kit.spec(tmp_path, nics=(NIC,), boot=("network",))
     console, _ = kit.booted(tmp_path / "m", machine, serve=served)
     assert ">>Start PXE over IPv4." in console
@@ -80,7 +80,7 @@ def test_without_a_server_the_next_device_is_tried(tmp_path: Path, served: Path)
 
 
 def test_a_script_that_is_not_there_is_told(tmp_path: Path, served: Path) -> None:
-    told(served, "pxe")
+    dnsmasq_configuration(served, "pxe")
     machine = kit.spec(tmp_path, nics=(NIC,), boot=("network",), firmware="bios")
     console, _ = kit.booted(tmp_path / "m", machine, serve=served)
     assert "Station IP address is 192.168.7.2" in console
@@ -111,7 +111,7 @@ def _pxe_files(folder: Path) -> None:
 @pytest.mark.parametrize("firmware", ["uefi", "bios"])
 def test_pxe_files_come_up_with_their_config(tmp_path: Path, served: Path, firmware: str) -> None:
     _pxe_files(served / "boot")
-    told(served, "pxe")
+    dnsmasq_configuration(served, "pxe")
     machine = kit.spec(tmp_path, nics=(NIC,), firmware=firmware)
     console, seen = kit.booted(tmp_path / "m", machine, LOOK, served)
     assert "NBP filename is http://192.168.7.1:8080/boot/agent.x86_64.ipxe" in console
@@ -132,7 +132,7 @@ def test_uefi_boots_a_minimal_iso_by_http(tmp_path: Path, served: Path) -> None:
     words = ["minimal", str(full), "--rootfs-url", rootfs, "--rootfs", str(folder / "agent.x86_64-rootfs.img")]
     command = [*default_installer(), "iso", *words, "--output", str(image), "--dir", str(tmp_path)]
     subprocess.run(command, check=True, timeout=120)
-    told(served, "http-boot")
+    dnsmasq_configuration(served, "http-boot")
     console, seen = kit.booted(tmp_path / "m", kit.spec(tmp_path, nics=(NIC,)), LOOK, served)
     assert "URI: http://192.168.7.1:8080/boot/agent.x86_64.iso" in console
     assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz" in console

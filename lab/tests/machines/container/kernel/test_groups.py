@@ -54,13 +54,13 @@ def test_v1_and_hybrid_hosts_have_their_v1_hierarchies_used(host, groups):
     group = cgroups.Group(hierarchies, "lab/m")
     group.make(memory_mib=512, vcpus=1, devices=["7:3"])
 
-    def said(hierarchy, file):
+    def read(hierarchy, file):
         return (hierarchies.at[hierarchy] / "node0/lab/m" / file).read_text()
 
-    assert said("memory", "memory.limit_in_bytes") == str(512 << 20)
-    assert int(said("pids", "pids.max")) <= 8192
-    assert said("devices", "devices.deny") == "a"
-    assert said("devices", "devices.allow") == "b 7:3 rwm"
+    assert read("memory", "memory.limit_in_bytes") == str(512 << 20)
+    assert int(read("pids", "pids.max")) <= 8192
+    assert read("devices", "devices.deny") == "a"
+    assert read("devices", "devices.allow") == "b 7:3 rwm"
     # The limits are not in the group that it gets.
     assert [file.name for file in (hierarchies.at["memory"] / "node0/lab/m/machine").iterdir()] == []
 

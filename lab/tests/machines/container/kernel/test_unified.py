@@ -118,7 +118,7 @@ systemctl stop many; ls -d deep.slice/deep-er.slice/many.service 2>&1 | grep -c 
 systemctl start user@0 && ls -d user.slice/user-0.slice/user@0.service/init.scope; systemctl stop user@0
 timeout 20 sh -c 'while [ -d user.slice/user-0.slice/user@0.service ]; do sleep 0.1; done'; echo $?
 """
-_SAID = [
+_OUTPUT = [
     "cgroup2fs",
     "hugetlb",
     "hugetlb",
@@ -127,7 +127,7 @@ _SAID = [
     "0",
     "user.slice/user-0.slice/user@0.service/init.scope",
 ]
-_SAID += ["0"]
+_OUTPUT += ["0"]
 
 
 def test_a_machine_runs_on_cgroup2(unified, tmp_path):
@@ -157,7 +157,7 @@ def test_a_machine_runs_on_cgroup2(unified, tmp_path):
         kit.serial(tmp_path, "m").wait_for(r"login: ", kit.PATIENCE)
         done = kit.run_in(name, "m", _SCRIPT)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == _SAID
+        assert done.stdout.splitlines() == _OUTPUT
     finally:
         process.kill()
         process.wait(30)

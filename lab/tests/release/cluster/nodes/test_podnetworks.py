@@ -32,12 +32,12 @@ def node(name: str, part: str = "") -> dict[str, Any]:
 
 
 @given(st.lists(st.booleans(), max_size=12), st.randoms())
-def test_each_node_has_a_part_of_its_own_and_keeps_what_it_has(had: list[bool], random: Any) -> None:
+def test_each_node_has_a_part_of_its_own_and_keeps_what_it_has(have_network: list[bool], random: Any) -> None:
     every = [str(part) for part in ip_network("10.128.0.0/14").subnets(new_prefix=23)]
     random.shuffle(every)
-    nodes = [node(f"n{index}", every[index] if has else "") for index, has in enumerate(had)]
+    nodes = [node(f"n{index}", every[index] if has else "") for index, has in enumerate(have_network)]
     given_now = dict(podnetworks.missing(nodes, NETWORKS))
-    assert set(given_now) == {f"n{index}" for index, has in enumerate(had) if not has}
+    assert set(given_now) == {f"n{index}" for index, has in enumerate(have_network) if not has}
     parts = [(given_now.get(each["metadata"]["name"]) or [each["spec"]["podCIDR"]])[0] for each in nodes]
     assert len(set(parts)) == len(parts)
     assert set(parts) <= set(every)
@@ -51,8 +51,8 @@ def test_a_network_that_is_used_up_is_told() -> None:
 
 def test_with_both_families_a_node_has_a_part_of_each_in_their_order() -> None:
     both = (("fd01::/48", 64), NETWORKS[0])
-    had = {"metadata": {"name": "b"}, "spec": {"podCIDR": "fd01::/64", "podCIDRs": ["fd01::/64", "10.128.0.0/23"]}}
-    assert list(podnetworks.missing([node("a"), had], both)) == [("a", ["fd01:0:0:1::/64", "10.128.2.0/23"])]
+    complete = {"metadata": {"name": "b"}, "spec": {"podCIDR": "fd01::/64", "podCIDRs": ["fd01::/64", "10.128.0.0/23"]}}
+    assert list(podnetworks.missing([node("a"), complete], both)) == [("a", ["fd01:0:0:1::/64", "10.128.2.0/23"])]
     assert list(podnetworks.missing([node("a")], both[:1])) == [("a", ["fd01::/64"])]
 
 

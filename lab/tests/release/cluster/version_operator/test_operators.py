@@ -85,10 +85,10 @@ class Store:
 
     def __init__(self):
         self.objects = {}
-        self.known = {"Namespace", "Lease", "CustomResourceDefinition"}
+        self.kinds = {"Namespace", "Lease", "CustomResourceDefinition"}
 
     def resource(self, api_version, kind):
-        if kind not in self.known:
+        if kind not in self.kinds:
             raise UnknownKind(api_version, kind)
 
     def get(self, api_version, kind, name, namespace=None):
@@ -101,7 +101,7 @@ class Store:
             return None
         self.objects[key] = obj
         if obj["kind"] == "CustomResourceDefinition":
-            self.known.add(obj["spec"]["names"]["kind"])
+            self.kinds.add(obj["spec"]["names"]["kind"])
         return obj
 
     def replace(self, obj, sub=""):
