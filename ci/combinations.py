@@ -76,11 +76,11 @@ def dimensions(matrix: Matrix, *, everything: bool = False) -> dict[str, tuple[s
 def candidates(values: dict[str, tuple[str, ...]]) -> dict[str, set[Pair]]:
     """All ids whose words may be combined, with their pairs; not each of them means a topology."""
     every = (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
-    found: dict[str, set[Pair]] = {}
+    pairs: dict[str, set[Pair]] = {}
     for name in map(id_of_values, every):
         with contextlib.suppress(ValueError):
-            found[name] = pairs_of(name)
-    return found
+            pairs[name] = pairs_of(name)
+    return pairs
 
 
 def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[str, set[Pair]]]:
@@ -117,7 +117,7 @@ def _row(scenario_id: str, new: int) -> str:
     return f"- {{{', '.join(fields)}, runs: weekly}}  # {new} new pairs"
 
 
-def _told(pair: Pair) -> str:
+def _sentence(pair: Pair) -> str:
     return " with ".join(f"{name} {value}" for name, value in pair)
 
 
@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, new in proposals:
             print(_row(name, len(new)))
             if arguments.pairs:
-                print("".join(f"    {_told(pair)}\n" for pair in sorted(new)), end="")
+                print("".join(f"    {_sentence(pair)}\n" for pair in sorted(new)), end="")
     else:
         for row in matrix.rows:
             print(f"{row.runs:<8} {row.id:<44} {row.name}")

@@ -168,11 +168,11 @@ class Ending:
 
     def __init__(self) -> None:
         self._held = False
-        self._told = 0
+        self._signal = 0
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """The signal's handler."""
-        self._told = number
+        self._signal = number
         if not self._held:
             raise SystemExit(128 + number)
 
@@ -184,8 +184,8 @@ class Ending:
             yield
         finally:
             self._held = False
-        if self._told:
-            raise SystemExit(128 + self._told)
+        if self._signal:
+            raise SystemExit(128 + self._signal)
 
 
 ending = Ending()

@@ -23,7 +23,7 @@ class FakeMachine:
         self._media: str | None = None
         self._first: BootDevice = BootDevice.DISK
         self._installed = False
-        self._said = ""
+        self._output = ""
         self._position = 0
         self._link = True
         self.typed: list[str] = []
@@ -51,7 +51,7 @@ class FakeMachine:
 
     def _boot(self, source: str) -> None:
         self.boots.append(source)
-        self._said += f"booting from {source}\n"
+        self._output += f"booting from {source}\n"
 
     def off(self) -> None:
         """Stop."""
@@ -88,13 +88,13 @@ class FakeMachine:
 
     def text(self) -> str:
         """Its output so far."""
-        return self._said
+        return self._output
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
         """A match after the last one, or ConsoleTimeout at once: there will be no more output."""
-        match = re.compile(pattern, re.MULTILINE).search(self._said, self._position)
+        match = re.compile(pattern, re.MULTILINE).search(self._output, self._position)
         if match is None:
-            raise ConsoleTimeout(pattern, timeout, self._said, machine=self.name)
+            raise ConsoleTimeout(pattern, timeout, self._output, machine=self.name)
         self._position = match.end()
         return match
 

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
 SHARED = pytest.StashKey["Shared[Installation] | Shared[Stopped] | Shared[Discovered]"]()
-TOLD = pytest.StashKey[set[tuple[str, str]]]()
+REPORTED = pytest.StashKey[set[tuple[str, str]]]()
 # By unit of work: the labs that are up, and the failures of labs.
 LABS = pytest.StashKey[dict[str, Lab]]()
 BROKEN = pytest.StashKey[dict[str, str]]()
@@ -165,7 +165,7 @@ def _new_trouble(item: pytest.Item) -> list[str]:
     subject = used.get("deployment") or used.get("installation") or used.get("stopped") or used.get("discovered")
     if subject is None:
         return []
-    reported = item.session.stash.setdefault(TOLD, set())
+    reported = item.session.stash.setdefault(REPORTED, set())
     panicking = {name for marker in item.iter_markers("panics") for name in marker.args}
     lines = [
         f"{name}: {line}"

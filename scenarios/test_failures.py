@@ -98,7 +98,7 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
     assert files[f"{mine}/journal.log"].count(f" {planted.UNIT}[".encode()) > lines / 2, (
         "secrets went with what is around"
     )
-    assert planted.SAID.encode() in files[f"{mine}/journal.log"]
+    assert planted.JOURNAL_TEXT.encode() in files[f"{mine}/journal.log"]
     [config] = [content for path, content in files.items() if path.endswith("planted-install-config.yaml")]
     assert b"redfish-virtualmedia+https://192.0.2.1" in config
     assert [item["Name"] for item in json.loads(files[f"{mine}/system/podman-inspect.json"])].count(

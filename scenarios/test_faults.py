@@ -38,7 +38,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     outcome = disturb(deployment, row)
     print(f"{row.name}: wait-for ended with {outcome.code} after {outcome.seconds:.0f} s; {outcome.errors[:3]}")
     if row.told is not None:
-        _told(row, outcome)
+        _check_told(row, outcome)
         return
     assert outcome.code == 0, f"{row.name}: {outcome.errors[:5] or outcome.output[-2000:]}"
     installation = Installation(deployment)
@@ -55,7 +55,7 @@ def _void(row: Row, deployment: Deployment) -> None:
     assert [line.partition(" at ")[0] for line in caught.value.ended] == [f"{row.void} was killed by SIGKILL"]
 
 
-def _told(row: Row, outcome: Outcome) -> None:
+def _check_told(row: Row, outcome: Outcome) -> None:
     assert row.told is not None
     assert outcome.code == row.told.code, f"wait-for ended with {outcome.code}: {outcome.output[-2000:]}"
     first = outcome.errors[0] if outcome.errors else ""

@@ -75,7 +75,7 @@ def _opened(page: Page, pages: Mapping[str, Path]) -> list[tuple[str, str]]:
     """When each page was parsed, complete and painted, and what its own thread of the browser worked for it."""
     page.call("Performance.enable", timeDomain="threadTicks")
     rows = []
-    for told, path in pages.items():
+    for label, path in pages.items():
         moments, work = [], []
         for _ in range(TIMES):
             page.open("about:blank")
@@ -86,7 +86,7 @@ def _opened(page: Page, pages: Mapping[str, Path]) -> list[tuple[str, str]]:
         parsed, complete, painted = (statistics.median(one) for one in zip(*moments, strict=True))
         size = _size(path) >> 10
         figures = f"parsed {parsed:5.2f}, complete {complete:5.2f}, painted {painted:5.2f} s"
-        rows.append((f"{told}, {size} KiB", f"{figures}; {statistics.median(work):5.2f} s of a processor"))
+        rows.append((f"{label}, {size} KiB", f"{figures}; {statistics.median(work):5.2f} s of a processor"))
     return rows
 
 

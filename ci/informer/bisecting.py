@@ -78,7 +78,7 @@ class Bisection:
         return self.releases[place + 1], likely[place]
 
     @property
-    def found(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether one release is the first bad one with a probability of at least `sure`."""
         return self.first_bad[1] >= self.sure
 
@@ -101,7 +101,7 @@ def bisect(one: Bisection, run: Callable[[str], bool | None], most: int) -> Iter
     `run` makes one run of a release; None: it said nothing (void).
     """
     for _ in range(most):
-        if one.found:
+        if one.is_decided:
             return
         release = one.wanted()
         failed = run(release)

@@ -46,7 +46,7 @@ class Symptom:
     label: Label
     advice: str
 
-    def found(self, evidence: Mapping[str, str]) -> Hit | None:
+    def first_hit(self, evidence: Mapping[str, str]) -> Hit | None:
         """Where it shows first, if it does. Raises InformerError where its expression takes too long."""
         with _bounded(f"symptoms: {self.name}: match: {self.match.pattern!r}"):
             for place in self.where:
@@ -57,7 +57,7 @@ class Symptom:
 
 
 @contextmanager
-def _bounded(told: str) -> Iterator[None]:
+def _bounded(what: str) -> Iterator[None]:
     """Python's expressions may take for ever (`(a+)+$`), and look for signals meanwhile; only a process's first thread
     gets them."""
     if threading.current_thread() is not threading.main_thread():
@@ -65,7 +65,7 @@ def _bounded(told: str) -> Iterator[None]:
         return
 
     def late(*_: Any) -> None:
-        raise InformerError(f"{told}: takes more than {LONGEST:.0f} s for one run: make it simpler")
+        raise InformerError(f"{what}: takes more than {LONGEST:.0f} s for one run: make it simpler")
 
     before = signal.signal(signal.SIGVTALRM, late)
     signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
@@ -144,7 +144,7 @@ class Diagnosis:
 
 def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) -> Diagnosis:
     """A red run's diagnosis. A run that is void is never the product's fault."""
-    hits = [hit for one in symptoms.all if (hit := one.found(evidence))]
+    hits = [hit for one in symptoms.all if (hit := one.first_hit(evidence))]
     telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label is not Label.PRODUCT]
     if telling:
         first = telling[0]

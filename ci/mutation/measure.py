@@ -203,7 +203,7 @@ def _traced(project: Project, file: str) -> Measured:
     return measured
 
 
-def known(project: Project, file: str) -> tuple[Path, Measured | None]:
+def cached_measurement(project: Project, file: str) -> tuple[Path, Measured | None]:
     """Where a file's measurement is kept, and the one that still holds, if any."""
     key = hashlib.sha256(f"{VERSION} {digest(project.root / file)} {_kits(project)}".encode()).hexdigest()[:32]
     place = cache_dir() / "lines" / f"{key}.json"

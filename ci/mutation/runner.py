@@ -82,7 +82,7 @@ def measured(
     measurements: list[measure.Measured] = []
     todo: list[tuple[str, Path]] = []
     for file in files:
-        place, cached = measure.known(project, file)
+        place, cached = measure.cached_measurement(project, file)
         if cached is not None:
             measurements.append(cached)
         else:

@@ -38,7 +38,7 @@ def _python(code, name="stage", limit=60.0, essential=False):
     return Stage(name, [sys.executable, "-c", code], limit, essential)
 
 
-def _said(capfd):
+def _lines(capfd):
     return [line.removeprefix("[gate] ").strip() for line in capfd.readouterr().err.splitlines()]
 
 
@@ -141,7 +141,7 @@ def test_a_stage_has_its_own_environment_and_what_the_user_set_comes_first(monke
 
 def test_all_pass_and_the_summary_has_each_with_its_time(capfd):
     assert passed([_python("pass", "one"), _python("pass", "two")])
-    output = _said(capfd)
+    output = _lines(capfd)
     summary = output[output.index("summary") + 1 :]
     assert [re.sub(r"\d+", "N", re.sub(r" {2,}(\d\.\d cores  )?", "  ", line)) for line in summary] == [
         "passed  N min N s  one",
@@ -152,7 +152,7 @@ def test_all_pass_and_the_summary_has_each_with_its_time(capfd):
 
 def test_a_stage_that_fails_fails_the_gate_and_the_others_still_run(capfd):
     assert not passed([_python("raise SystemExit(3)", "one"), _python("pass", "two")])
-    assert [line.split()[0] for line in _said(capfd)[-3:]] == ["failed", "passed", "failed"]
+    assert [line.split()[0] for line in _lines(capfd)[-3:]] == ["failed", "passed", "failed"]
 
 
 def test_nothing_is_installed_when_the_fast_suite_fails(tmp_path, capfd):
@@ -160,7 +160,7 @@ def test_nothing_is_installed_when_the_fast_suite_fails(tmp_path, capfd):
     chosen = [_python("raise SystemExit(1)", "suite", essential=True), _python(f"open({str(mark)!r}, 'w')", "install")]
     assert not passed(chosen)
     assert not mark.exists()
-    assert [line.split("  ")[0] for line in _said(capfd)[-3:]] == ["failed", "not run", "failed"]
+    assert [line.split("  ")[0] for line in _lines(capfd)[-3:]] == ["failed", "not run", "failed"]
 
 
 def test_what_needs_machines_is_chosen_once_the_release_is_built_and_not_before(capfd):
@@ -203,7 +203,7 @@ def test_fine():
 """
     assert passed([_suite(tmp_path, monkeypatch, body)])
     assert (tmp_path / "count").read_text() == "x", "only what failed is run again"
-    output = _said(capfd)
+    output = _lines(capfd)
     assert output[-3].endswith("suite (1 at the second try)")
     assert output[-2] == "flake: test_it.py::test_flaky"
 
@@ -340,7 +340,7 @@ def test_why_there_are_no_containers_is_one_line_and_no_failure(monkeypatch, cap
     monkeypatch.setattr(gate, "container_problems", lambda: [*OLD, "this kernel has no squashfs"])
     monkeypatch.setattr(gate, "passed", lambda _first, rest: asked.extend(rest()) or good)
     assert gate.main() == code
-    output = _said(capfd)
+    output = _lines(capfd)
     assert output == [
         f"no container machines here, so compact is installed in VMs: {OLD[0]}; this kernel has no squashfs"
     ]
@@ -354,5 +354,5 @@ def test_a_machine_that_can_run_containers_gets_them(monkeypatch, capfd):
     monkeypatch.setattr(gate.budget, "capacity", lambda _labs: budget.Amount(64 << 10, 8, 500))
     monkeypatch.setattr(gate, "passed", lambda _first, rest: asked.extend(rest()) or True)
     assert gate.main() == 0
-    assert _said(capfd) == []
+    assert _lines(capfd) == []
     assert asked[1].name == "sno, compact, ha in containers, with losses"

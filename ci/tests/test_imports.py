@@ -4,7 +4,7 @@ import pytest
 
 from ci.imports import imports, loops, named
 
-KNOWN = {"a", "a.b", "a.b.c", "a.d", "installer", "installer.x", "lab.y"}
+MODULES = {"a", "a.b", "a.b.c", "a.d", "installer", "installer.x", "lab.y"}
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ KNOWN = {"a", "a.b", "a.b.c", "a.d", "installer", "installer.x", "lab.y"}
     ],
 )
 def test_an_import_is_seen(source, wanted):
-    assert [(edge.imported, edge.kind) for edge in imports("a.x", source, KNOWN)] == wanted
+    assert [(edge.imported, edge.kind) for edge in imports("a.x", source, MODULES)] == wanted
 
 
 def test_a_package_imports_relative_to_itself():
-    assert [edge.imported for edge in imports("a.b", "from . import c\nfrom .. import d", KNOWN, package=True)] == [
+    assert [edge.imported for edge in imports("a.b", "from . import c\nfrom .. import d", MODULES, package=True)] == [
         "a.b.c",
         "a.d",
     ]
@@ -62,4 +62,4 @@ def test_circles_are_found():
     ],
 )
 def test_a_module_started_by_name_is_seen(source, python, wanted):
-    assert list(named(source, KNOWN, python=python)) == wanted
+    assert list(named(source, MODULES, python=python)) == wanted

@@ -69,10 +69,10 @@ def test_a_feature_changes_what_it_is_for(name: str) -> None:
         edited = manifest["spec"] or install or config == {"hosts": [{}]}
         assert FEATURES[name].written is bool(files or edited)
         after, before = topology_of(changed), topology_of(plain)
-        assert [known(after, i) for i in range(3)] == [known(before, i) for i in range(3)]
+        assert [identity(after, i) for i in range(3)] == [identity(before, i) for i in range(3)]
 
 
-def known(topology: Topology, index: int) -> tuple[str, tuple[str, ...], str]:
+def identity(topology: Topology, index: int) -> tuple[str, tuple[str, ...], str]:
     """What a host is known by, whatever else a feature adds to it."""
     node = topology.nodes[index]
     return node.name, topology.known_addresses(node), node.mac

@@ -32,7 +32,7 @@ def cause(error: Exception, waited: float = 0.0) -> str:
     if isinstance(error, sushy.exceptions.AccessError):
         return f"it refuses the account ({error.status_code})"
     if isinstance(error, sushy.exceptions.HTTPError):
-        message = _said(error)
+        message = _message(error)
         if is_transient(error):
             return f"still not ready after {waited:.0f} s ({error.status_code}: {message})"
         return f"{error.status_code}: {message}"
@@ -41,7 +41,7 @@ def cause(error: Exception, waited: float = 0.0) -> str:
     return _line(str(error))
 
 
-def _said(error: Any) -> str:
+def _message(error: Any) -> str:
     """The texts of an error document, else its code."""
     infos = error.extended_info if isinstance(error.extended_info, list) else [error.extended_info or {}]
     texts = [str(one["Message"]) for one in infos if isinstance(one, dict) and one.get("Message")]

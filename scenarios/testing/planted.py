@@ -11,7 +11,7 @@ FOLDER = "/etc/assisted/manifests"
 UNIT = "planted"
 CONTAINER = "planted"
 # A secret without any name beside it: the host knows its value from its pull secret's file and environment.
-SAID = "planted: nobody can log in with"
+JOURNAL_TEXT = "planted: nobody can log in with"
 _CHUNK = 60_000  # characters of one command line
 # Of one file: some vectors are whole documents.
 _BATCH = 60
@@ -42,7 +42,7 @@ def plant(host: Any) -> int:
     """Plant all of them; returns how many lines went to the journal."""
     journal = "".join(f"{vector.text}\n" for vector in VECTORS)
     token = host.check_output("sudo sed -n s/^USER_AUTH_TOKEN=//p /etc/assisted/rendezvous-host.env")
-    journal += f"{SAID} {token}\n"
+    journal += f"{JOURNAL_TEXT} {token}\n"
     write(host, "/run/planted", journal)
     # In portions, since journald drops messages that come too fast.
     host.check_output("sudo sh -c 'systemd-cat -t %s cat /run/planted' && sudo journalctl --sync", UNIT)

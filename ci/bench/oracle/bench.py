@@ -11,7 +11,7 @@ from ci.bench.oracle.compare import Comparison, compare
 from ci.bench.oracle.inputs import directories
 from ci.bench.oracle.inputs.cases import Cases
 from ci.bench.oracle.inputs.material import material
-from ci.bench.oracle.page import PAGE, Found, problems, sort
+from ci.bench.oracle.page import PAGE, Sorted, problems, sort
 from ci.bench.oracle.programs import Oracle, node0_answers, oracle_home
 from lab.host.paths import cache_dir
 
@@ -41,7 +41,7 @@ def agreement(compared: Sequence[Comparison]) -> list[tuple[str, str]]:
     ]
 
 
-def report(compared: Sequence[Comparison], iso: Sequence[str]) -> Found:
+def report(compared: Sequence[Comparison], iso: Sequence[str]) -> Sorted:
     """Print the tables; the differences by class. `iso`: those of the agent ISO."""
     table("node0 against openshift-install: agent create cluster-manifests", agreement(compared))
     by_input = {one.name: one.differences for one in compared if one.comparable and not one.all}

@@ -32,7 +32,7 @@ PATIENCE_S = 30
 _TRIES = 8
 _MAC = re.compile(r"(?<=mac-address=)[0-9A-F-]+$", re.MULTILINE)
 #: Differences in keyfiles that docs/nmstate.md names, and what node0 takes alone, as regular expressions.
-KNOWN = (
+ACCEPTED = (
     r"keyfiles: .*\[ipv\] (address|dns)",  # written once though given twice
     r"keyfiles: .*\[sriov\] total-vfs",  # needed by the VFs that are given
     r"keyfiles: .*routing rules",  # of a family that no profile has
@@ -41,7 +41,7 @@ KNOWN = (
     r"keyfiles: lo\.nmconnection: only ours",
     r"keyfiles: .*\[user\]",  # an empty description, a backslash
 )
-_KNOWN = re.compile("|".join(KNOWN))
+_ACCEPTED = re.compile("|".join(ACCEPTED))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def judged(program: Path, text: str) -> Verdict:
 
 
 def _explained(one: Verdict) -> bool:
-    return not one.difference or _KNOWN.match(one.shape) is not None
+    return not one.difference or _ACCEPTED.match(one.shape) is not None
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:

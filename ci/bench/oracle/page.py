@@ -18,7 +18,7 @@ _ROW = re.compile(r"^\| \*\*([a-z0-9-]+)\*\* \|(.*)\|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Found:
+class Sorted:
     """Inputs by class, and, of differences that are in no class, by shape."""
 
     classes: Mapping[str, Collection[str]]
@@ -30,7 +30,7 @@ def named(text: str) -> dict[str, list[str]]:
     return {match[1]: [cell.strip() for cell in match[2].split("|")] for match in _ROW.finditer(text)}
 
 
-def sort(differences: Mapping[str, Collection[str]]) -> Found:
+def sort(differences: Mapping[str, Collection[str]]) -> Sorted:
     """Differences by class; `differences` are those of each input, by its name."""
     classes: dict[str, list[str]] = {}
     unknown: dict[str, list[str]] = {}
@@ -40,10 +40,10 @@ def sort(differences: Mapping[str, Collection[str]]) -> Found:
             place = unknown.setdefault(shape, []) if belongs is None else classes.setdefault(belongs, [])
             if name not in place:
                 place.append(name)
-    return Found(classes, unknown)
+    return Sorted(classes, unknown)
 
 
-def problems(text: str, differences: Found, *, whole: bool = True) -> list[str]:
+def problems(text: str, differences: Sorted, *, whole: bool = True) -> list[str]:
     """What the page and the comparison do not agree about, one line each.
 
     `whole`: whether all inputs were compared; of some only, it is no fault that a class does not occur.

@@ -128,7 +128,7 @@ class Oracle:
 
     def answers(self, inputs: Sequence[Input], command: Sequence[str] = MANIFESTS) -> list[Answer]:
         """What it answers to each input, in their order."""
-        by_key = self._known()
+        by_key = self._cached_answers()
         keys = [self._key(one, command) for one in inputs]
         new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in by_key}
         with ThreadPoolExecutor(os.cpu_count()) as pool, self._kept.open("a") as log:
@@ -160,7 +160,7 @@ class Oracle:
         again = () if one.again is None else (one.again,)
         return hashlib.sha256(repr((self._salt, tuple(command), files, *again)).encode()).hexdigest()
 
-    def _known(self) -> dict[str, Answer]:
+    def _cached_answers(self) -> dict[str, Answer]:
         answers = {}
         for line in self._kept.read_text().splitlines() if self._kept.exists() else ():
             try:

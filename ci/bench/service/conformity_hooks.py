@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 ANYWAY = {("PUT", "/v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress", 409)}
 # Every operation wants a token, and few document what happens without: 401, and 429 to those who go on like that.
 TOKENS = {"Authorization", "X-Secret-Key", "Watcher-Authorization"}
-KNOWN: dict[str, str] = json.loads(os.environ["CONFORMITY_IDS"])
+IDS: dict[str, str] = json.loads(os.environ["CONFORMITY_IDS"])
 _numbers = itertools.count()
 
 
@@ -34,7 +34,7 @@ _numbers = itertools.count()
 def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
     """Objects that there are, in every second request: random ones meet nothing but 404. They are not deleted."""
     if case.method.upper() != "DELETE" and next(_numbers) % 2:
-        case.path_parameters = {name: KNOWN.get(name, value) for name, value in (case.path_parameters or {}).items()}
+        case.path_parameters = {name: IDS.get(name, value) for name, value in (case.path_parameters or {}).items()}
 
 
 def _by_go_swagger(response: Any) -> bool:

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, history_path, known, name, say
+from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, existing_history, history_path, name, say
 from ci.informer.errors import InformerError
 from ci.informer.history import retention
 from lab.numbers import whole, whole_type
@@ -18,7 +18,7 @@ def _prune(arguments: argparse.Namespace) -> int:
     if not arguments.directory.is_dir():
         raise InformerError(f"directory: {arguments.directory}: no such directory")
     limits = retention.Limits(arguments.green_days, arguments.red_days, arguments.gib << 30)
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         count, freed = retention.prune(history, arguments.directory, datetime.now(UTC).date(), limits)
     print(f"evidence of {count} runs removed, {freed / (1 << 30):.1f} GiB")
     return ACCEPTED
@@ -32,7 +32,7 @@ def _traces(arguments: argparse.Namespace) -> int:
         raise InformerError("traces: --file or --endpoint: missing ($OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not set)")
     if endpoint and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", endpoint):
         raise InformerError(f"endpoint: {endpoint!r}: must be like http://localhost:4318/v1/traces")
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         rows = history.runs(arguments.job, arguments.payload, arguments.since)
         if arguments.file:
             print(f"{traces.written(history, rows, arguments.file)} traces written")
@@ -51,7 +51,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         host = ""
     if not host:
         raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
-    with known(arguments):
+    with existing_history(arguments):
         pass  # what is no history, or odd, is told before anything listens
     chosen = (arguments.blocking, arguments.informing)
     serving.serve(history_path(arguments), host.strip("[]"), port, chosen, say=say)

@@ -40,7 +40,7 @@ def opened(arguments: argparse.Namespace, *, make: bool = True) -> History:
     return history
 
 
-def known(arguments: argparse.Namespace) -> History:
+def existing_history(arguments: argparse.Namespace) -> History:
     """The history that is meant, by a command that only reads: a path that was mistyped is no new history."""
     return opened(arguments, make=False)
 

@@ -19,7 +19,7 @@ from ci.informer.commands.common import (
     Adder,
     add_blocking,
     day,
-    known,
+    existing_history,
     labelled,
     name,
     number,
@@ -39,7 +39,7 @@ CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDE
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         bad = rejected(history)
         by_job = {job: rows for job in history.jobs() if (rows := history.runs(job=job))}
         if not by_job:
@@ -53,7 +53,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         labelled(history)
         verdict = judge(history, arguments.payload, arguments.blocking, arguments.informing)
         if arguments.junit:
@@ -68,7 +68,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last, ahead=True)
     print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)) if rows else ["no such runs"])
     return ACCEPTED
@@ -76,7 +76,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _triage(arguments: argparse.Namespace) -> int:
     symptoms = triage.read(arguments.symptoms)
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
         say(f"{labelled} red runs labelled, {clustered} put into clusters")
         if arguments.note:
@@ -100,7 +100,7 @@ def _triage(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         sides = [history.runs(payload=payload) for payload in (arguments.a, arguments.b)]
         for payload, rows in zip((arguments.a, arguments.b), sides, strict=True):
             if not rows:
@@ -130,7 +130,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _page(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         labelled(history)
         count = build.build(history, arguments.directory, arguments.blocking, arguments.informing)
     print(f"{count} pages in {time.monotonic() - start:.1f} s: {arguments.directory / 'index.html'}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.proportions import Counts
-from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, known, name, opened, say
+from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, existing_history, name, opened, say
 from ci.informer.engine.tls import checked
 from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
@@ -130,7 +130,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    with known(arguments) as history:
+    with existing_history(arguments) as history:
         plans = work.open_plans(history)
         if arguments.list:
             if not plans:
@@ -190,7 +190,7 @@ def _bisect(arguments: argparse.Namespace) -> int:
     runs = sum(counts.runs for counts in one.runs.values())
     sure = f"{share:.0%} sure, {runs} runs" if runs else "nothing was run: it is the only one between good and bad"
     print(f"first bad: {likely} ({sure})")
-    return REJECTED if one.found else UNDECIDED
+    return REJECTED if one.is_decided else UNDECIDED
 
 
 def add(command: Adder) -> None:

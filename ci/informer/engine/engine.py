@@ -66,7 +66,7 @@ class Engine:
         self._places: dict[str, Place] = {}
         # Hosts that have not said yet what they hold.
         self._unasked: set[str] = set()
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
         self._done: queue.Queue[tuple[str, int, Future[bytes]]] = queue.Queue()
         self._turn = 0
         self._cluster: LocalCluster | None = None
@@ -309,16 +309,16 @@ class Engine:
 
     def _tell_full(self) -> None:
         """Say once that other collectors have the room: they will be done at some time."""
-        if any(place.others.mib for place in self._places.values()) and "full" not in self._told:
-            self._told.add("full")
+        if any(place.others.mib for place in self._places.values()) and "full" not in self._warned_of:
+            self._warned_of.add("full")
             self._say(f"{self._waiting[0].job}: waits; other collectors' runs have the hosts' room")
 
     def _tell_misfits(self) -> None:
         for unit in self._waiting[:1]:
             for place in self._places.values():
                 why = why_not(unit, place.has)
-                if "version" in why and place.name not in self._told:
-                    self._told.add(place.name)
+                if "version" in why and place.name not in self._warned_of:
+                    self._warned_of.add(place.name)
                     self._say(f"host {place.name} gets no units: {why}")
 
     def ended(self, evidence: Callable[[Unit], Path]) -> tuple[Unit, Result]:

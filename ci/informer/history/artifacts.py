@@ -76,7 +76,7 @@ def _step(entry: Mapping[str, Any]) -> Step:
     return Step(name, seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth=depth, error=error)
 
 
-def _told(message: str) -> str:
+def _error_first(message: str) -> str:
     """A test's message, its error first: pytest begins with the lines of code that led there."""
     error = next((line[1:].strip() for line in message.splitlines() if _ERROR.match(line)), "")
     return f"{error}\n{message}" if error and not message.startswith(error) else message
@@ -84,7 +84,7 @@ def _told(message: str) -> str:
 
 def _attempt(entry: Mapping[str, Any]) -> Attempt:
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
-    message = shortened(_told(text_of(entry.get("message") or "")), KIND_BYTES)
+    message = shortened(_error_first(text_of(entry.get("message") or "")), KIND_BYTES)
     return Attempt(text_of(entry.get("name")), outcome, seconds_of(entry.get("seconds")), message)
 
 

@@ -9,12 +9,12 @@ from ci.informer.errors import InformerError
 from ci.informer.history.store import History
 
 
-def begin(history: History, name: str, made: str, plan: bytes, *, folder: Path) -> None:
+def begin(history: History, name: str, time: str, plan: bytes, *, folder: Path) -> None:
     """Write a plan down: as JSON, made at a time (ISO 8601), with the folder for its evidence."""
     with history.writing() as db:
         db.execute(
             "INSERT INTO plan (id, made, plan, artifacts) VALUES (?, ?, ?, ?)",
-            (name, made, plan.decode(), str(folder.absolute())),
+            (name, time, plan.decode(), str(folder.absolute())),
         )
 
 

@@ -64,7 +64,7 @@ class Cluster:
     jobs: int
 
 
-class _Known:
+class _Clusters:
     """The clusters that a failure may belong to: those seen within two weeks of it, before or after."""
 
     def __init__(self, history: History) -> None:
@@ -75,7 +75,7 @@ class _Known:
         }
         self._day: date | None = None
         self._recent: dict[str, str] = {}
-        self._found: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def take(self, name: str, text: str, day: date) -> None:
         """A failure of this day is of this cluster, which it begins where there was none."""
@@ -83,7 +83,7 @@ class _Known:
         # Older runs may be loaded after newer ones.
         self.seen[name] = min(first, day), max(last, day)
         self._recent[name] = self.texts.setdefault(name, text)
-        self._found[text] = name
+        self._names[text] = name
 
     def nearest(self, text: str, day: date) -> str | None:
         """The cluster of a text, if there is one."""
@@ -94,9 +94,9 @@ class _Known:
             self._recent = {
                 name: text for name, text in self.texts.items() if seen[name][0] - near <= day <= seen[name][1] + near
             }
-            self._day, self._found = day, {}
-        if text in self._found:
-            return self._found[text]
+            self._day, self._names = day, {}
+        if text in self._names:
+            return self._names[text]
         hit = process.extractOne(
             text, self._recent, scorer=Levenshtein.normalized_distance, processor=None, score_cutoff=DISTANCE
         )
@@ -112,7 +112,7 @@ def assign(history: History) -> int:
     # All of it within: another process may be about to begin the same cluster.
     with history.writing() as db:
         rows = db.execute(select, red).fetchall()
-        clusters = _Known(history)
+        clusters = _Clusters(history)
         for row in rows:
             text, day = normalised(row["reason"]) or "(no message)", date.fromisoformat(row["began"][:10])
             name = clusters.nearest(text, day) or id_of(text)

@@ -22,7 +22,7 @@ MONTH = 365 / 12
 BEFORE = 40
 
 #: What a red run of a history says of itself.
-_SAID = {Outcome.FAILED: "made up by node0-ci simulate: a flake, or a regression"}
+_REASONS = {Outcome.FAILED: "made up by node0-ci simulate: a flake, or a regression"}
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,9 @@ def nightly_runs(seed: int, world: World) -> Iterator[Run]:
                     key=f"simulated {seed} {name} {payload} {place}",
                     began=f"{began + timedelta(minutes=place):%Y-%m-%dT%H:%M:%SZ}",
                     seconds=round(run.seconds, 1),
-                    steps=[Step("install", 0.0, round(run.seconds, 1), run.outcome, error=_SAID.get(run.outcome, ""))],
+                    steps=[
+                        Step("install", 0.0, round(run.seconds, 1), run.outcome, error=_REASONS.get(run.outcome, ""))
+                    ],
                     void="simulated" if run.outcome is Outcome.VOID else "",
                     ended=run.outcome,
                 )

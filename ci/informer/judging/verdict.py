@@ -168,7 +168,7 @@ def _judged(history: History, rows: Sequence[Row], question: _Question) -> JobVe
     elif watch.wanted and decision is not Decision.REJECTED:
         more = max(more, watch.wanted)
     oldest = first - timedelta(days=KIND_DAYS)
-    slow = slowness.found(history, ours, [one for one in others if oldest <= one.day and one.began < ours[0].began])
+    slow = slowness.slowest(history, ours, [one for one in others if oldest <= one.day and one.began < ours[0].began])
     if slow is not None:
         why += f"; {slow}"
         decision = Decision.REJECTED if decision is Decision.ACCEPTED else decision

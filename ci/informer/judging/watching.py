@@ -111,7 +111,7 @@ class Watch:
             return None
         stretches = self._settled(usual, again)
         likely = [one for one in stretches if one.ratio >= self.levels.alarm]
-        regressed = [(one, found.p) for one in likely if (found := assess(one.sample, usual)).status.bad]
+        regressed = [(one, assessment.p) for one in likely if (assessment := assess(one.sample, usual)).status.bad]
         if not regressed:
             day, counts = self._nights[-1]
             self._good.append((day, self._total(len(self._good)) + counts))

@@ -33,7 +33,7 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
     and of those that inform."""
     few_at_a_time = asyncio.Semaphore(2)
 
-    def made(maker: Maker) -> str:
+    def render(maker: Maker) -> str:
         with History(path, make=False) as history:
             return maker(history)
 
@@ -41,7 +41,7 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
         async def handler(request: web.Request) -> web.Response:
             try:
                 async with few_at_a_time:
-                    text, status = await asyncio.to_thread(made, choose(request)), 200
+                    text, status = await asyncio.to_thread(render, choose(request)), 200
             except HistoryError as error:
                 text, status = page("Not now", [f"<p>{escape(str(error))}</p>"], up="/", live=True), 503
             except InformerError as error:

@@ -56,10 +56,10 @@ def _held(folder: Path, wait: bool = True) -> Iterator[bool]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            had = True
+            locked = True
         except OSError:
-            had = False
-        yield had
+            locked = False
+        yield locked
     finally:
         os.close(descriptor)
 

@@ -261,10 +261,10 @@ def test_percentiles_are_in_order_and_one_hung_run_moves_only_the_longest_far(se
     assert durations.summary([*seconds, hung]).longest == hung
 
 
-@pytest.mark.parametrize(("factor", "told"), [(1.14, False), (1.2, True), (0.8, True), (0.9, False)])
-def test_drift_over_fifteen_percent_is_notable(factor, told):
+@pytest.mark.parametrize(("factor", "notable_drift"), [(1.14, False), (1.2, True), (0.8, True), (0.9, False)])
+def test_drift_over_fifteen_percent_is_notable(factor, notable_drift):
     before = [300.0, 310.0, 290.0, 305.0, 295.0]
-    assert durations.notable(durations.drift([factor * one for one in before], before)) is told
+    assert durations.notable(durations.drift([factor * one for one in before], before)) is notable_drift
     assert durations.drift(before[:4], before) is None
 
 
@@ -273,7 +273,7 @@ def test_the_nile_changed_in_1898():
     change = changepoint.pettitt(NILE)
     assert 1871 + change.index - 1 == 1898
     assert change.p < 1e-6
-    assert [found.index for found in changepoint.change_points(NILE)] == [28]
+    assert [point.index for point in changepoint.change_points(NILE)] == [28]
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 9))

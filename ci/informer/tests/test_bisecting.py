@@ -56,18 +56,18 @@ def test_void_runs_say_nothing():
     before = list(one.likely)
     assert [failed for _, failed in bisect(one, lambda _: None, 3)] == [None] * 3
     assert one.likely == before
-    assert not one.found
+    assert not one.is_decided
 
 
 def test_two_releases_need_no_run():
     one = Bisection(["good", "bad"])
-    assert one.found
+    assert one.is_decided
     assert list(bisect(one, lambda _: pytest.fail("not to be run"), 3)) == []
 
 
 @pytest.mark.parametrize(
-    ("releases", "told"), [(["a"], "1 is less than two"), (["a", "b", "a"], "'a' occurs twice"), ([], "0 is less")]
+    ("releases", "rule"), [(["a"], "1 is less than two"), (["a", "b", "a"], "'a' occurs twice"), ([], "0 is less")]
 )
-def test_releases_that_will_not_do(releases, told):
-    with pytest.raises(InformerError, match=told):
+def test_releases_that_will_not_do(releases, rule):
+    with pytest.raises(InformerError, match=rule):
         Bisection(releases)

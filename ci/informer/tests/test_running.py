@@ -165,16 +165,16 @@ def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("releases", "told"),
+    ("releases", "rule"),
     [
         (["quay.io/a/b:1", "nosuch", "quay.io/a/b:3"], "releases: 'nosuch' is no image"),
         (["quay.io/a/b:1", "quay.io/a/b:1"], "occurs twice"),
         (["quay.io/a/b:1"], "1 is less than two"),
     ],
 )
-def test_releases_that_cannot_be_bisected_are_told_at_once(tmp_path, capsys, releases, told):
+def test_releases_that_cannot_be_bisected_are_told_at_once(tmp_path, capsys, releases, rule):
     assert main(["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases]) == 2
-    assert told in capsys.readouterr().err
+    assert rule in capsys.readouterr().err
 
 
 def test_of_two_releases_nothing_needs_to_be_run(tmp_path, capsys):
@@ -290,15 +290,15 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=subject))
     for name in ("installer", "secret", "ca.pem"):
         (tmp_path / name).touch()
-    given = {"release": "r.example/r:1", "release_dir": None, "pull_secret": "secret", "ca": "./ca.pem"}
+    options_given = {"release": "r.example/r:1", "release_dir": None, "pull_secret": "secret", "ca": "./ca.pem"}
     for installer, wanted in (("installer", f"{tmp_path}/installer"), ("docker://r.example/i:1",) * 2):
-        _, options = runs.subject(history, argparse.Namespace(**given, installer=installer, payload=None))
+        _, options = runs.subject(history, argparse.Namespace(**options_given, installer=installer, payload=None))
         paths = (f"--pull-secret={tmp_path}/secret", f"--ca={tmp_path}/ca.pem", f"--installer={wanted}")
         assert options == ("--release=r.example/r:1", *paths)
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "expected"),
     [
         ("sno-ipv4-static-uefi@container", "node0-ci run sno-ipv4-static-uefi --machines container"),
         ("job-00@simulated", "(run job-00@simulated again where it ran)"),
@@ -307,6 +307,6 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
         ("-h@vm", "(run -h@vm again where it ran)"),
     ],
 )
-def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, said):
+def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, expected):
     history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
-    assert command(history, history.runs()[0]) == said
+    assert command(history, history.runs()[0]) == expected

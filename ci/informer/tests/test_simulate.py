@@ -16,51 +16,55 @@ FIRST = date(2026, 1, 1)
 NIGHTS = st.lists(st.integers(1, 30).flatmap(lambda n: st.builds(Counts, st.just(n), st.integers(0, n))), max_size=40)
 
 
-def told(watch, nights, again=lambda runs: Counts(), first=0):
+def watched(watch, nights, again=lambda runs: Counts(), first=0):
     return [watch.night(FIRST + timedelta(days=first + place), counts, again) for place, counts in enumerate(nights)]
 
 
 def test_a_job_that_breaks_is_found_the_same_night_and_closed_when_it_is_mended():
     watch = Watch()
-    assert told(watch, [Counts(10)] * 50) == [None] * 50
-    [found] = told(watch, [Counts(10, 3)], lambda runs: Counts(runs, 2), first=50)
-    assert (found.since, found.seen, found.again) == (FIRST + timedelta(days=50), FIRST + timedelta(days=50), False)
-    assert found.p < 0.05
-    assert told(watch, [Counts(10, 3)] * 3, first=51) == [None] * 3
-    assert watch.finding is found
-    told(watch, [Counts(10)] * 10, first=54)
+    assert watched(watch, [Counts(10)] * 50) == [None] * 50
+    [finding] = watched(watch, [Counts(10, 3)], lambda runs: Counts(runs, 2), first=50)
+    assert (finding.since, finding.seen, finding.again) == (
+        FIRST + timedelta(days=50),
+        FIRST + timedelta(days=50),
+        False,
+    )
+    assert finding.p < 0.05
+    assert watched(watch, [Counts(10, 3)] * 3, first=51) == [None] * 3
+    assert watch.finding is finding
+    watched(watch, [Counts(10)] * 10, first=54)
     assert watch.finding is None
     assert watch.closed is not None
-    assert watch.closed > found.seen
+    assert watch.closed > finding.seen
 
 
 def test_one_that_is_back_soon_is_the_same_regression():
     watch = Watch()
-    told(watch, [*[Counts(10)] * 50, Counts(10, 9)])
+    watched(watch, [*[Counts(10)] * 50, Counts(10, 9)])
     place = 51
     while watch.finding is not None:
-        told(watch, [Counts(10)], first=place)
+        watched(watch, [Counts(10)], first=place)
         place += 1
-    assert told(watch, [Counts(10, 9)], first=place)[0].again
+    assert watched(watch, [Counts(10, 9)], first=place)[0].again
 
 
 def test_one_failure_asks_for_more_runs_and_passes_end_it():
     watch, asked = Watch(), []
-    told(watch, [Counts(10)] * 50)
-    told(watch, [Counts(10, 1)], lambda runs: asked.append(runs) or Counts(runs), first=50)
+    watched(watch, [Counts(10)] * 50)
+    watched(watch, [Counts(10, 1)], lambda runs: asked.append(runs) or Counts(runs), first=50)
     assert 0 < sum(asked) <= watch.levels.most
     assert (watch.asked, watch.wanted, watch.finding) == (sum(asked), 0, None)
 
 
 def test_runs_that_do_not_come_are_wanted():
     watch = Watch()
-    told(watch, [*[Counts(10)] * 50, Counts(10, 1)])
+    watched(watch, [*[Counts(10)] * 50, Counts(10, 1)])
     assert watch.wanted == watch.levels.batch
 
 
 def test_a_nights_runs_are_no_baseline_for_ten_days():
     watch = Watch()
-    told(watch, [Counts(10)] * 50)
+    watched(watch, [Counts(10)] * 50)
     assert watch.base(FIRST + timedelta(days=10)) == Counts()
     assert watch.base(FIRST + timedelta(days=11)) == Counts(10)
     assert watch.base(FIRST + timedelta(days=50)) == Counts(300)
@@ -71,13 +75,13 @@ def test_no_night_asks_for_more_than_its_most(nights):
     watch = Watch()
     for place, counts in enumerate(nights):
         before = watch.asked
-        told(watch, [counts], lambda runs: Counts(runs, 0), first=place)
+        watched(watch, [counts], lambda runs: Counts(runs, 0), first=place)
         assert watch.asked - before <= watch.levels.most
 
 
 @given(NIGHTS)
 def test_a_finding_has_failures_behind_it_and_its_since_is_no_later(nights):
-    for finding in told(Watch(), nights):
+    for finding in watched(Watch(), nights):
         if finding is not None:
             assert finding.since <= finding.seen
             assert finding.sample.failures > 0
@@ -101,9 +105,9 @@ def test_a_failure_more_makes_no_alarm_less_likely(usual, nights):
 def alarms(usual, nights, first, which):
     """By which of these nights there was an alarm; of each night's two numbers of failures, one is chosen."""
     watch = Watch()
-    told(watch, [Counts(10, usual)] * first)
+    watched(watch, [Counts(10, usual)] * first)
     watch.finding = None
-    findings = told(watch, [Counts(runs, which(pair)) for runs, *pair in nights], first=first)
+    findings = watched(watch, [Counts(runs, which(pair)) for runs, *pair in nights], first=first)
     return list(accumulate((one is not None for one in findings), operator.or_))
 
 

@@ -149,7 +149,7 @@ def good(old="", new=""):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "rule"),
     [
         ("a: b", "must be a list"),
         ("[", "s.yaml: line 2: did not find expected node content"),
@@ -161,11 +161,11 @@ def good(old="", new=""):
         (f"{good()}\n{good()}", "name: 'a': occurs twice"),
     ],
 )  # fmt: skip
-def test_bad_symptoms_are_told_in_one_line(tmp_path, text, told):
+def test_bad_symptoms_are_told_in_one_line(tmp_path, text, rule):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InformerError) as caught:
         triage.read(tmp_path / "s.yaml")
-    assert told in str(caught.value)
+    assert rule in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -229,12 +229,12 @@ def test_ids_are_the_same_in_another_history(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("match", "told"),
+    ("match", "rule"),
     [("a{99999999999}", "the repetition number is too large"), ("(" * 3000 + ")" * 3000, "recursion")],
 )
-def test_expressions_that_are_too_large_are_told(tmp_path, match, told):
+def test_expressions_that_are_too_large_are_told(tmp_path, match, rule):
     (tmp_path / "s.yaml").write_text(good("match: x", f"match: '{match}'"))
-    with pytest.raises(InformerError, match=told):
+    with pytest.raises(InformerError, match=rule):
         triage.read(tmp_path / "s.yaml")
 
 

@@ -95,10 +95,10 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
     for _ in range(2):  # it is written once, however often it is looked at
         watch = record(history, rows)
     assert watch.finding is None
-    [found] = history.db.execute("SELECT since, seen, closed FROM regression").fetchall()
-    assert found["since"] == "2026-02-15"
-    assert found["since"] <= found["seen"] <= "2026-02-17"
-    assert found["closed"] > found["seen"]
+    [regression] = history.db.execute("SELECT since, seen, closed FROM regression").fetchall()
+    assert regression["since"] == "2026-02-15"
+    assert regression["since"] <= regression["seen"] <= "2026-02-17"
+    assert regression["closed"] > regression["seen"]
 
 
 def test_a_failure_is_new_or_known_and_flakes_are_told(history, tmp_path, capsys):
@@ -177,7 +177,7 @@ def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "rule"),
     [
         (["verdict", "x"], "payload: 'x' has no runs"),
         (["compare", "x", "y"], "payload: 'x' has no runs"),
@@ -189,10 +189,10 @@ def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
         (["simulate", "--planted", "30"], "simulate: planted: 30 is more than there are jobs (20)"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(history, tmp_path, capsys, words, told):
+def test_bad_input_is_one_line_and_exit_code_2(history, tmp_path, capsys, words, rule):
     assert node0_ci(tmp_path, *words) == 2
     err = capsys.readouterr().err
-    assert told in err
+    assert rule in err
     assert err.count("\n") == 1
     assert err.startswith("node0-ci: ")
 
@@ -236,7 +236,7 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (("resume", "--list"), 0, "no plan is open: all have been run to their end"),
         (
@@ -248,10 +248,10 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
         (("traces", "--endpoint", "http://"), 2, "endpoint: 'http://': must be like http://localhost:4318/v1/traces"),
     ],
 )
-def test_nothing_to_tell_is_told(history, tmp_path, capsys, words, code, said):
+def test_nothing_to_tell_is_told(history, tmp_path, capsys, words, code, expected):
     assert node0_ci(tmp_path, *words) == code
     captured = capsys.readouterr()
-    assert (captured.err if code else captured.out).splitlines()[-1].removeprefix("node0-ci: ") == said
+    assert (captured.err if code else captured.out).splitlines()[-1].removeprefix("node0-ci: ") == expected
 
 
 def test_a_regression_that_runs_do_not_show_any_more_goes(history):
@@ -286,7 +286,7 @@ def test_three_runs_always_decide(history):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "rule"),
     [
         (["triage", "--note", "9" * 25, "x"], f"note: there is no {'9' * 25}"),
         (["serve", "--listen", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
@@ -294,13 +294,13 @@ def test_three_runs_always_decide(history):
         (["scheduler", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
     ],
 )
-def test_numbers_that_are_too_large_are_told(history, tmp_path, capsys, words, told):
+def test_numbers_that_are_too_large_are_told(history, tmp_path, capsys, words, rule):
     assert node0_ci(tmp_path, *words) == 2
-    assert told in capsys.readouterr().err
+    assert rule in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "rule"),
     [
         (["verdict", "\udcff"], "must be a name"),
         (["history", "--job", "\udcff"], "must be a name"),
@@ -310,10 +310,10 @@ def test_numbers_that_are_too_large_are_told(history, tmp_path, capsys, words, t
         (["prune", ".", "--green-days", "1000000"], "must be a whole number from 0 to 36525"),
     ],
 )
-def test_arguments_that_no_history_can_hold_are_told(tmp_path, capsys, words, told):
+def test_arguments_that_no_history_can_hold_are_told(tmp_path, capsys, words, rule):
     with pytest.raises(SystemExit, match="2"):
         node0_ci(tmp_path, *words)
-    assert told in capsys.readouterr().err
+    assert rule in capsys.readouterr().err
 
 
 def test_a_terminal_that_cannot_show_a_name_shows_what_it_is(history, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from ci.bench.oracle.inputs.bases import bases, merged
 from ci.bench.oracle.inputs.cases import Cases, apply, general
 from ci.bench.oracle.inputs.material import Material
 from ci.bench.oracle.inputs.values import ABSENT
-from ci.bench.oracle.page import PAGE, Found, named, problems, sort
+from ci.bench.oracle.page import PAGE, Sorted, named, problems, sort
 from ci.bench.oracle.programs import Edit, Input, Oracle, create_manifests, node0_answers, oracle_home
 
 MATERIAL = Material("certificate\n", "other\n", "key\n")
@@ -60,7 +60,7 @@ def test_a_text_without_field_errors_has_none():
 
 def test_warnings_are_those_about_the_input():
     output = (
-        "level=warning msg=Found override for release image (x)\nlevel=warning msg=  a is ignored\nlevel=info msg=b\n"
+        "level=warning msg=Sorted override for release image (x)\nlevel=warning msg=  a is ignored\nlevel=info msg=b\n"
     )
     assert warnings(Answer(0, output)) == {"a is ignored"}
 
@@ -154,7 +154,7 @@ ROW = "| **{}** | theirs | ours | why |\n"
 
 def test_a_page_that_names_what_was_found_has_no_problem(two_classes):
     by_class = sort({"a": ["x1", "y"], "b": ["z"]})
-    assert by_class == Found({"one": ["a"], "two": ["a", "b"]}, {})
+    assert by_class == Sorted({"one": ["a"], "two": ["a", "b"]}, {})
     assert problems(ROW.format("one") + ROW.format("two"), by_class) == []
 
 

@@ -36,7 +36,7 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def said() -> Iterator[_Lines]:
+def logged() -> Iterator[_Lines]:
     """What `wait-for` logs in this thread, line by line."""
     log, lines = logging.getLogger("installer.waitfor"), _Lines()
     log.addHandler(lines)
@@ -84,7 +84,7 @@ def run(row: Row, directory: Path, topology: Topology) -> Outcome:
     try:
         lane.service.start()
         lane.register()
-        with serving(api), said() as lines:
+        with serving(api), logged() as lines:
             folder = lane.state(api)
             settings = replace(QUICK, rest_port=lane.service.port)
             began = time.monotonic()

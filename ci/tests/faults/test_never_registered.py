@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.tests.faults.install import said
+from ci.tests.faults.install import logged
 from ci.tests.faults.lane import INFRA_ENV, KUBE_CA, QUICK, SwarmLane
 from installer.assisted.errors import ClientError
 from installer.credentials.certificates import leaf
@@ -27,7 +27,7 @@ def outcome(directory: Path, before: Callable[[SwarmLane], None]) -> Outcome:
     try:
         lane.service.start()
         before(lane)
-        with serving(api), said() as lines:
+        with serving(api), logged() as lines:
             code = execute("bootstrap-complete", lane.state(api), 2.0, replace(QUICK, rest_port=lane.service.port))
     finally:
         lane.end()

@@ -42,7 +42,7 @@ class Objects:
 
     def __init__(self, controller: Controller, invoker: str) -> None:
         self.away = False
-        self.known: dict[tuple[str, str | None, str], Any] = {}
+        self.stored: dict[tuple[str, str | None, str], Any] = {}
         for text in controller.manifests().values():
             self.put(yaml.safe_load(text))
         meta = {"namespace": "openshift-config", "name": "openshift-install-manifests"}
@@ -50,15 +50,15 @@ class Objects:
 
     def put(self, obj) -> None:
         meta = obj["metadata"]
-        self.known[obj["kind"], meta.get("namespace"), meta["name"]] = obj
+        self.stored[obj["kind"], meta.get("namespace"), meta["name"]] = obj
 
     def get(self, api_version, kind, name, namespace=None):
         if self.away:
             raise ApiError("GET", name, 0, "nobody answers")
-        return self.known.get((kind, namespace, name))
+        return self.stored.get((kind, namespace, name))
 
     def list(self, api_version, kind, namespace=None, labels=""):
-        return [obj for (known, _, _), obj in self.known.items() if known == kind]
+        return [obj for (stored, _, _), obj in self.stored.items() if stored == kind]
 
     def node(self, name: str, address: str, ready: bool) -> None:
         status = {

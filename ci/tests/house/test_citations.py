@@ -222,7 +222,7 @@ def test_what_counts_as_a_module_that_is_named(source, wrong):
 
 def uneven(text: str) -> list[str]:
     """The rows of a page's tables that have more or fewer cells than their heads; code blocks apart."""
-    found: list[str] = []
+    lines: list[str] = []
     cells = 0
     fenced = False
     for line in text.splitlines():
@@ -233,8 +233,8 @@ def uneven(text: str) -> list[str]:
         count = len(_BAR.findall(line))
         cells = cells or count
         if count != cells or line.startswith("||"):
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)

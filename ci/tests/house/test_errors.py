@@ -25,14 +25,16 @@ ALONE = {
 
 def origins(tree: ast.Module) -> dict[str, str]:
     """What a module has imported from elsewhere than this repository, by the names that it has there."""
-    found: dict[str, str] = {}
+    imported: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for one in node.names:
-                found[one.asname or one.name.partition(".")[0]] = one.name if one.asname else one.name.partition(".")[0]
+                imported[one.asname or one.name.partition(".")[0]] = (
+                    one.name if one.asname else one.name.partition(".")[0]
+                )
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
-    return {name: whole for name, whole in found.items() if whole.partition(".")[0] not in ROOMS}
+            imported |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    return {name: whole for name, whole in imported.items() if whole.partition(".")[0] not in ROOMS}
 
 
 def of_library(base: ast.expr, imported: dict[str, str]) -> bool:

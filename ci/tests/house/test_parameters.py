@@ -99,22 +99,22 @@ def kinds(tree: ast.Module) -> dict[str, str]:
 
 def words(kind: ast.ClassDef, names: dict[str, str]) -> set[str]:
     """Decorators and bases of a class by the last part of their names; aliases by what they stand for."""
-    said = (ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in (*kind.decorator_list, *kind.bases))
-    return {names.get(word, word) for word in said}
+    last_words = (ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in (*kind.decorator_list, *kind.bases))
+    return {names.get(word, word) for word in last_words}
 
 
 def structs(trees: Iterable[ast.Module]) -> set[str]:
     """The names of our own classes that are made from a Struct, by others of ours too."""
-    known = {"Struct"}
+    struct_names = {"Struct"}
     classes: list[tuple[str, set[str]]] = []
     for tree in trees:
         names = kinds(tree)
         classes += [(node.name, words(node, names)) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     while True:
-        more = {name for name, bases in classes if bases & known} - known
+        more = {name for name, bases in classes if bases & struct_names} - struct_names
         if not more:
-            return known
-        known |= more
+            return struct_names
+        struct_names |= more
 
 
 def positional_fields(kind: ast.ClassDef, names: dict[str, str], ours: set[str]) -> int | None:

@@ -91,7 +91,7 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "expected"),
     [
         ('A = re.compile(r"^a$")\nA.match(x)', ["2: A"]),
         ('A = re.compile(r"^a$")\nA.search(x)', []),
@@ -103,8 +103,8 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
         (r'x: Annotated[str, Meta(pattern=r"^a\Z")]', []),
     ],
 )
-def test_half_a_pattern_is_seen(source: str, found: list[str]) -> None:
-    assert list(halves(ast.parse(source))) == found
+def test_half_a_pattern_is_seen(source: str, expected: list[str]) -> None:
+    assert list(halves(ast.parse(source))) == expected
 
 
 @pytest.mark.parametrize("text", ["(?:a)++", "(?:a)?+b", "(a){0,3}+"])

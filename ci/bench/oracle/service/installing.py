@@ -88,7 +88,7 @@ class _Case:
     def _is_ready(self) -> bool:
         return drive.seen(self._api, self._played).get("status") == "ready"
 
-    def found(self) -> dict[str, dict[str, Any]]:
+    def step_arguments(self) -> dict[str, dict[str, Any]]:
         """The arguments of each kind of step, by host and kind. Raises TimeoutError."""
         name = f"{self._api.name}: {self._world.name}"
         wait_until(self._is_ready, DEADLINE_S, f"{name} is ready", poll=1.0)
@@ -137,8 +137,8 @@ def compared(theirs: Api, ours: Api) -> tuple[list[tuple[str, str]], list[str]]:
     """Rows of a table, and a line for each field that differs."""
     numbers = range(len(CASES))
     with ThreadPoolExecutor(8) as pool:
-        left = pool.map(lambda number: _Case(theirs, number).found(), numbers)
-        right = pool.map(lambda number: _Case(ours, number).found(), numbers)
+        left = pool.map(lambda number: _Case(theirs, number).step_arguments(), numbers)
+        right = pool.map(lambda number: _Case(ours, number).step_arguments(), numbers)
         pairs = list(zip(numbers, left, right, strict=True))
     counts: dict[str, list[int]] = {}
     lines = []

@@ -163,7 +163,7 @@ class Collecting:
         self, fleet: Fleet, rounds: int, name: str = "", history: str = "history.db", *, grace: float = 5
     ) -> None:
         self.history = fleet.folder / history
-        self.said: list[str] = []
+        self.logged: list[str] = []
         self.error: BaseException | None = None
         self._fleet, self._rounds, self._name, self._grace = fleet, rounds, name, grace
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -175,7 +175,7 @@ class Collecting:
             with (
                 History(self.history) as history,
                 Engine(
-                    self.said.append,
+                    self.logged.append,
                     address=f"tls://{fleet.address}",
                     security=tls.security(fleet.keys),
                     grace=self._grace,
@@ -183,13 +183,13 @@ class Collecting:
                 ) as engine,
             ):
                 name = self._name or running.begin(history, plan(fleet, self._rounds), fleet.folder / "artifacts")
-                list(running.carry_out(history, name, engine, self.said.append))
+                list(running.carry_out(history, name, engine, self.logged.append))
         except BaseException as error:
             self.error = error
 
     def done(self) -> None:
         self._thread.join(LIMIT)
-        assert not self._thread.is_alive(), self.said
+        assert not self._thread.is_alive(), self.logged
         if self.error is not None:
             raise self.error
 
@@ -240,7 +240,7 @@ def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
     collecting.done()
     whole(fleet, 3)
     assert {row.host for row in rows(fleet)} == {"a", "b"}
-    assert "host c is gone" in collecting.said
+    assert "host c is gone" in collecting.logged
 
 
 def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
@@ -262,7 +262,9 @@ def test_collectors_do_not_take_the_same_room(fleet):
     fleet.until("began", 3)
     second = Collecting(fleet, 1, history="other.db")
     message = "sno-ipv4-static-uefi@vm: waits; other collectors' runs have the hosts' room"
-    wait_until(lambda: message in second.said, LIMIT, "the second collector to wait", lambda: second.said, poll=0.05)
+    wait_until(
+        lambda: message in second.logged, LIMIT, "the second collector to wait", lambda: second.logged, poll=0.05
+    )
     assert len(fleet.log("began")) == 3
     fleet.go()
     first.done()
@@ -346,7 +348,7 @@ def test_keys_are_not_written_over(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "rule"),
     [
         ("10.0.0.1:8786", "--tls: missing"),
         ("example.test:8786", "--tls: missing"),
@@ -355,7 +357,7 @@ def test_keys_are_not_written_over(tmp_path):
         ("10.0.0.1:70000", "must be HOST:PORT"),
     ],
 )
-def test_addresses_that_will_not_do(address, told):
-    with pytest.raises(InformerError, match=told):
+def test_addresses_that_will_not_do(address, rule):
+    with pytest.raises(InformerError, match=rule):
         tls.checked(address, None)
     assert tls.checked("127.0.0.1:1", None) == ("tcp://127.0.0.1:1", None)

@@ -24,9 +24,9 @@ class World(Engine):
 
     def __init__(self, monkeypatch) -> None:
         self.now = 0.0
-        self.said: list[str] = []
+        self.lines: list[str] = []
         monkeypatch.setattr(engine.time, "monotonic", lambda: self.now)
-        super().__init__(self.said.append, address="tls://scheduler", grace=GRACE)
+        super().__init__(self.lines.append, address="tls://scheduler", grace=GRACE)
         self._client = cast(Client, SimpleNamespace(close=lambda timeout: None))
         #: What is held at each address that is there; None: it does not answer that.
         self.there: dict[str, dict[str, bool] | None] = {}
@@ -85,7 +85,7 @@ def test_a_scheduler_may_be_away_longer_than_a_host(world):
     world.there["a2"] = {UNIT.key: False}  # it comes from another port
     world.look()
     assert world.sent == ["a", "a2"]
-    assert "sno@vm: host-a2 has it still" in world.said
+    assert "sno@vm: host-a2 has it still" in world.lines
     world.look(2 * GRACE)
     assert world.sent == ["a", "a2"]
 
@@ -97,7 +97,7 @@ def test_a_host_that_does_not_say_at_once_what_it_holds_is_asked_again(world):
     world.there = {"a2": {UNIT.key: False}}
     world.look()
     assert world.sent == ["a", "a2"]
-    assert "sno@vm: host-a2 has it still" in world.said
+    assert "sno@vm: host-a2 has it still" in world.lines
 
 
 def lost(world) -> None:
@@ -122,7 +122,7 @@ def test_a_result_that_comes_too_late_ends_the_second_run(world):
     world.look()
     assert world.dropped == ["b"]
     assert world.sent == ["a", "b", "a2"]
-    assert "sno@vm: host-a2 has its result; host-b ends it" in world.said
+    assert "sno@vm: host-a2 has its result; host-b ends it" in world.lines
 
 
 def test_hosts_of_another_version_alone_are_told_before_anything_runs(monkeypatch):
@@ -137,5 +137,5 @@ def test_hosts_of_another_version_alone_are_told_before_anything_runs(monkeypatc
         world.ended(lambda unit: Path())
     why = f"its code is of version 0.0-of-yesterday, this is {announce.version()}: update it"
     assert str(caught.value) == f"scenario: 'sno': no host can run it: host-a: {why}"
-    assert f"host host-a gets no units: {why}" in world.said
+    assert f"host host-a gets no units: {why}" in world.lines
     assert world.sent == []

@@ -77,9 +77,9 @@ def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, b
 
 def test_no_such_runs_is_said(history, capsys):
     history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
-    for words, told in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
+    for words, expected in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
         assert main(["--history", str(history.path), "history", *words]) == 0
-        assert told in capsys.readouterr().out
+        assert expected in capsys.readouterr().out
 
 
 def test_a_part_of_an_options_name_is_no_option(history, capsys):

@@ -60,17 +60,17 @@ class Links(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.tags = [], []
+        self.links, self.tags = [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.found += [value for name, value in attrs if name in ("href", "src")]
+        self.links += [value for name, value in attrs if name in ("href", "src")]
 
 
 def test_every_link_leads_to_a_page_of_ours(pages):
     for path in pages.rglob("*.html"):
-        for link in Links(path.read_text()).found:
+        for link in Links(path.read_text()).links:
             if link.startswith(("#", "data:,")):
                 continue
             assert "//" not in link
