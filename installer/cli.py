@@ -213,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     _add_nmstate(commands)
     iso = _command(commands, "iso", "Look into a live ISO, and change what it carries")
     arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
-    # Has options of its own (see main).
+    # It has options of its own (see main).
     commands.add_parser("swarm", help="Simulate many agents against a rendezvous service, for load", add_help=False)
     _command(commands, "version", "Print this program's version and its release image")
     return top

@@ -12,7 +12,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-# Of any file that is read whole; etcd takes no object of more than 1.5 MiB, and machine configs come several in a file.
+# The most bytes of a file that is read whole: etcd takes no object of more than 1.5 MiB, and a file may hold several
+# machine configs.
 LARGEST = 32 << 20
 # The state holds all files that were consumed, in base64.
 LARGEST_STATE = 512 << 20

@@ -36,12 +36,12 @@ class Peer(Argument, frozen=True, kw_only=True):
     nics: list[PeerNic] | None = None
 
 
-#: Of connectivity-check.
+#: What connectivity-check is given.
 Peers = list[Peer]
 
 
 class NtpRequest(Argument, frozen=True, kw_only=True):
-    """Of ntp-synchronizer: sources, divided by commas."""
+    """What ntp-synchronizer is given: sources, divided by commas."""
 
     ntp_source: str | None = None
 
@@ -53,7 +53,7 @@ class Domain(Argument, frozen=True, kw_only=True):
 
 
 class DomainsRequest(Argument, frozen=True, kw_only=True):
-    """Of domain-resolution."""
+    """What domain-resolution is given."""
 
     domains: list[Domain] | None = None
 
@@ -65,18 +65,18 @@ class VipRequest(Argument, frozen=True, kw_only=True):
     vip_type: str
 
 
-#: Of verify-vips.
+#: What verify-vips is given.
 VipRequests = list[VipRequest]
 
 
 class DiskSpeedRequest(Argument, frozen=True, kw_only=True):
-    """Of installation-disk-speed-check: a device."""
+    """What installation-disk-speed-check is given: a device."""
 
     path: NotEmpty
 
 
 class ImagesRequest(Argument, frozen=True, kw_only=True):
-    """Of container-image-availability: the images to pull, and the seconds that all of them may take."""
+    """What container-image-availability is given: the images to pull, and the seconds that all of them may take."""
 
     timeout: float | None = None
     images: list[str] | None = None
@@ -90,7 +90,7 @@ class TangServer(Argument, frozen=True, kw_only=True):
 
 
 class TangRequest(Argument, frozen=True, kw_only=True):
-    """Of tang-connectivity-check: servers, or the JSON text of them that the user gave."""
+    """What tang-connectivity-check is given: servers, or the JSON text of them that the user gave."""
 
     tang_servers: str | list[TangServer] | None = None
 
@@ -107,7 +107,7 @@ class RequestHeader(Argument, frozen=True, kw_only=True):
 
 
 class ApiVipRequest(Argument, frozen=True, kw_only=True):
-    """Of api-vip-connectivity-check: where the ignition of hosts that join later is; a CA certificate in base64."""
+    """For api-vip-connectivity-check: where the ignition of hosts that join later is; a CA certificate in base64."""
 
     url: str | None = None
     ca_certificate: str | None = None
@@ -131,7 +131,7 @@ class ProxyRequest(Argument, frozen=True, kw_only=True):
 
 
 class InstallRequest(Argument, frozen=True, kw_only=True):
-    """Of install: what the orchestrator is to do on this host; ``installer_args`` is the JSON text of a list."""
+    """For install: what the orchestrator is to do on this host; ``installer_args`` is the JSON text of a list."""
 
     cluster_id: NotEmpty
     infra_env_id: NotEmpty
@@ -158,7 +158,7 @@ class InstallRequest(Argument, frozen=True, kw_only=True):
 
 
 class LogsRequest(Argument, frozen=True, kw_only=True):
-    """Of logs-gather: whose logs are wanted."""
+    """What logs-gather is given: whose logs are wanted."""
 
     cluster_id: NotEmpty
     infra_env_id: NotEmpty
@@ -170,7 +170,7 @@ class LogsRequest(Argument, frozen=True, kw_only=True):
 
 
 class UpgradeRequest(Argument, frozen=True, kw_only=True):
-    """Of upgrade-agent."""
+    """What upgrade-agent is given."""
 
     agent_image: str
 

@@ -270,7 +270,7 @@ class _Decoder:
         struct_type: Any = cls
         fields = _fields(struct_type)
         values: dict[str, Any] = {}
-        # Of several spellings of a field the last one counts, in the order of JSON's keys.
+        # The last of several spellings of a field counts, in the order of JSON's keys.
         for name_node, value_node in sorted(self.items(node, path), key=lambda item: str(item[0].value)):
             name = name_node.value if name_node.value in fields else _folded(struct_type).get(_fold(name_node.value))
             if name is None:

@@ -75,7 +75,7 @@ class Composer:
             raise YamlError(self._text[: error.start].count("\n") + 1, "not text") from error
 
     def documents(self) -> Iterator[yaml.Node]:
-        """Their root nodes. Raises YamlError."""
+        """The root node of each document. Raises YamlError."""
         try:
             while self._loader.check_event():
                 event = self._loader.get_event()

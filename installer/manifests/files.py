@@ -12,7 +12,7 @@ PULL_SECRET = f"{DIRECTORY}/pull-secret.yaml"
 MANIFESTS = (INSTALL, DEPLOYMENT, IMAGE_SET, INFRA_ENV, NMSTATE, PULL_SECRET)
 # A cluster needs all of these.
 REQUIRED = frozenset({INSTALL, DEPLOYMENT, INFRA_ENV, PULL_SECRET})
-# Those that depend on an agent-config; the others follow from the install-config alone.
+# The files that depend on an agent-config; the others follow from the install-config alone.
 OF_AGENT_CONFIG = (INFRA_ENV, NMSTATE, INSTALL)
 
 MIRROR_DIRECTORY = "mirror"

@@ -90,7 +90,7 @@ class Kube:
         }
 
     def node_conditions(self) -> dict[str, dict[str, tuple[str, str, str]]]:
-        """Of each node by its name, the conditions by their type: status, reason, message."""
+        """The nodes' conditions, by the node's name and the condition's type: status, reason, message."""
         nodes = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
         return {
             str(node.metadata.name): {

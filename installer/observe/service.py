@@ -34,9 +34,9 @@ def watcher(inputs: Inputs, reach: Reach) -> AssistedClient:
 
 
 def hosts(service: AssistedClient, infra_env_id: str) -> list[dict[str, Any]]:
-    """Hosts of the infra-env; those of all clusters where the service does not let a watcher ask for the former.
+    """The infra-env's hosts; where the service does not let a watcher ask for these, the hosts of all clusters.
 
-    OpenShift's own is such a one: its watchers see infra-envs, clusters and events alone. Raises ClientError.
+    OpenShift's own service does not: its watchers see infra-envs, clusters and events alone. Raises ClientError.
     """
     try:
         return service.hosts(infra_env_id)

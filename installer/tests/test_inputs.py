@@ -94,7 +94,7 @@ def test_what_is_one(tmp_path: Path) -> None:
     assert caught.value.errno == errno.EFBIG
     with pytest.raises(FileNotFoundError):
         read_input(tmp_path / "absent")
-    # Its size is 0 to stat.
+    # stat tells 0 for its size.
     assert read_input("/proc/self/cmdline")
     binary(path)
     with pytest.raises(OSError, match="it is not UTF-8 text at byte 0"):

@@ -331,7 +331,7 @@ def fails_again(host: HostSeen) -> str:
 
 
 def stages_in_words(hosts: Sequence[HostSeen]) -> str:
-    """At which stage each host is, with its progress info; empty where none is installing."""
+    """Each host's stage with its progress info, in words; empty where none is installing."""
     return "; ".join(
         f"host {host.name} is at stage {host.stage}{f': {host.stage_info}' if host.stage_info else ''}"
         for host in hosts

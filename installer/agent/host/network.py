@@ -154,7 +154,7 @@ def routes(host: HostSystem) -> list[Route]:
                 raise
             continue
         for row in rows:
-            # Of several next hops the first counts.
+            # The first of several next hops counts.
             hop = (row.get("nexthops") or [row])[0]
             if not hop.get("dev"):
                 continue

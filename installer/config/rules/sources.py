@@ -94,7 +94,7 @@ def mirrors(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("50", "imageDigestSources[].sourcePolicy")
 def source_policies(config: InstallConfig) -> Iterator[FieldError]:
-    """One of two, and only where there are mirrors."""
+    """One of two policies, and only where there are mirrors."""
     for path, source in _lists(config):
         policy = source.policy
         if policy and policy not in POLICIES:
@@ -107,7 +107,7 @@ def source_policies(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("51", "imageContentSources")
 def one_spelling(config: InstallConfig) -> Iterator[FieldError]:
-    """Only one of the two kinds."""
+    """Only one of the two fields."""
     if config.image_content_sources and config.image_digest_sources:
         text = "cannot set imageContentSources and imageDigestSources at the same time"
         # Upstream shows the value of publish.

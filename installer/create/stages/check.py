@@ -288,7 +288,7 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
         extra_manifests=documents,
         manifests={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in completed(manifests).items()},
         registries=None if registries is None else registries.decode(),
-        # Of the manifests those too that are still in the state: together they are one input.
+        # Manifests that are still in the state too: together they are one input.
         consumed=_consumed(files, files.manifests, for_image=for_image),
     )
 

@@ -155,7 +155,7 @@ def read_file(directory: Path, name: str, wrap: str = "") -> bytes | None:
 
 
 def read_present(directory: Path, paths: tuple[str, ...], wrap: str = "") -> dict[str, bytes]:
-    """Those of the files that are there. Raises ConfigError."""
+    """The files that are there. Raises ConfigError."""
     contents = ((path, read_file(directory, path, wrap)) for path in paths)
     return {path: data for path, data in contents if data is not None}
 
@@ -163,7 +163,7 @@ def read_present(directory: Path, paths: tuple[str, ...], wrap: str = "") -> dic
 def read_manifests(
     directory: Path, target: str, paths: tuple[str, ...], assets: Mapping[str, str] = names.ASSETS
 ) -> dict[str, bytes]:
-    """Those of cluster-manifests/ and mirror/ that are there. Raises AssetError, for the first that cannot be read:
+    """The files of cluster-manifests/ and mirror/ that are there. Raises AssetError, for the first that cannot be read:
     `assets` has their order, and what they are called."""
     contents: dict[str, bytes] = {}
     for path in sorted(paths, key=[*assets].index):

@@ -164,7 +164,7 @@ def read_ethtool(fields: Fields) -> Keys:
 
 def _read_features(features: Fields) -> dict[str, str]:
     keys: dict[str, str] = {}
-    # Of two names for one feature, NetworkManager's own is read last, and so counts.
+    # NetworkManager's own name for a feature is read last, and so counts where there are two.
     for name in sorted(features.names(), key=lambda name: name not in _FEATURE_NAMES):
         feature = _FEATURE_NAMES.get(name, name)
         features.refuse_null(name)

@@ -20,7 +20,7 @@ _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _RESERVED_NAMES = {"all", "default", "bonding_masters"}
 
 _SECRET = re.compile(r"pas+w|psk|secret|private|\bcak|-cak|preshared", re.IGNORECASE)
-# Whose settings may all be secret, and a password may stand in the place of any of them.
+# A section whose settings may all be secret: a password may stand in the place of any of them.
 _SECRET_SECTION = "802.1x"
 IFNAME_RULE = (
     "must be an interface name: 1 to 15 letters, digits or any of _ . @ + ~ ! ^ -, not starting with . ~ ! ^ -"

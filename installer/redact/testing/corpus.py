@@ -248,7 +248,7 @@ def vectors() -> list[Vector]:
 
 
 def placed() -> Iterator[Vector]:
-    """Those that are secrets because of the place where they stand."""
+    """The vectors that are secrets because of the place where they stand."""
     for name, (text, stays) in places.SECRETS.items():
         yield Vector(name, text, tuple(word for word in places.BOTH if word in text), stays)
 

@@ -62,7 +62,7 @@ def host(item: Host) -> JsonMap:
             "role": item.role,
             "suggested_role": item.suggested_role,
             "bootstrap": item.bootstrap,
-            # Of one that has no name yet, and may never have: a list of hosts must tell them apart.
+            # The id of a host that has no name yet, and may never have: a list of hosts must tell them apart.
             "requested_hostname": item.requested_hostname or item.id,
             "installation_disk_id": item.installation_disk_id,
             "installation_disk_path": item.installation_disk_path,

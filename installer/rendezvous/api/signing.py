@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 from installer.assisted.errors import Unauthorized
 from installer.rendezvous.clock import to_text
 
-# Of an image, which a BMC may begin to fetch late; upstream's IMAGE_EXPIRATION_TIME.
+# For an image, which a BMC may begin to fetch late; upstream's IMAGE_EXPIRATION_TIME.
 LIFETIME = 4 * 3600
-# Of a cluster's files and credentials, as upstream.
+# For a cluster's files and credentials, as upstream.
 FILE_LIFETIME = 600
 EXPIRES, SIGNATURE = "expires", "signature"
 # Both come last, in this order and only so: whatever is added, before or after, is another text.

@@ -27,7 +27,7 @@ log = logging.getLogger("assisted-service")
 MOST = 8192
 # Files, pipes and the database, besides connections.
 OTHER_FILES = 256
-# Those who come while nobody can be let in; the kernel takes fewer where it is told to (net.core.somaxconn).
+# Connections that wait in the kernel while nobody can be let in; net.core.somaxconn may make it fewer.
 BACKLOG = 4096
 #: Seconds between two looks whether somebody's time is up, while others wait.
 LOOK = 0.25
@@ -193,7 +193,7 @@ class Gate:
         return self.count >= self.limits.in_all or len(self.strangers) >= self.limits.strangers
 
     def _idle(self, strangers: Strangers) -> Door | None:
-        """Who has a place and does not use it."""
+        """The connections that have a place and do not use it."""
         return strangers.idle() or self._overdue(strangers)
 
     def _overdue(self, strangers: Strangers) -> Door | None:

@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 class Parser(HttpRequestParser):
     """aiohttp's parser, but the reader of a body that breaks off is told at once: aiohttp lets it wait."""
 
-    # Of the last request whose head was complete; empty ones are all the same, and have ended.
+    # The body of the last request whose head was complete; empty ones are all the same, and have ended.
     body: StreamReader | None = None
 
     def feed_data(self, data: bytes, *options: Any) -> Any:

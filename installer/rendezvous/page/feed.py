@@ -123,7 +123,7 @@ class Picture:
 
 
 class Viewers:
-    """Those who look; ``closing`` ends their streams."""
+    """The browsers that show the page; ``closing`` ends their streams."""
 
     def __init__(self, service: Service) -> None:
         self.picture = Picture(service)

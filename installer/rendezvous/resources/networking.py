@@ -18,8 +18,8 @@ from installer.rendezvous.store.model import Cluster
 from installer.rendezvous.validations.networks import interfaces_of
 
 Net = IPv4Network | IPv6Network
-# Bits of addresses that a network must leave: 128 of them for pods and services; of a machine network 16, 4 with a
-# load balancer of the user's own, 2 on a single node.
+# Bits of addresses that a network must leave, which is 128 addresses for pods and services; of a machine network 16, 4
+# with a load balancer of the user's own, 2 on a single node.
 POD_BITS, MACHINE_BITS, BALANCED_BITS, SINGLE_BITS = 7, 4, 2, 1
 # Hosts for which a cluster network must have room, however few there are.
 LEAST_HOSTS = 4

@@ -13,20 +13,20 @@ from installer.rendezvous.validations.networks import network_of
 
 
 class NtpSources(Report, frozen=True, gc=False):
-    """Of ntp-synchronizer."""
+    """What ntp-synchronizer answers."""
 
     ntp_sources: list[NtpSource] | None = None
 
 
 class DiskSpeed(Report, frozen=True, gc=False):
-    """Of installation-disk-speed-check: the worst synced write, ms."""
+    """What installation-disk-speed-check answers: the worst synced write, ms."""
 
     path: str = ""
     io_sync_duration: int = 0
 
 
 class Images(Report, frozen=True, gc=False):
-    """Of container-image-availability."""
+    """What container-image-availability answers."""
 
     images: list[Image] | None = None
 

@@ -146,7 +146,7 @@ class NtpSource(Report, frozen=True, gc=False):
 
 
 class TimeSources(Document[list[NtpSource]]):
-    """The host's time sources, of ntp-synchronizer."""
+    """The host's time sources, as ntp-synchronizer reports them."""
 
     __slots__ = ()
     kind = list[NtpSource]
@@ -161,12 +161,12 @@ class Resolution(Report, frozen=True, gc=False):
 
     @property
     def addresses(self) -> list[str]:
-        """Those of both families."""
+        """The addresses of both families."""
         return [*(self.ipv4_addresses or []), *(self.ipv6_addresses or [])]
 
 
 class Resolutions(Report, frozen=True, gc=False):
-    """Of domain-resolution."""
+    """What domain-resolution reports."""
 
     resolutions: list[Resolution] | None = None
 
@@ -200,7 +200,7 @@ class VerifiedVip(Report, frozen=True, gc=False):
 
 
 class VerifiedVips(Document[list[VerifiedVip]]):
-    """Of verify-vips."""
+    """What verify-vips reports."""
 
     __slots__ = ()
     kind = list[VerifiedVip]
@@ -213,7 +213,7 @@ class TangAnswer(Report, frozen=True, gc=False):
 
 
 class Tang(Report, frozen=True, gc=False):
-    """Of tang-connectivity-check."""
+    """What tang-connectivity-check reports."""
 
     is_success: bool | None = None
     tang_server_response: list[TangAnswer] | None = None
@@ -227,7 +227,7 @@ class TangConnectivity(Document[Tang]):
 
 
 class ApiVip(Report, frozen=True, gc=False):
-    """Of api-vip-connectivity-check."""
+    """What api-vip-connectivity-check reports."""
 
     is_success: bool | None = None
     url: str | None = None

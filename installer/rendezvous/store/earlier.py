@@ -22,7 +22,7 @@ def upgraded(text: bytes) -> bytes:
     if isinstance(value := data.pop("skip_formatting_disks", ""), str):
         skipped = msgspec.convert(data.get("skipped_disks", []), list[DiskIdentity])
         ids = {disk.id for disk in skipped}
-        # Of these nothing but the id is known.
+        # Nothing but the id is known of these.
         data["skipped_disks"] = [*skipped, *(DiskIdentity(id=name) for name in _words(value) if name not in ids)]
     return msgspec.json.encode(data)
 

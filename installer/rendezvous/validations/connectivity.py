@@ -66,7 +66,8 @@ def coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
 
 
 def _first_largest(masks: Sequence[int], candidates: int, order: Sequence[int]) -> int:
-    """Of the largest groups among the candidates the one with the first in this order, and so on with its second."""
+    """The largest group among the candidates; among several the one whose first host comes first in this order, then
+    the second, and so on."""
     best, steps = _largest(masks, candidates, SEARCH_STEPS)
     size, group = best.bit_count(), 0
     for at in order:

@@ -117,7 +117,7 @@ ROWS = [
     (SNO, "networking.networkType", "kuryr", None),
 ]  # fmt: skip
 
-# Of what cannot be read: (base, field, value, how the error goes on behind the marker, which makes the exit code 3).
+# What cannot be read: (base, field, value, how the error goes on behind the marker, which makes the exit code 3).
 UPCONVERT = "failed to upconvert install config: "
 UNREAD = [
     (SNO, "platform", {"aws": 5}, "failed to unmarshal install-config.yaml: line 16: platform.aws: must be a map"),

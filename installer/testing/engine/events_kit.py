@@ -12,5 +12,5 @@ def events_named(world: World, name: str) -> list[Event]:
 
 
 def messages(world: World, name: str) -> list[str]:
-    """Their texts."""
+    """The events' texts."""
     return [event.message for event in events_named(world, name)]

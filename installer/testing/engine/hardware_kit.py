@@ -15,7 +15,7 @@ NO_VIEW_ONLY = {
 
 
 def verdict(check: str, changes: dict[str, Any]) -> Verdict:
-    """Of a host that differs so from one that is enough for a master."""
+    """The verdict of a host that differs so from one that is enough for a master."""
     view = host_view(**changes)
     call: Any = getattr(hw, check)
     verdict: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)

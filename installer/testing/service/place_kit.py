@@ -151,7 +151,7 @@ async def until(seen: Callable[[], bool]) -> None:
 
 
 async def gone(peers: Sequence[Peer]) -> list[bool]:
-    """Which of them the other side has ended, by now."""
+    """Whether the other side has ended each of these connections by now."""
     return list(await asyncio.gather(*(peer.is_gone() for peer in peers)))
 
 

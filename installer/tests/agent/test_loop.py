@@ -128,7 +128,7 @@ def test_instructions_are_followed_until_told_to_exit() -> None:
     client = Instructing(first, short, last)
     agent_with(client, pauses, probe=step).serve()
     wait_for("both steps to be done", lambda: sorted(done) == ["a", "b"], 30)
-    # However soon the service wants to be asked again, it is left a moment.
+    # The service is left a moment, however soon it wants to be asked again.
     assert pauses == [7.0, 0.2]
     assert len(client.calls) == 3
 
@@ -184,7 +184,7 @@ def test_what_is_asked_for_once_is_always_answered(kind: StepType) -> None:
 
 
 def test_only_what_the_service_repeats_by_itself_is_suppressed() -> None:
-    """Of the steps that the service hands out once, only what it has stored already may go unsent."""
+    """Steps that the service hands out once go unsent only where it has stored the answer already."""
     assert {StepType.FREE_ADDRESSES} == REPEATED & service_steps.ONCE
     assert {*service_steps.ON_CHANGE, StepType.INVENTORY, StepType.NTP} == REPEATED
 

@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = {
     "content": b"x", "version": "v", "reply": {}, "stage": Stage.DONE, "state": LogsState.COMPLETED,
     "file": io.BytesIO(b"x"), "offset": 3,
 }  # fmt: skip
-#: Who asks, where it is not the agent or the user.
+#: Operations of others than the user: watchers' here, agents' below.
 WATCHED = {"clusters", "cluster", "infra_envs", "hosts", "events", "download_logs"}
 AGENTS = {
     "cluster_hosts", "cluster_file", "register_host", "instructions", "reply", "report_progress", "host_ignition",
@@ -53,7 +53,7 @@ def test_an_operation_is_a_route_of_the_service(name: str) -> None:
     client = Recorder()
     operation = getattr(client, name)
     wanted = [p for p in inspect.signature(operation).parameters.values() if p.name in VALUES]
-    with contextlib.suppress(BadAnswer):  # nothing is no object
+    with contextlib.suppress(BadAnswer):  # the recorder's empty answer is no JSON object
         operation(**{parameter.name: VALUES[parameter.name] for parameter in wanted})
     [(method, path)] = client.asked
     scheme = Scheme.WATCHER if name in WATCHED else Scheme.AGENT if name in AGENTS else Scheme.USER

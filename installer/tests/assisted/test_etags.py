@@ -41,7 +41,7 @@ def test_a_state_that_has_not_changed_is_not_sent_again() -> None:
         versions.version = 2
         assert client.cluster("c") == {"version": 2}
         assert client.cluster("c") == {"version": 2}
-        # Who does not remember gets what there is.
+        # A client that does not remember gets what there is.
         assert client.call("GET", "/clusters/c") == {"version": 2}
         # Another path has another state.
         assert client.cluster("d") == {"version": 2}

@@ -196,7 +196,7 @@ def test_a_base_iso_that_only_the_stream_names(web, lab, create, tmp_path, capsy
     assert content(folder / "agent.x86_64.iso")[1]["/etc/assisted/rendezvous-host.env"]
     assert main(["iso", "reset", str(folder / "agent.x86_64.iso")]) == 0
     assert (folder / "agent.x86_64.iso").read_bytes() == lab[1].read_bytes()
-    # The next run asks nobody, nor one whose payload's image was forgotten.
+    # The next run downloads nothing, nor does one after the payload's image has been removed from the cache.
     for image in (None, *(tmp_path / "cache/agent/image_cache").glob("*/coreos-stream.json")):
         if image is not None:
             shutil.rmtree(image.parent)

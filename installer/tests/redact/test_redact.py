@@ -333,7 +333,7 @@ def test_a_secret_object_whose_kind_comes_in_the_next_piece(monkeypatch: pytest.
 
 
 def test_a_digest_alone_promises_no_secret() -> None:
-    """Else each command that names its release would load all rules."""
+    """Otherwise each command that names its release would load all rules."""
     pullspec = f"release.example/node0/release@sha256:{'0123456789abcdef' * 4}"
     assert not promising(f"Found override for release image ({pullspec}).")
     assert Redactor().text(pullspec) == redact(pullspec) == pullspec

@@ -14,7 +14,7 @@ SPEC = "r.example/release@sha256:" + "1" * 64
 
 
 class Memory:
-    """Has read the release before."""
+    """A cache that has read the release before."""
 
     def __init__(self, references: Any, metadata: bytes) -> None:
         self.content = Content({REFERENCES: json.dumps(references).encode(), METADATA: metadata}, "amd64")

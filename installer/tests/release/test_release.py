@@ -40,7 +40,7 @@ def test_registries_conf_is_toml_that_says_the_same(sources):
         )
         for entry in data.get("registry", [])
     ]
-    # Those of one source are together, each mirror once; one without mirrors says nothing.
+    # Mirrors of one source are together, each once; a source without mirrors says nothing.
     merged: dict[tuple[str, bool], list[str]] = {}
     for source in sources:
         merged.setdefault((source.source, source.never_contact_source), []).extend(source.mirrors)

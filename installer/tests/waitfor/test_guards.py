@@ -164,7 +164,7 @@ def test_causes_first_in_their_order_then_consequences():
         *(f"Cluster validation {name} failed: f" for name in CONSEQUENCES[3:]),
     )
     assert decide.causes(CLUSTER, [host("d"), host("e", "disconnected")]) == ()
-    # Whose peers fail since it is silent is said before that.
+    # A silent host, since which its peers fail, is told before these.
     apart = host("d", "insufficient", Check("belongs-to-majority-group", "failure", "alone"), ROUTE)
     assert decide.causes(CLUSTER, [apart, host("e", "disconnected", status_info="since noon")]) == (
         "Host d validation has-default-route failed: none",

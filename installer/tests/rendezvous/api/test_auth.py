@@ -1,4 +1,4 @@
-"""Who is let in, and how much who is not may cost: tokens, the brake on strangers, buckets."""
+"""Who is let in, and how much those cost who are not: tokens, the brake on strangers, buckets."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_checks_for_strangers_are_braked_and_who_is_known_is_not(tmp_path: Path)
             assert seen == [401] * (BURST - 1) + [429] * (60 - BURST + 1)
             # What the brake is for: no signature is checked any more.
             assert decode.call_count == BURST - 1
-        # Who has been in goes on, from the same address and at once; who has not waits until it is quiet.
+        # A caller that has been let in goes on, from the same address and at once; a stranger waits until it is quiet.
         assert await status(client, user) == 200
         assert await status(client, watcher) == 429
         assert await status(client, {}) == 429

@@ -61,7 +61,7 @@ OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
     ("PATCH", H + "/ignition"): (hostrequests.IgnitionParams, {}),
     ("POST", H + "/actions/bind"): (hostrequests.Binding, {"cluster_id": UUID}),
 }
-# Those whose body is a JSON text, the one that takes a file, and those that take nothing.
+# Operations whose body is a JSON text, the one that takes a file, and those that take nothing.
 TEXTS = {("PATCH", C + "/install-config"), ("PUT", C + "/ui-settings"), ("POST", C + "/uploads/ingress-cert")}
 FILES = {("POST", C + "/logs")}
 NOTHING = {

@@ -40,7 +40,7 @@ def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
                 attempts.append({HEADERS[scheme]: "x.y.z"})
                 # Another's token in the right header, and the right one's in another's header.
                 wrong = [other for other in Scheme if other not in schemes or other is not scheme]
-                # Who it is of is known then, where that header is looked at; but not that it may.
+                # Where that header is looked at, the caller is known then; but not that it may do this.
                 some = accepted if scheme in schemes else attempts
                 some += [{HEADERS[scheme]: KEYS.token(other.value)} for other in wrong]
             for headers, status in [*((one, 401) for one in attempts), *((one, 403) for one in accepted)]:

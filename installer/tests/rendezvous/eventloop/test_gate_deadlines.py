@@ -200,7 +200,7 @@ def test_who_does_not_take_the_answer_goes(tmp_path: Path) -> None:
             peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await peer.say(request("GET", f"/clusters/{cluster}/logs?logs_type={kind}", USER))
             await until(lambda: place.service.gate is not None and place.gate.count == 0)
-        # Who takes it slowly gets it all.
+        # A caller that reads slowly gets it all.
         peer = await place.connect()
         await peer.say(request("GET", f"/clusters/{cluster}/logs?logs_type=controller", USER))
         assert (await peer.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

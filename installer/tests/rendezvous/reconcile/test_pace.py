@@ -144,7 +144,7 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     fleet.discover()
     first, last = fleet.machines[0], next(m for m in fleet.machines if fleet.host(m).suggested_role == "worker")
     network.rtt_ms = 500.0
-    # Of a link that is too slow for a master, and is one to a worker.
+    # A link that is too slow for a master, and is enough for a worker.
     asked = [{"host_id": last.id, "nics": [{"name": "e", "mac": last.mac, "ip_addresses": [last.ip]}]}]
     world.reply(
         fleet.infra_env_id,

@@ -259,7 +259,7 @@ def world(tmp_path: Path) -> World:
 
 
 def statuses(world: World, body: dict[str, Any]) -> tuple[int, int]:
-    """Of a registration with these fields, and of a change to them."""
+    """The statuses of a registration with these fields, and of a change to them."""
 
     def status(call: Any, *args: Any) -> int:
         before = [*world.store.clusters()]

@@ -134,7 +134,7 @@ CLUSTER_TEXTS: list[tuple[cs.Trigger, C, Any, dict[str, Any], C, str | None]] = 
         "Preparing the installation did not end within 600 s: master-0: no disk",
     ),
     (CF, C.INSTALLING, ((H.INSTALLED, M),) * 3, {}, C.FINALIZING, "Finalizing cluster installation"),
-    # Of the workers two are enough, one of one and two of two are needed.
+    # Two workers of several are enough; where there are one or two, all are needed.
     (CF, C.INSTALLING, three(H.INSTALLED, H.INSTALLED, H.ERROR), {}, C.FINALIZING, "Finalizing cluster installation"),
     (CF, C.INSTALLING, three(H.INSTALLED), {}, C.FINALIZING, "Finalizing cluster installation"),
     (CF, C.INSTALLING, three(H.INSTALLED, H.INSTALLING), {}, C.INSTALLING, None),

@@ -319,7 +319,7 @@ def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
     again = data.draw(st.permutations(range(count)))
     second, now = seen(data.draw(st.permutations(NAMES)), again[: data.draw(st.integers(0, count))])
     disk_found = diskidentity.find(second, diskidentity.restarted(wanted) or wanted)
-    # Of a disk without any mark that was the only one of its size, size and model decide.
+    # Size and model decide on a disk without any mark that was the only one of its size.
     if disk_found is not None and not (wanted.alone and not wanted.telling):
         assert now[disk_found.path] == whose[chosen.path]
 

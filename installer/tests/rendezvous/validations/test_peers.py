@@ -155,7 +155,7 @@ def test_addresses_that_others_have() -> None:
 
 
 def report(*links: tuple[str, float, float]) -> dict[str, Any]:
-    """Of each peer by id: round trip (ms) and loss (%)."""
+    """Round trip (ms) and loss (%) of each peer, by id."""
     hosts = [
         {
             "host_id": peer,
