@@ -26,7 +26,7 @@ from lab.waiting import wait_until
 ARTIFACTS = "boot-artifacts"
 CONFIG_IMAGE = "agentconfig.noarch.iso"
 _UNCONFIGURED = "unconfigured-agent.ign"
-# Of cluster-manifests/ and mirror/, what an unconfigured live system has (reference/installer.md §2.2).
+# What an unconfigured live system has of cluster-manifests/ and mirror/ (reference/installer.md §2.2).
 _USED = ("infraenv.yaml", "pull-secret.yaml", "cluster-image-set.yaml", "nmstateconfig.yaml")
 _EMBED_SECONDS = 300
 _LOGIN_SECONDS = 900.0

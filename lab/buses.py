@@ -1,4 +1,4 @@
-"""The buses that a machine's disks are on, and all in which their disks differ: whoever wants to know looks here."""
+"""The buses that a machine's disks are on, and all in which their disks differ: the only table of them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ContainerDisk:
 class DiskBus:
     """One bus.
 
-    `kernel` is how Linux's names of its disks begin, `by_id` udev's in /dev/disk/by-id. Besides a serial number its
-    disks may have a WWN (`wwn`), say whether they rotate (`rotation`), and have a model of up to `model_length`
-    characters (0: none of their own).
+    `kernel` is how Linux's names of its disks begin, `by_id` how udev's links in /dev/disk/by-id do. Besides a serial
+    number its disks may have a WWN (`wwn`), say whether they rotate (`rotation`), and have a model of up to
+    `model_length` characters (0: none of their own).
 
     `attached_by` is who attaches them to a VM: libvirt, QEMU's command line, or the machine's own firmware, which
     reaches them through the cards' cables. libvirt has a `controller` of this model for them (SATA's is always there,

@@ -12,7 +12,7 @@ from lab.faults import active
 from lab.host import records
 
 Chosen = Callable[[str | None], records.Record]
-# Of each lab; some have a proxy, a load balancer or vendors' BMCs besides.
+# Daemons of each lab; some have a proxy, a load balancer or vendors' BMCs besides.
 _SERVICES = ("dnsmasq", "registry", "chronyd", "bmc", "http")
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 _POLL_SECONDS = 0.2
 # A time is longer than many a line: without a limit a machine that prints line ends alone makes 14 bytes of each.
 MOST_BYTES = 64 << 20
-# Of a raw log that stays, as of a container machine's, which ends its own (lab.machines.container.hardware.line). It is
-# cut when it has that much more.
+# For a raw log that stays, as that of a container machine, which ends its own (lab.machines.container.hardware.line).
+# It is cut when it has that much more.
 RAW_BYTES, MORE_BYTES = 64 << 20, 1 << 20
 _FULL = b"node0: this log is full; the raw one may go on\n"
 _RAW_FULL = b"\r\nnode0: this log is full; what follows goes to who is connected only\r\n"

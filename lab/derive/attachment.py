@@ -14,7 +14,7 @@ from lab.topology.words import never_a_hosts
 
 #: Kinds of interfaces that need nothing of the lab: what a tunnel carries is packets like any other.
 _INSIDE = ("loopback", "dummy", "veth", "vrf", "vxlan")
-#: Those that lie over another, and the section that says over which.
+#: Types of interfaces that lie over another, and the section that says over which.
 _OVER = {"vlan": "vlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap"}
 # nmstate also takes a mode by its number (docs.kernel.org/networking/bonding.html).
 _MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
@@ -359,7 +359,7 @@ def is_default(destination: str) -> bool:
 
 
 def _merged(faces: Iterable[Face]) -> Iterator[Face]:
-    """Those of the same base and tag as one: a bridge and its port are."""
+    """Faces of the same base and tag as one: a bridge and its port are."""
     by_name: dict[tuple[str, int], Face] = {}
     for face in faces:
         key = (face.base, face.vlan)

@@ -164,7 +164,7 @@ def _replicas(pool: Field, default: int) -> int:
 def _counts(top: Field) -> dict[Role, int]:
     """How many machines of each role the files ask for."""
     pools = top.get("compute").items()
-    # Without any pool the installer takes one of workers.
+    # The installer takes a pool of workers where none is given.
     workers = [_replicas(pool, DEFAULT_REPLICAS) for pool in pools] or [DEFAULT_REPLICAS]
     counts: dict[Role, int] = {
         "master": _replicas(top.get("controlPlane"), DEFAULT_REPLICAS),

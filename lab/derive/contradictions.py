@@ -18,7 +18,7 @@ class Membership(Enum):
 
     EVERY = "every"
     ONE = "one"
-    #: In every one, but of the rendezvous host alone.
+    #: Only the rendezvous host, and that in every one.
     RENDEZVOUS = "rendezvous"
 
 
@@ -134,7 +134,7 @@ def _member(entry: Field, attachment: Attachment, subnets: Sequence[Subnet], mem
     if not missing or (membership is Membership.ONE and len(missing) < len(subnets)):
         return
     versions = {subnet.version for subnet in missing}
-    # Those that have what is missing; else those that ask.
+    # Faces that have what is missing; where there are none, those that ask for it.
     others = [face for face in attachment.interfaces if face.uncounted is not None]
     holding = [face for face in others if _holds_any(face, missing)]
     for face in holding or [face for face in others if face.dynamic & versions]:

@@ -148,7 +148,7 @@ class _Configs:
         virtual = [text for name in ("apiVIPs", "apiVIP") for text in _texts(spec.get(name).value)]
         holds = [one.network for one in static if any(_holds(one, text) for text in virtual)]
         chosen = holds or [one.network for one in static[:1]]
-        # Of hosts with several lengths of prefix in one network, the shortest.
+        # The shortest prefix, where hosts have several in one network.
         widest = (one for one in chosen if not any(_within(one, other) for other in chosen))
         return [{"cidr": str(network)} for network in dict.fromkeys(widest)]
 

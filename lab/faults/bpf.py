@@ -91,15 +91,15 @@ def names_lossy(percent: float) -> bytes:
     """A program that drops each answer of a DNS server (UDP, IPv4) with this probability, in percent."""
     program = _instruction(0xBF, dst=6, src=1)
     for code, offset, wanted in _HEADERS:
-        # r0 = what the packet has there; another packet is the next program's.
+        # r0 = what the packet has at this offset; packets that have something else are left to the next program.
         program += _instruction(code, value=offset) + _instruction(0x15, dst=0, value=wanted, offset=2)
         program += _instruction(0xB7, dst=0, value=_NEXT) + _instruction(0x95)
     return program + lossy(percent)
 
 
 def aside(interface: int, marks: range) -> bytes:
-    """A program that turns every packet aside, to be sent by the card with this index; those with one of these marks
-    have been there, and are the next program's."""
+    """A program that has every packet sent by the card with this index instead; packets with one of these marks
+    have been there already, and are left to the next program."""
     program = _instruction(0x61, dst=2, src=1, offset=_MARK)  # w2 = skb->mark
     program += _instruction(0x14, dst=2, value=marks.start)
     program += _instruction(0xA6, dst=2, value=len(marks), offset=4)  # if w2 < VALUE goto +4

@@ -129,7 +129,7 @@ class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
 
     def end(self, lab: RunningLab) -> None:
-        """Lease with the right ones again."""
+        """Lease with the right settings again."""
         _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
 
 
@@ -137,7 +137,7 @@ class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
     """The lab's HTTP proxy lets nobody through: it answers 403."""
 
     def begin(self, lab: RunningLab) -> None:
-        """Let through what goes to a port that nobody has. Raises LabError where the lab has no proxy."""
+        """Allow only a port that nobody uses. Raises LabError where the lab has no proxy."""
         path = lab.layout.root / "proxy.conf"
         if not path.exists():
             raise LabError("this lab has no proxy (`proxy: true` in a topology)")
@@ -148,7 +148,7 @@ class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
         _edit(lab, "proxy", path, change)
 
     def end(self, lab: RunningLab) -> None:
-        """Let the registry's through."""
+        """Allow the registry's port again."""
         _restore(lab, "proxy", lab.layout.root / "proxy.conf")
 
 

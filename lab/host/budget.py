@@ -225,7 +225,7 @@ class Ledger:
         return entries
 
     def entries(self) -> list[Entry]:
-        """Who holds what now, and who waits for what, the longest-waiting first."""
+        """What labs hold now, and what others wait for, the longest-waiting first."""
         with self._open() as entries:
             return list(entries)
 

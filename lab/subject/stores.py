@@ -57,7 +57,7 @@ class OciLayout:
         return _there(self.root / "blobs/sha256" / _hex(digest))
 
     def images(self) -> Iterator[tuple[str, str]]:
-        """Those of index.json: names are the annotations `org.opencontainers.image.ref.name`. Raises ValueError."""
+        """The images of index.json, by their annotations `org.opencontainers.image.ref.name`. Raises ValueError."""
         for entry in json.loads((self.root / "index.json").read_bytes()).get("manifests") or []:
             names = entry.get("annotations") or {}
             yield str(names.get("org.opencontainers.image.ref.name") or ""), str(entry["digest"])

@@ -132,7 +132,7 @@ class Services:
         self._plan = plan
         self._by_name = {s.name: s for s in plan.services}
         self._pids: dict[int, str] = {}
-        # Those that are killed on request, and the services that are to be suspended.
+        # Services that are killed on request, and those that are to be suspended.
         self._asked: set[int] = set()
         self._paused: set[str] = set()
         self._asked_for: set[str] = set()

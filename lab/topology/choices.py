@@ -11,5 +11,5 @@ MachineKind = Literal["vm", "container"]
 BootWay = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
 #: The ways on which the firmware itself asks the network for what it boots.
 FROM_NETWORK = ("pxe", "http-boot")
-#: Those on which the live system is on a USB stick.
+#: Ways to boot on which the live system is on a USB stick.
 FROM_STICK = ("usb", "config-image")

@@ -148,5 +148,5 @@ def _presets() -> dict[str, Callable[[], Topology]]:
 
 
 PRESETS = _presets()
-#: Their names, for people.
+#: The presets' names, for people.
 PATTERN = f"{{{','.join(SHAPES)}}}[-ipv6|-dual][-dhcp][-bios]"

@@ -81,7 +81,7 @@ class Aggregator:
         self.ports = [Port(Side(system, key, number + 1, ACTIVITY | TIMEOUT | AGGREGATION)) for number in range(ports)]
 
     def hear(self, index: int, data: bytes, now: float) -> bool:
-        """A port has received this; whether it has something to answer."""
+        """Take what a port has received; whether the port has something to answer."""
         heard = unpack(data)
         if heard is None:
             return False
@@ -94,7 +94,7 @@ class Aggregator:
         return self.look(now) or answer
 
     def lost(self, index: int, now: float) -> None:
-        """A port's cable is out."""
+        """Forget a port's partner: its cable is out."""
         port = self.ports[index]
         port.partner, port.heard, port.meant = Side(), float("-inf"), False
         self.look(now)

@@ -33,7 +33,7 @@ class FencedDiskReader:
         return self._value(read, Table | None, [disk], None)  # type: ignore[arg-type]
 
     def names(self, partitions: Sequence[int]) -> list[list[str]]:
-        """Of each partition what it is called by its file system; nothing when that cannot be read."""
+        """The names that each partition has by its file system; none where that cannot be read."""
 
         def read() -> list[list[str]]:
             return [ext4_names(partition) for partition in partitions]

@@ -148,7 +148,7 @@ class Warden:
         return pid, ours
 
     def start(self) -> None:
-        """Up to the start of init. Raises NotBootable, OSError."""
+        """Switch the machine on, up to the start of its init. Raises NotBootable, OSError."""
         spec = self.spec
         pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
         numbers = ["{}:{}".format(*number) for number in self.own_devices()]
@@ -176,7 +176,7 @@ class Warden:
             self._group.allow("{}:{}".format(*number))
         self._group.delegate(spec.uid_base)
         self._group.take(self.outer)
-        # With CAP_SYS_RESOURCE, which not every host's root has, it is also the least that its heirs may choose.
+        # With CAP_SYS_RESOURCE, which not every host's root has, its children cannot choose less.
         Path(f"/proc/{self.outer}/oom_score_adj").write_text(str(OOM_SCORE))
         self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)

@@ -30,7 +30,7 @@ class Mirror:
 
 @dataclass(frozen=True)
 class FencingCredential:
-    """By which Redfish service a control plane node is fenced; without secrets in the copy that the cluster holds."""
+    """The Redfish service that fences a control plane node; the copy that the cluster holds has no secrets."""
 
     host_name: str
     address: str

@@ -97,7 +97,7 @@ class World:
         os.close(read)
 
     def start(self) -> World:
-        """Up to the daemon's first answer."""
+        """Start it, and wait for the daemon's first answer."""
         daemon = (sys.executable, "-m", "lab.machines.container.machined", str(self.root / "machines"))
         arguments = (str(self.machines.path), self.lab, self._firmware)
         with (self.root / "machined.log").open("wb") as log:

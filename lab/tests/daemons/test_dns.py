@@ -70,7 +70,7 @@ nodes:
         addresses: [10.1.0.9, 10.2.0.9, "fd00:1::9"]
         clones: ["52:54:00:00:00:09"]
 """
-    # Of two IPv4 addresses in one line dnsmasq takes the last alone.
+    # dnsmasq takes only the last of two IPv4 addresses in one line.
     assert [line for line in config(topology.load_text(text), tmp_path) if line.startswith("dhcp-host=")] == [
         "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.1.0.9,[fd00:1::9],n",
         "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.2.0.9,n",
@@ -87,7 +87,7 @@ def test_each_network_is_told_its_own(tmp_path):
     assert "dhcp-option=tag:lab1,option:dns-server,8.8.8.8" in lines
     assert "dhcp-host=52:54:00:00:00:01,10.1.0.9,n" in lines
     assert "dhcp-host=52:54:00:00:00:02,10.2.0.9,[fd00:2::9],n" in lines
-    # Who makes its address for itself has no reservation; without a gateway nobody takes the lab for a router.
+    # A host that makes its address itself has no reservation; without a gateway nobody takes the lab for a router.
     assert not [line for line in lines if "fd00:3::9" in line and "dhcp-host" in line]
     assert "ra-param=lab1,mtu:1500,10,60" in lines
     assert "ra-param=lab2,mtu:1500,10,0" in lines

@@ -216,7 +216,7 @@ def test_some_packets_come_twice(world: World) -> None:
 def test_a_wrong_bit_is_seen_by_who_receives_it(world: World) -> None:
     before = world.wrong_checksums()
     with world.fault(Corrupted(50)):
-        # Of those that IP itself takes, the checksum of UDP tells all.
+        # UDP's checksum finds all of those that IP itself takes.
         arrived = world.sent(range(COUNT), 1)
         assert COUNT * 0.3 < len(arrived) < COUNT * 0.7
         assert world.wrong_checksums() - before > COUNT * 0.1

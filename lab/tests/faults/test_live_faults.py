@@ -91,7 +91,7 @@ def test_each_fault_begins_and_ends(tmp_path):
             assert lab.inside(ask, NAME) == socket.EAI_AGAIN
         assert lab.inside(ask, NAME) == ["192.168.111.1"]
 
-        # Who is connected keeps a child of dnsmasq's, and with it the port that the next dnsmasq wants.
+        # A client that is connected keeps a child of dnsmasq's, and with it the port that the next dnsmasq wants.
         asking = lab.inside(socket.create_connection, ("192.168.111.1", 53), timeout=10)
         with asking, lab.fault(Outage("dnsmasq")):
             assert not lab.services.running()["dnsmasq"]
@@ -266,7 +266,7 @@ def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
             assert cli.main(["fault", "begin", "loss", "--percent", "5", *which]) == 0
             assert cli.main(["fault", "begin", "crash", "--service", "nobody", *which]) == 1
             assert "no service 'nobody'" in capsys.readouterr().err
-            # Who owns the machines may be what is gone.
+            # The daemon that owns the machines may be what is gone.
             assert cli.main(["fault", "begin", "crash", "--service", "libvirtd", *which]) == 0
             assert cli.main(["fault", "end", "1", *which]) == 1
             assert "fault 1 lasts: libvirt at " in capsys.readouterr().err

@@ -38,7 +38,7 @@ def test_a_host_fails_within_and_is_whole_again(tmp_path, monkeypatch):
     monkeypatch.setattr(services, "machined", hosts.machined)
     with Lab(shape(), artifacts=tmp_path) as lab:
         node = lab.nodes[NODE]
-        # Who begins a fault by hand is told at once, and not after a minute's attempts.
+        # A user who begins a fault by hand is told at once, and not after a minute's attempts.
         with pytest.raises(LabError, match=r"^master-0 is off: nobody can log in$"):
             active.begin(lab, Kill(NODE, "kubelet"))
         node.power.on()

@@ -34,7 +34,7 @@ nodes:
 """)
 # As the service has them: where a host asks for its address, and what its MachineConfig for Tang adds.
 ASKING = ("ip=52-54-00-6e-64-00:dhcp", "rd.neednet=1")
-# Of what only one of the two needs, its own shape's problems tell.
+# Each shape's own problems tell what only one of the two needs.
 PROBLEMS = {shape.name: preflight.problems(shape, Path("/"), "") for shape in (SHAPE, BOUND)}
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 # Emulated, on a busy host: the root is read, kept in memory, and written through the cipher.

@@ -58,7 +58,7 @@ def test_one_start_of_five_crashes(tmp_path):
     script.write_text(text.replace("exec /usr/libexec/variant/assisted-service", "exec true"))
     codes = [subprocess.run(["bash", str(script)], capture_output=True, timeout=10).returncode for _ in range(200)]
     assert set(codes) == {0, 134}
-    # Of 200 throws at one in five, fewer than 15 or more than 75 are seen less than once in ten million runs.
+    # In 200 throws at one in five, fewer than 15 or more than 75 are seen less than once in ten million runs.
     assert 15 <= codes.count(134) <= 75
 
 

@@ -56,7 +56,7 @@ def _plain(text: str) -> str:
 
 
 def mounts(text: str) -> list[Mounted]:
-    """What a mountinfo lists, in its order, which tells nothing (by numbers from Linux 6.8 on)."""
+    """The mounts that a mountinfo lists, in its order, which means nothing (since Linux 6.8 it is by number)."""
     mounted = []
     for line in _lines(text):
         own, _, rest = line.partition(" - ")

@@ -169,13 +169,13 @@ def ext4_names(device: int) -> list[str]:
 
 
 class DiskReader(Protocol):
-    """What is read of a disk, which is whatever its machine has written there, by descriptors."""
+    """Reads a disk, whose machine may have written anything to it. Disks and partitions are open file descriptors."""
 
     def table(self, disk: int) -> Table | None:
-        """Its partition table."""
+        """The partition table of an open disk."""
 
     def names(self, partitions: Sequence[int]) -> list[list[str]]:
-        """Of each, `ext4_names`."""
+        """What `ext4_names` tells of each partition."""
 
 
 class Disk:

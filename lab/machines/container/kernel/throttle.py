@@ -65,10 +65,10 @@ def limit(top: Path, lab: str, device: int, rate: int) -> None:
 
 
 def keep(top: Path, lab: str) -> None:
-    """Limit what groups that are new ask for, too.
+    """Limit groups that are new, too.
 
-    Not the others again: a limit that is written starts to count anew, and what is larger than its half second's worth
-    would wait for ever.
+    The others are not written again: a limit starts to count anew when it is written, and what is larger than half a
+    second's worth would wait for ever.
     """
     for note in (NOTES / lab).glob("*:*"):
         _write(top, note.name, int(note.read_text()), only_new=True)
@@ -80,7 +80,7 @@ def lift(top: Path, lab: str, numbers: str = "*:*") -> None:
         _write(top, note.name, 0)
         note.unlink()
     with contextlib.suppress(OSError):
-        # Of others there may be notes.
+        # Another device's note may be there.
         (NOTES / lab).rmdir()
 
 
@@ -94,7 +94,8 @@ def put(file: Path, text: str) -> None:
 
 
 def _write(top: Path, number: str, rate: int, *, only_new: bool = False) -> None:
-    """Into all groups, or those alone that have no limit for the device. Raises OSError where no group takes it."""
+    """Write a limit (0: none) into all groups, or only into those that have none for the device. Raises OSError where
+    no group takes it."""
     there, begins = False, bool(rate) and not only_new
     for file, text in _unified_texts(top, rate) if _unified(top) else _v1_texts(top, rate):
         try:

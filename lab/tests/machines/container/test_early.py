@@ -89,7 +89,7 @@ def tried(world, tmp_path_factory):
     subprocess.run(["mkfs.ext4", "-qF", "-d", str(tree), str(foreign), "16M"], check=True)
     victim = subprocess.Popen(["nsenter", "-t", str(world.first), "-p", "sleep", "4242.4242"])
     with attach(foreign) as loop:
-        # Of some it has copies that it may write.
+        # It has copies of some, which it may write.
         lines = ["#!/bin/bash", f"echo {int(before) + 1} > {_SYSCTL}"]
         for name, code in _TRIES.items():
             code = code.replace("@SECRET@", str(secret)).replace("@WORDS@", _SECRET)

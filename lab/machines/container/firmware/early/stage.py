@@ -34,7 +34,7 @@ REPLACED: Mapping[str, str] = {
 }
 _GENERATOR_DIRECTORIES = ("run/systemd/generator", "run/systemd/generator.early", "run/systemd/generator.late")
 _GENERATORS = "usr/lib/systemd/system-generators"
-# Of systemd's own, those that read the command line for what an initramfs mounts.
+# Generators of systemd that read the command line for what an initramfs mounts.
 _WITHOUT = ("systemd-debug-generator", "systemd-gpt-auto-generator")
 # Ignition's first words where there is no journal to take its log; it goes to its output then.
 _NO_SYSLOG = "unable to open syslog"

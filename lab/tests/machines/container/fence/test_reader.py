@@ -1,4 +1,4 @@
-"""Who reads an image: what it cannot do, and what it says of images that were made to break it."""
+"""The reader of images: what it cannot do, and what it says of images that were made to break it."""
 
 import io
 import os
@@ -84,7 +84,7 @@ def test_a_reader_cannot_have(fence, what):
 
 
 def test_a_reader_is_root_of_nothing(fence):
-    """Of the machine's users, without capabilities, in namespaces of its own."""
+    """It is one of the machine's users, without capabilities, in namespaces of its own."""
     pids: list[int] = []
 
     def wait(line):

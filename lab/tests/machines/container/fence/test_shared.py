@@ -106,7 +106,7 @@ def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, n
 
 
 def test_a_machine_that_takes_the_hosts_control_groups_is_switched_off(world):
-    """Those of `memory` have numbers, of which there are 65535 for all labs and the host."""
+    """Groups of `memory` have numbers, of which there are 65535 for all labs and the host."""
     if not Path("/sys/fs/cgroup/memory/node0").is_dir():
         pytest.skip("cgroup2 counts them itself: test_groups.py")
     greedy = world.define(31)
@@ -182,7 +182,7 @@ def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, what):
 
 
 def test_control_groups_of_the_host_are_not_seen(world, machine):
-    """Of cgroup2 neither, which a machine may mount where it has others."""
+    """Nor are those of cgroup2, which a machine may mount where it has others."""
     if not Path("/sys/fs/cgroup/memory").is_dir():
         pytest.skip("cgroup2 alone: a machine's own is what it has")
     mark = Path("/sys/fs/cgroup/unified")
@@ -208,6 +208,6 @@ def test_what_is_open_is_no_limit_of_the_hosts_before_it_is_one_of_its_memory(ne
 
 
 def test_threads_are_no_limit_of_the_hosts_before_numbers_of_processes_are(neighbour):
-    """Those included that the kernel starts for a machine's cards, and counts for nobody."""
+    """Threads included that the kernel starts for a machine's cards, and counts for nobody."""
     most = {name: int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("threads-max", "pid_max")}
     assert most["threads-max"] >= most["pid_max"]

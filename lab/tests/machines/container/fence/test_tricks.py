@@ -208,7 +208,7 @@ def test_a_corner_is_fenced_too(world, machine, what):
 
 
 def test_sockets_are_of_families_that_know_networks(world, machine):
-    """Of each family that the machine may open, the kernel keeps one a network namespace (net/*/af_*.c)."""
+    """The kernel keeps one socket a network namespace of each family that the machine may open (net/*/af_*.c)."""
     code = """
 families = []
 for family in range(1, 46):
