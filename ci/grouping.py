@@ -59,7 +59,7 @@ LONG: Mapping[str, float] = {
     "installer/tests/redact/test_growth.py": 7,
     "installer/tests/redact/test_redact.py": 12,
 }
-#: Of any other test, and of one with labs: a module's are as many as its tests.
+#: Seconds of a test in any other module, and of one in a module with labs.
 _EACH, _EACH_LAB = 0.03, 2.0
 #: Modules of real labs: named for it, or in the folder of container machines.
 LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/machines/container/(?!firmware/)(?:\w+/)?test_")

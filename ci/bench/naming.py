@@ -66,7 +66,7 @@ def _nodes(fault: object) -> tuple[str, ...]:
 
 
 def read(folders: Iterable[Path]) -> list[Naming]:
-    """Of all evidence below the folders (`--artifacts` of pytest), each row's latest run. Runs without a fault, and of
+    """Each row's latest run in the evidence below the folders (`--artifacts` of pytest). Runs without a fault, and of
     rows that complete, are passed over."""
     # What a BMC refuses is told before there is anything to wait for.
     rows = {row.id: row for row in ROWS if row.told is not None and row.bmc == "lab"}

@@ -37,7 +37,7 @@ def run() -> None:
             simulated = ["--nights", str(NIGHTS), "--jobs", str(jobs), "--runs", str(runs)]
             _node0_ci(["simulate", *simulated, "--keep", str(folder / "history.db")])
             rows = [("built", _built(folder))]
-            # Those with most in them.
+            # The pages with most in them.
             job, one = (max((folder / "pages" / kind).iterdir(), key=_size) for kind in ("jobs", "runs"))
             pages = {
                 "verdicts of three releases": folder / "pages/index.html",

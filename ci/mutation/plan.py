@@ -53,7 +53,7 @@ class Project:
         return sorted(str(path.relative_to(self.root)) for path in paths if path.read_text().strip())
 
     def test_files(self, targets: list[str]) -> list[str]:
-        """Those that import one of the modules, or name it in a string (``python -m``), at any distance."""
+        """The test files that import one of the modules, or name it in a string (``python -m``), at any distance."""
         wanted = {self._module_of(target) for target in targets}
         files = sorted((self.root / self.tests).rglob("test_*.py"))
         return [str(path.relative_to(self.root)) for path in files if wanted & self._reached(path)]

@@ -113,7 +113,7 @@ def warm(names: Iterable[str]) -> None:
     import pytest  # noqa: F401
 
     for name in names:
-        # Of hypothesis no more than that: its plugin minds what was done before it.
+        # No more of hypothesis than that: its plugin minds what was done before it.
         if name not in sys.modules and not name.startswith(("_", "py.", "coverage", "hypothesis")):
             try:
                 importlib.import_module(name)

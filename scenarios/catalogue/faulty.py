@@ -108,7 +108,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def real(self) -> tuple[Fault, ...]:
-        """Those of its faults that a lab can have."""
+        """The row's faults that a lab can have."""
         return tuple(fault for fault in self.faults if not isinstance(fault, Simulated))
 
     @property

@@ -12,7 +12,8 @@ from scenarios.catalogue.scheduling import unit_of
 
 
 def file_topology(config: pytest.Config) -> shapes.Topology | None:
-    """That of --topology, or None without. Raises UsageError with all that is wrong with it or cannot be made here."""
+    """The topology of --topology, or None without the option. Raises UsageError with all that is wrong with it or
+    cannot be made here."""
     file = config.getoption("--topology")
     if not file:
         return None

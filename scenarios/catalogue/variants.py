@@ -336,7 +336,7 @@ FEATURES: dict[str, Variant] = {
     "tang_encryption": Variant(machines=_with_tang, addressing=("dhcp",), cluster_install=_encrypted_by_tang),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BMCS},
 }
-# Those through which none can be installed.
+# Features with which nothing can be installed.
 BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 VARIANTS = FEATURES | {
     "small_disk": Variant(machines=_small_disk),

@@ -13,7 +13,7 @@ CONTAINER = "planted"
 # A secret without any name beside it: the host knows its value from its pull secret's file and environment.
 JOURNAL_TEXT = "planted: nobody can log in with"
 _CHUNK = 60_000  # characters of one command line
-# Of one file: some vectors are whole documents.
+# Vectors in one file: some are whole documents.
 _BATCH = 60
 
 INSTALL_CONFIG = f"""\

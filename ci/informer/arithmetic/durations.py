@@ -25,7 +25,7 @@ class Durations:
 
 
 def summary(seconds: Sequence[float]) -> Durations | None:
-    """Of these durations; None where there are none.
+    """The summary of these durations; None where there are none.
 
     Percentiles are interpolated as R's type 7 does (R. J. Hyndman, Y. Fan, "Sample quantiles in statistical packages",
     The American Statistician 50, 1996).
@@ -50,8 +50,8 @@ def slower(recent: Sequence[float], before: Sequence[float]) -> float:
 
 
 def drift(recent: Sequence[float], before: Sequence[float]) -> float | None:
-    """By which share of it the P50 has moved (0.2: a fifth longer); None for too few durations, or none that took
-    time."""
+    """By which share of its former value the P50 has moved (0.2: a fifth longer); None for too few durations, or none
+    that took time."""
     now, then = summary(recent), summary(before)
     if now is None or then is None or min(now.count, then.count) < ENOUGH or then.p50 <= 0:
         return None

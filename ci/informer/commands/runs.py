@@ -149,7 +149,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         with engine(arguments) as hosts:
             for _ in running.carry_out(history, chosen, hosts, say):
                 pass
-        # Those too that had ended before it was killed.
+        # The runs too that had ended before it was killed.
         rows = running.ran(history, chosen)
     return _code(rows)
 

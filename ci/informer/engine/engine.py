@@ -145,7 +145,7 @@ class Engine:
         return {place.name: place.has for place in self._places.values()}
 
     def _present(self) -> dict[str, Place] | None:
-        """Who is there, by address; None when the scheduler is not."""
+        """The hosts that are connected, by address; None when the scheduler does not answer."""
         assert self._client is not None
         if self._client.status != "running":
             return None

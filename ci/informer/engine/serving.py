@@ -91,7 +91,7 @@ def scheduler(address: str, security: Security | None, say: Say) -> None:
     try:
         with dask.config.set(SETTINGS):
             asyncio.run(_scheduler(address, security, say))
-    except (OSError, RuntimeError) as error:  # Dask wraps the former in the latter
+    except (OSError, RuntimeError) as error:  # Dask wraps an OSError in a RuntimeError
         raise InformerError(f"address: {address}: {error.__cause__ or error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Keys of scheduler, hosts and collector: who has one may run programs on all of them, so all show theirs."""
+"""Keys of scheduler, hosts and collector. Its holder may run programs on all of them, so each side shows one."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Attempt:
         """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
         unit, folder = self.unit, self.folder
         if folder.exists():
-            # Of an attempt that was killed: what it left would pass for what this one did.
+            # An attempt that was killed may have left it, and that would pass for what this one did.
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
         began, start = datetime.now(UTC), time.monotonic()

@@ -29,7 +29,7 @@ def counts_of(rows: Iterable[Row]) -> Counts:
 
 
 def within(rows: Iterable[Row], begin: date, end: date) -> list[Row]:
-    """Those that began on a day from `begin` on, and before `end`."""
+    """The rows that began on a day from `begin` on, and before `end`."""
     return [row for row in rows if begin <= row.day < end]
 
 

@@ -51,7 +51,7 @@ def replacing(root: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: Path, wait: bool = True) -> Iterator[bool]:
-    """A folder's lock, and whether it was had. A file system without locks has none to be waited for."""
+    """Hold a folder's lock for the block; whether it could be taken. False on a file system without locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

@@ -33,7 +33,7 @@ def test_what_always_fails_is_found_in_few_runs(first_bad, seed):
 
 @pytest.mark.parametrize(("flakes", "failing", "most_wrong"), [(0.02, 1.0, 4), (0.02, 0.8, 7), (0.05, 0.6, 10)])
 def test_flakes_seldom_mislead(flakes, failing, most_wrong):
-    """Of 90 searches; at 95 % sure, one in twenty may be wrong where the rates are as they were taken to be."""
+    """In 90 searches: at 95 % sure, one in twenty may be wrong where the rates are as they were taken to be."""
     wrong = sum(
         searched(first_bad, flakes, failing, seed)[0] != RELEASES[first_bad]
         for first_bad in range(1, 16)

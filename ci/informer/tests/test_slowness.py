@@ -79,7 +79,7 @@ def test_too_few_runs_and_small_rises_say_nothing():
 
 @pytest.mark.parametrize(("now", "before"), [(5, 20), (3, 5), (3, 14)])
 def test_chance_seldom_finds_one(now, before):
-    """Of a thousand releases that are as those before, on steps that vary by a half."""
+    """A thousand releases that are as those before, with steps that vary by a half."""
     chance = random.Random(3)
 
     def runs(count):

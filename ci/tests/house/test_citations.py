@@ -188,7 +188,7 @@ def modules_named(path: str, source: str) -> set[str]:
 
 
 def astray(path: str, source: str, places: set[str], of_room: dict[str, set[str]]) -> set[str]:
-    """Those of them that are not there."""
+    """The paths that are not there."""
     near = of_room.get(Path(path).parts[0], set())
     return {name for name in modules_named(path, source) if name not in near and name not in places}
 

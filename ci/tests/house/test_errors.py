@@ -69,7 +69,7 @@ def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
                     theirs.add(own)
     result: dict[str, set[str]] = {}
     while True:
-        # Of a library that is not here, by their names.
+        # Exceptions of a library that is not here, by their names.
         more = {
             name: of
             for name, of in bases.items()
@@ -89,7 +89,7 @@ def sources(*rooms: str) -> dict[str, str]:
 
 
 def stray(classes: dict[str, set[str]]) -> set[str]:
-    """Those outside of an errors.py that others may meet."""
+    """The exceptions outside of an errors.py that others may meet."""
     public = {name for name in classes if not name.rpartition(":")[2].startswith("_")}
     return {name for name in public if not name.partition(":")[0].endswith("/errors.py")} - CONTROL - ALONE
 

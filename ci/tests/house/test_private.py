@@ -13,13 +13,13 @@ ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 
 #: Module -> how often it names a private part of another.
 ALLOWED: dict[str, int] = {
-    # Of libraries, which have no other way to it:
+    # Libraries, which have no other way to it:
     "ci/mutation/measure.py": 1,  # pytest: the test for which a fixture of its module is made
     "drivers/redfish/fujitsu.py": 3,  # sushy: a request to a resource that it has no class for
     "drivers/redfish/service.py": 2,  # sushy: the same, and whether the environment's proxies count
     "installer/release/download.py": 1,  # hashlib: the type of what it makes, as typeshed calls it
     "lab/commands/completion.py": 1,  # argparse: a parser's own arguments
-    # Of our own:
+    # Our own modules:
     "installer/tests/assisted/test_restclient.py": 1,  # headers: the token among them is nobody's to read
     # Steps of builds of minutes, which another name would make anew:
     "lab/tests/release/cluster/fencing/test_setup.py": 1,

@@ -125,7 +125,7 @@ def test_a_room_that_is_not_in_the_picture_is_seen():
 
 
 def test_tests_lie_in_the_room_of_what_they_test():
-    """Not those of labs, which run programs in machines, and not those of the repository itself."""
+    """Tests of labs, which run programs in machines, and of the repository itself are left out."""
     by_name = modules(ROOT, ("installer", "drivers", "lab", "ci"))
     elsewhere = set()
     for name, path in by_name.items():

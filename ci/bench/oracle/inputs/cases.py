@@ -89,7 +89,7 @@ class Cases:
         self._bases = bases(material.certificate)
         self._material = material
         self._rng = random.Random(seed)
-        # Of each input at least one file is mostly as it was: to write these anew was half of the time.
+        # At least one file of each input is mostly as it was: to write these anew was half of the time.
         self._as_they_are = {(name, file): dump(document) for name, file, document in self._documents()}
 
     def all(self) -> list[Input]:

@@ -104,7 +104,7 @@ class _Case:
             return sum(name.endswith(f" {StepType.INSTALL}") for name in requests) == len(self._hosts)
 
         wait_until(are_told, DEADLINE_S, f"{name}: an install step for each host", poll=1.0)
-        # Which of hosts that are alike begins is the order of a database's rows there.
+        # Among hosts that are alike, the first row of a database decides there which one begins.
         roles = [step.pop("role") for name, step in requests.items() if name.endswith(f" {StepType.INSTALL}")]
         return {**requests, f"of all {StepType.INSTALL}": {"roles": sorted(roles)}}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ci.bench.oracle.service.drive import Played, host_id
 
-# Of the same thing, one service says that it is fine and the other that it is not.
+# One service says of a thing that it is fine, the other that it is not.
 _FINE = {"success", "disabled", "success-suppress-output"}
 _HOST = ("requested_hostname", "role", "bootstrap", "installation_disk_id", "stage")
 _CLUSTER = ("machine_networks", "api_vips", "ingress_vips", "network_type", "user_managed_networking", "platform")
@@ -22,11 +22,11 @@ class Compared:
 
     name: str
     pairs: list[tuple[str, Any, Any]] = field(default_factory=list)
-    #: Of validations with equal results: whose they are, and whether both say it in the same words.
+    #: Validations with equal results: whose they are, and whether both say it in the same words.
     words: list[tuple[str, bool]] = field(default_factory=list)
 
     def differences(self, *kinds: str) -> list[tuple[str, Any, Any]]:
-        """Those of these kinds (the words before the first blank) in which the services differ."""
+        """The differences of these kinds (the words before the first blank)."""
         return [pair for pair in self.pairs if pair[1] != pair[2] and (not kinds or pair[0].split(" ")[0] in kinds)]
 
 
@@ -47,7 +47,7 @@ def compare(
     for name in _CLUSTER:
         add((f"cluster-field {name}", _plain(their_view.get(name)), _plain(our_view.get(name))))
     their_hosts, our_hosts = _hosts(their_view), _hosts(our_view)
-    # Which of hosts that are alike gets which role is the order of a database's rows there.
+    # Among hosts that are alike, the order of a database's rows decides there who gets which role.
     add(("roles", _roles(their_hosts), _roles(our_hosts)))
     for host in left.world.hosts:
         identity = host_id(left.world, host.number)

@@ -19,7 +19,7 @@ def own_ways(source):
     """Lines on which a file of mode 0600 is made: by `touch` or `os.open` for writing alone."""
     lines = []
     for node in ast.walk(ast.parse(source)):
-        # Whose name is another's is not looked at further: to find an argument's source takes reading the whole file.
+        # A name that stands for another is not followed: to find an argument's source takes reading the whole file.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("open", "touch"):
             words = {ast.get_source_segment(source, one) for one in [*node.args, *(k.value for k in node.keywords)]}
             writes = node.func.attr == "open" and any("O_WRONLY" in (word or "") for word in words)
