@@ -130,7 +130,7 @@ class LogFile(logging.FileHandler):
         """Lose the line: the traceback that logging would print tells a user nothing."""
 
     def close(self) -> None:
-        """Lose what is still held, too."""
+        """Drop the records that are still held, too."""
         with contextlib.suppress(OSError):
             super().close()
 

@@ -309,7 +309,7 @@ def test_the_gate_itself_can_be_told_to_end(tmp_path):
         os.kill(int(mark.read_text()), 0)
 
 
-def test_what_comes_while_a_stage_starts_ends_it_once_it_is_known():
+def test_a_signal_that_comes_while_a_stage_starts_ends_the_gate_afterwards():
     ending = gate.Ending()
     seen = []
 

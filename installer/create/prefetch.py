@@ -25,7 +25,8 @@ _INPUTS = ("install-config.yaml", "cluster-manifests", STATE_FILE)
 
 @dataclass(frozen=True)
 class Prefetched:
-    """The copy and the credentials in the making, and the state; None where there is none, or no need."""
+    """The copy that is under way, the credentials that are being made, and the state; each None where there is none
+    or it is not needed."""
 
     copy: PrefetchedCopy | None = None
     credentials: BackgroundCredentials | None = None
@@ -34,7 +35,7 @@ class Prefetched:
 
 @contextlib.contextmanager
 def prefetch(directory: Path) -> Iterator[Prefetched]:
-    """Begin for an asset directory; what was not used at the end of the block is discarded."""
+    """Begin both for an asset directory; what was not used at the end of the block is discarded."""
     if not any((directory / name).exists() for name in _INPUTS):
         yield Prefetched()
         return

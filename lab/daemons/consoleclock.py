@@ -56,7 +56,7 @@ class Stamper:
         return len(lines)
 
     def _cut(self) -> None:
-        """End the raw log. Who writes it appends, so it grows again, from there on."""
+        """Cut the raw log off. Its writer appends, so it grows on from there."""
         with open(self._source, "ab") as source:
             source.truncate(RAW_BYTES)
             source.write(_RAW_FULL)

@@ -87,7 +87,7 @@ class NameMissing(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
 
 
 class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """DNS says another address for this name (api, api-int, registry, or a full one)."""
+    """DNS answers another address for this name (api, api-int, registry, or a full one)."""
 
     name: str
     address: str

@@ -46,7 +46,7 @@ def security(folder: Path) -> Security:
     except ssl.SSLError as error:
         raise InformerError(f"{ca}: no certificate: {error.reason}") from error
     try:
-        context.load_cert_chain(certificate, key, password="")  # and nobody is asked for one
+        context.load_cert_chain(certificate, key, password="")  # so that nobody is asked for one
     except ssl.SSLError as error:
         raise InformerError(f"{certificate}, {key}: no certificate with its key: {error.reason}") from error
     sides = ("client", "scheduler", "worker")

@@ -60,7 +60,7 @@ def test_a_text_without_field_errors_has_none():
 
 def test_warnings_are_those_about_the_input():
     output = (
-        "level=warning msg=Sorted override for release image (x)\nlevel=warning msg=  a is ignored\nlevel=info msg=b\n"
+        "level=warning msg=Found override for release image (x)\nlevel=warning msg=  a is ignored\nlevel=info msg=b\n"
     )
     assert warnings(Answer(0, output)) == {"a is ignored"}
 

@@ -11,9 +11,9 @@ READERS = {
     "installer/formats/yamltext.py",
     "lab/release/cluster/yamltext.py",
 }
-# What of PyYAML reads, whatever it is called there.
+# The names in PyYAML of what reads.
 READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "scan", "Loader", "Parser", "Composer")
-# Programs that are given no other's text: they read what their own code, or the installers that they compare, write.
+# Programs that read only what their own code writes, or the installers that they compare.
 OWN = {
     "scenarios/testing/cluster.py",
     "ci/bench/oracle/compare.py",

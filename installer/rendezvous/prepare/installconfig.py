@@ -14,7 +14,7 @@ from installer.rendezvous.validations.hostview import load_json
 
 
 def trust_bundle(infra_env: InfraEnv | None, settings: Settings, mirrored: bool) -> str:
-    """CAs for additionalTrustBundle: the infra-env's, else with mirrors the one that came on the image."""
+    """CAs for additionalTrustBundle: the infra-env's; without any, and with mirrors, the one that came on the image."""
     if infra_env is not None and infra_env.additional_trust_bundle.strip():
         return infra_env.additional_trust_bundle
     if mirrored and settings.mirror_ca_file.is_file():

@@ -25,7 +25,7 @@ class Guard(Generic[Facts]):
 
 
 class _Blank(dict[str, str]):
-    """A text that is not known is left empty rather than failing a transition."""
+    """A word that is missing is left empty rather than failing a transition."""
 
     def __missing__(self, key: str) -> str:
         return ""

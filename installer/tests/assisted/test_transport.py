@@ -245,7 +245,7 @@ def test_nothing_is_asked_behind_an_answer_that_was_not_read() -> None:
     assert service.accepted == 2
 
 
-def test_of_what_a_refusal_says_only_so_much_is_read() -> None:
+def test_only_so_much_of_a_refusal_is_read() -> None:
     body = b"x" * 70_000
     text = b"HTTP/1.1 503 Away\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     with SocketService(answering(text)).running() as service, pytest.raises(ClientError) as caught:

@@ -161,7 +161,7 @@ def test_signals():
 
 
 def test_patience_with_a_clean_up_that_hangs():
-    """Ten seconds after the first signal the next one ends the process as ever."""
+    """The next signal ends the process at once when it comes ten seconds after the first."""
     code = (
         "import os, signal, time\nfrom installer import signals\nsignals._PATIENCE = 0.0\n"
         "with signals.ended_by_signals():\n  try:\n    os.kill(os.getpid(), signal.SIGTERM)\n  finally:\n"

@@ -195,7 +195,7 @@ def notes(world: World, architecture: str) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["sparc", "amd64", "multi"])
-def test_an_architecture_that_is_none_is_refused(world: World, architecture: Any) -> None:
+def test_a_text_that_names_no_architecture_is_refused(world: World, architecture: Any) -> None:
     with pytest.raises(BadRequest, match=r"cpu_architecture .* is not one of .*aarch64, arm64, ppc64le, s390x, x86_64"):
         sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": architecture})
     assert world.store.infra_envs() == []

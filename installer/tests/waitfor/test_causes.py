@@ -210,7 +210,7 @@ def test_a_bootstrap_host_that_is_gone_in_the_middle(run: Run, make: Any) -> Non
     installing(fleet)
     for stage in ("Writing image to disk", "Waiting for control plane"):
         fleet.progress(fleet.machines[0], stage, "waiting for masters to join the bootstrap control plane")
-    # The others' API server answers: it is not they who are missing.
+    # The other hosts' API server answers: they are not missing.
     gone = Moment(kube={})
     settings = replace(QUICK, bootstrap=4.0)
     assert run([replace(moment(fleet), evaluations=1), gone], names=NAMES, settings=settings) == 5

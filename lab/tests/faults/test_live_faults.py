@@ -310,7 +310,7 @@ def test_by_hand(tmp_path, capsys):
             assert cli.main(["fault", "ls", *which]) == 0
             shown = capsys.readouterr().out.splitlines()
             assert [line.split()[0] for line in shown] == ["1", "2", "1", "2"]
-            # What lasts cannot begin a second time; who ended one of them would have ended both.
+            # A fault that lasts cannot begin a second time: to end one of the two would end both.
             assert cli.main(["fault", "begin", "power-cut", "--node", "master-0", *which]) == 1
             assert "`node0-lab fault end 2` ends it" in capsys.readouterr().err
             assert not lab.nodes["master-1"].link.is_up()
@@ -331,7 +331,7 @@ def test_by_hand(tmp_path, capsys):
             assert (done.returncode, done.stderr) == (0, "")
             assert cli.main(["fault", "end", *which]) == 0
             capsys.readouterr()
-            # What is over at once is not to be ended, and may happen again.
+            # A fault that is over at once cannot be ended, and may happen again.
             for _ in range(2):
                 assert cli.main(["fault", "begin", "reset", "--node", "master-0", *which]) == 0
                 assert "there is nothing to end" in capsys.readouterr().out

@@ -76,7 +76,7 @@ ping -c1 -W5 10.9.0.1
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """What the script said on the serial line."""
+    """What the script printed on the serial line."""
     text = SHAPE.replace("clock_offset: 864000", f"clock_offset: 864000\n    tpm: {str(TPM).lower()}")
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
         image = kit.build(tree(), Path(beside), SCRIPT)

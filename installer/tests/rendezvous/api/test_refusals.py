@@ -58,7 +58,7 @@ def test_a_stranger_leaves_no_trace(service: Running) -> None:
     assert refusals(service) == before
 
 
-def test_who_asks_in_ever_other_ways_does_not_fill_the_log(service: Running) -> None:
+def test_requests_that_are_wrong_in_ever_other_ways_do_not_fill_the_log(service: Running) -> None:
     for number in range(MOST_REFUSED + 10):
         refuse(service, "/clusters", {"name": "c", "openshift_version": "4.18.0", "pull_secret": f"no JSON {number}"})
         refuse(service, "/clusters", {f"x{number}": 1})

@@ -29,12 +29,12 @@ _V1_NEEDED = ("cpu", "memory", "pids", "devices")
 # somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
 _PIDS = 8192
 # Groups of a machine, and how deep: an installation has some 300, ten deep. Groups of `memory` have numbers, of which a
-# host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 who owns the
+# host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 the owner of the
 # machine looks (`too_many`).
 MOST_GROUPS, _DEPTH = 4096, 64
 _PERIOD = 100_000
-# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. Not 5:1, the
-# host's console: a machine's is a terminal.
+# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. 5:1, the
+# host's console, is none of them: a machine's is a terminal.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
 

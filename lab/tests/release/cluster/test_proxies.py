@@ -1,4 +1,4 @@
-"""A cluster's proxy: what pulls images goes through it, what is the cluster's own does not."""
+"""A cluster's proxy: image pulls go through it, connections within the cluster do not."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def test_a_stick_that_is_no_disk_is_passed_over(tmp_path: Path, iso: Path) -> No
 def test_a_cd_that_comes_first_installs_again_over_a_disk_that_is_not_empty(
     tmp_path: Path, iso: Path, disk: Path
 ) -> None:
-    """What a user meets who put the CD first and left it in: the live system, not the one that was installed."""
+    """A user who put the CD first and left it in gets the live system, not the one that was installed."""
     machine = kit.spec(tmp_path, cdrom=str(iso), disks=kit.disks(vda=disk), boot=("cdrom", "hd"))
     console, seen = kit.booted(tmp_path / "m", machine, LOOK)
     assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz coreos.liveiso=" in console
