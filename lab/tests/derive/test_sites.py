@@ -15,7 +15,6 @@ from lab.testing.directories import (
     ethernet,
     facts,
     hint,
-    host,
     install,
     several,
     static,
