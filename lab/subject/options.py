@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,14 @@ def add_options(add: Callable[..., Any], only: Collection[str] = tuple(OPTIONS))
     """Add them, by `add_argument` of argparse or `addoption` of pytest."""
     for name in only:
         metavar, text = OPTIONS[name]
-        add(f"--{name}", metavar=metavar, help=text)
+        add(f"--{name}", metavar=metavar, help=text, type=_said)
+
+
+def _said(value: str) -> str:
+    """An option's value. A variable that is not set (`--release "$PULLSPEC"`) would mean the lab release."""
+    if not value:
+        raise ArgumentTypeError("must not be empty")
+    return value
 
 
 @dataclass(frozen=True)

@@ -297,6 +297,13 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
         assert options == ("--release=r.example/r:1", *paths)
 
 
+def test_an_option_without_a_value_is_not_the_lab_release(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "sno-ipv4-static-uefi", "--release", ""])
+    assert caught.value.code == 2
+    assert "argument --release: must not be empty" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
