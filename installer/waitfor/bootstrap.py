@@ -44,7 +44,8 @@ class Bootstrap:
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
         # What the rendezvous host complained of at the last look, before its service was up.
         self.complaint = ""
-        # The last one that there was, and when.
+        # All of them, and the last one that it has had before, with its time.
+        self.complaints: set[str] = set()
         self.complained: tuple[str, float] | None = None
         # Why what answers at the service's address is not the service; empty while it is, and while nothing answers.
         self.answered = ""
@@ -253,8 +254,9 @@ class Bootstrap:
             log.info("Waiting for cluster install to initialize")
             # A passing complaint, while the network comes up, is gone at the next look.
             before, self.complaint = self.complaint, self._complaint()
-            if before and self.complaint:
+            if self.complaint and (before or self.complaint in self.complaints):
                 self.complained = self.complaint, now
+            self.complaints.add(self.complaint)
             self.report.once("complaint", self.complaint if before else "", logging.WARNING)
             if now - self.started >= self.settings.unreachable_after:
                 why = self.answered or self._outside()

@@ -179,6 +179,15 @@ def test_a_time_out_names_what_the_host_complained_of_last_though_it_now_says_no
     assert run.lines("ERROR")[0].endswith(tail)
 
 
+@pytest.mark.parametrize(("looks", "told"), [(["x", "", "x"], True), (["x"], False), (["x", "", "y"], False)])
+def test_a_time_out_names_what_the_host_complained_of_again_and_again(run, monkeypatch, looks, told):
+    complaints = iter([*looks, *[""] * 1000])
+    monkeypatch.setattr(outside, "complaint", lambda *_: next(complaints))
+    monkeypatch.setattr(outside, "host", lambda *_: "its service is not")
+    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=3) == 5
+    assert run.lines("ERROR")[0].endswith(" before: x") == told
+
+
 def test_cancelled(run):
     assert run([Moment(cluster("cancelled", "by user"), [host("master-0", "cancelled")])]) == 5
     assert run.lines("ERROR")[0] == "Cluster cancelled: by user"
