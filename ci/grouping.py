@@ -28,7 +28,7 @@ LONG: Mapping[str, float] = {
     "installer/tests/test_inputs.py": 5,
     "lab/tests/machines/test_disks.py": 4,
     "installer/tests/config/test_state_damage.py": 12,
-    "ci/tests/test_scheduling.py": 11,
+    "ci/tests/suite/test_scheduling.py": 11,
     "lab/tests/subject/test_subject.py": 7,
     "ci/tests/test_gate.py": 10,
     "installer/tests/create/test_image.py": 7,

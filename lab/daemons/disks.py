@@ -21,7 +21,7 @@ from lab.machines.failing import Place
 
 #: Seconds until control groups that a machine has made are slowed down too.
 _POLL_SECONDS = 0.5
-_ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Slow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def slow_down(path: Path, disk: Place, kib: int) -> None:
     """Ask the lab's daemon, at the socket `path`, to slow a disk down. Raises LabError."""
     with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(_ANSWER_SECONDS)
+        line.settimeout(ANSWER_SECONDS)
         try:
             line.connect(str(path))
             line.sendall(msgspec.json.encode(Slow(disk, kib)) + b"\n")
@@ -54,7 +54,9 @@ def slow_down(path: Path, disk: Place, kib: int) -> None:
         raise LabError(f"{disk.device}: {why}")
 
 
-class _Daemon:
+class Daemon:
+    """Serves requests to change what disks do, one after another."""
+
     def __init__(self, config: Config) -> None:
         self._config = config
         self._top: Path | None = None
@@ -100,7 +102,7 @@ def main(file: Path) -> None:
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
         server.bind(config.socket)
         server.listen()
-        _Daemon(config).serve(server)
+        Daemon(config).serve(server)
 
 
 if __name__ == "__main__":

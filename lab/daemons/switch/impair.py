@@ -40,7 +40,7 @@ _QUEUE = 10_000
 _FRAME, _ETHERNET = 65_536, 14
 # So many frames of a card are taken before all others have their turn, and what has waited long enough is sent.
 _TURN = 64
-_SECONDS, _ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
+_SECONDS, ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
 
 
 class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def ask(path: Path, request: Request) -> Reply:
     """What the daemon behind that socket answers. Raises LabError, also where it says why not."""
     with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(_ANSWER_SECONDS)
+        line.settimeout(ANSWER_SECONDS)
         try:
             line.connect(str(path))
             line.sendall(msgspec.json.encode(request) + b"\n")
@@ -167,7 +167,9 @@ class Detour:
         self._held.close()
 
 
-class _Daemon:
+class Daemon:
+    """Holds packets that were turned aside until they are due, and takes requests meanwhile."""
+
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self._selector = selectors.DefaultSelector()
@@ -200,7 +202,7 @@ class _Daemon:
     def _answer(self, line: socket.socket) -> None:
         self._selector.unregister(line)
         with line, contextlib.suppress(OSError):
-            line.settimeout(_ANSWER_SECONDS)
+            line.settimeout(ANSWER_SECONDS)
             # Whoever only looks whether this is there says nothing.
             if asked := line.makefile("rb").readline():
                 self._do(asked, line)
@@ -254,7 +256,7 @@ def _listening(path: Path) -> Iterator[socket.socket]:
 def main(path: Path) -> NoReturn:
     """Serve until it is killed."""
     with _listening(path) as server:
-        _Daemon(server).serve()
+        Daemon(server).serve()
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ DISK = Place("vda.raw", "vda.device", "vda.medium")
 def test_a_client_that_is_gone_before_its_answer_ends_nobodys_disks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disks, "_ANSWER_SECONDS", 10.0)
+    monkeypatch.setattr(disks, "ANSWER_SECONDS", 10.0)
     monkeypatch.setattr(disks.throttle, "mount", _lacking)
-    daemon = disks._Daemon(disks.Config("x", (), str(tmp_path / "sock"), str(tmp_path / "groups")))
+    daemon = disks.Daemon(disks.Config("x", (), str(tmp_path / "sock"), str(tmp_path / "groups")))
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "sock"))
         server.listen()
@@ -38,7 +38,7 @@ def _lacking(_: Path) -> Path:
     raise OSError("no such hierarchy")
 
 
-def _serve(daemon: disks._Daemon, server: socket.socket) -> None:
+def _serve(daemon: disks.Daemon, server: socket.socket) -> None:
     # Until the test closes it.
     with suppress(OSError):
         daemon.serve(server)

@@ -279,7 +279,7 @@ def test_what_comes_while_the_daemon_waits_for_a_processor_is_not_lost(world: Wo
 
 def test_what_begins_when_nobody_waits_for_it_any_more_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched, suspended(world):
-        patched.setattr(impair, "_ANSWER_SECONDS", 0.1)
+        patched.setattr(impair, "ANSWER_SECONDS", 0.1)
         with pytest.raises(LabError, match="daemon of impairments does not answer: timed out"):
             Latency(100).begin(world.lab)
     with world.fault(Latency(10)):

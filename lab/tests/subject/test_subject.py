@@ -315,32 +315,6 @@ def test_names_as_users_write_them():
     assert str(parse_name(f"h:5000/a.b/c_d:t@{digest}", "")) == f"h:5000/a.b/c_d@{digest}"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "rule"),
-    [
-        ({"pull-secret": "nothing"}, "cannot be read: No such file"),
-        ({"pull-secret": "text"}, "is no pull secret: want JSON with auths"),
-        ({"pull-secret": "empty"}, "auths is empty"),
-        ({"pull-secret": "odd"}, "auths: quay.io: must be a mapping with auth"),
-        ({"ca": "nothing"}, "cannot be read"),
-        ({"installer": "nothing"}, "no such installer"),
-        ({"release": "what"}, "'what' is no image"),
-        ({"release-dir": "nothing"}, "no such directory"),
-    ],
-)
-def test_options_are_checked_before_anything_is_copied(tmp_path, monkeypatch, chosen, rule):
-    monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(options, "built_lab_release", lambda: pytest.fail("a release was built"))
-    (tmp_path / "text").write_text("xyz")
-    (tmp_path / "empty").write_text('{"auths": {}}')
-    (tmp_path / "odd").write_text('{"auths": {"quay.io": "c2VjcmV0", "ours": {"auth": "eDp5"}}}')
-    paths = {name: value if name == "release" else str(tmp_path / value) for name, value in chosen.items()}
-    with pytest.raises(SubjectError, match=rule) as caught:
-        options.choose(paths.get)
-    [(name, value)] = paths.items()
-    assert str(caught.value).startswith(f"--{name} {value}: ")
-
-
 def test_machines_are_grown_to_what_the_release_demands_and_not_shrunk():
     one = hardware.sized(topology.sno(), hardware.OPENSHIFT).nodes[0]
     assert (one.vcpu, one.memory_mib, one.disk_gib) == hardware.OPENSHIFT["sno"]

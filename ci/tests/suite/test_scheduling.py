@@ -15,7 +15,7 @@ from ci.grouping import LABS, LONG
 from ci.tests.pytest_kit import collected
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, longest_first, unit_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CONFTEST = """
 import json, os
 from scenarios.catalogue.scheduling import ScenarioScheduling, reorder
