@@ -174,7 +174,7 @@ def test_a_time_out_names_what_the_host_complained_of_last_though_it_now_says_no
     monkeypatch.setattr(outside, "complaint", lambda *_: next(looks))
     sentence = f"its service is not{at_the_end and f'. It says: {at_the_end}'}"
     monkeypatch.setattr(outside, "host", lambda *_: sentence)
-    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=2) == 5
+    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=5) == 5
     assert run.lines("ERROR")[0].startswith("The rendezvous service was never reached: ")
     assert run.lines("ERROR")[0].endswith(tail)
 
@@ -184,7 +184,7 @@ def test_a_time_out_names_what_the_host_complained_of_again_and_again(run, monke
     complaints = iter([*looks, *[""] * 1000])
     monkeypatch.setattr(outside, "complaint", lambda *_: next(complaints))
     monkeypatch.setattr(outside, "host", lambda *_: "its service is not")
-    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=3) == 5
+    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=5) == 5
     assert run.lines("ERROR")[0].endswith(" before: x") == told
 
 
