@@ -49,10 +49,8 @@ class Bootstrap:
         self.complained: tuple[str, float] | None = None
         # Why what answers at the service's address is not the service; empty while it is, and while nothing answers.
         self.answered = ""
-        # The error instead of the service's clusters and hosts at the last look.
-        self.unsaid = ""
-        # Why the service has no cluster or no infra-env, as lines.
-        self.unregistered: tuple[str, ...] = ()
+        self.unsaid = ""  # the error instead of the service's clusters and hosts at the last look
+        self.unregistered: tuple[str, ...] = ()  # why the service has no cluster or no infra-env, as lines
         # Whether images were read completely, because no host had registered: done once, since it is much to read.
         self.images_read = False
         self.ready_since: float | None = None
