@@ -30,7 +30,7 @@ class Mirror:
 
 @dataclass(frozen=True)
 class FencingCredential:
-    """The Redfish service that fences a control plane node; the copy that the cluster holds has no secrets."""
+    """By which Redfish service a control plane node is fenced; without secrets in the copy that the cluster holds."""
 
     host_name: str
     address: str

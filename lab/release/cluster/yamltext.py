@@ -39,8 +39,8 @@ _KINDS = (
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in _KINDS:
     for _char in _first:
-        _resolvers = _Loader.yaml_implicit_resolvers.setdefault("" if _char == "\0" else _char, [])
-        _resolvers.append((f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z")))
+        _found = _Loader.yaml_implicit_resolvers.setdefault("" if _char == "\0" else _char, [])
+        _found.append((f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z")))
 
 
 def load_all(text: str | bytes) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What the machine OS is made of: Debian packages, kernel modules, and the parts of packages that are left out."""
+"""What the machine OS is made of: Debian packages, kernel modules, and what of a package is left out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-#: Kernel modules that stay, as paths below /lib/modules/<version>/kernel; no other module is unpacked.
+#: Kernel modules that stay, as paths below /lib/modules/<version>/kernel; of the rest nothing is unpacked.
 KERNEL_MODULES: tuple[str, ...] = (
     "arch/x86/crypto",
     "block",  # t10-pi: sd_mod and nvme need it

@@ -151,7 +151,7 @@ class Reporter:
         self._cluster = f"/clusters/{where.cluster_id}"
         self._service = Service(where)
         self._clock = clock
-        self._reported: dict[str, object] = {}
+        self._told: dict[str, object] = {}
         self._since: float | None = None
 
     def step(self) -> bool:
@@ -196,14 +196,14 @@ class Reporter:
     def _once(self, path: str, body: Object) -> None:
         """Report a state, unless it is the one that was reported last."""
         key = f"{path} {body.get('name', '')}"
-        if self._reported.get(key) != body:
+        if self._told.get(key) != body:
             self._tell("PUT", path, body)
-            self._reported[key] = body
+            self._told[key] = body
 
     def _finalize(self) -> bool:
         since = self._since = self._clock() if self._since is None else self._since
         progress = f"{self._cluster}/progress"
-        if not self._reported:
+        if not self._told:
             self._once(progress, {"finalizing_stage": "Waiting for cluster operators"})
         waiting = [f"{name}: {text}" for name, status, text in self._operators() if status != "available"]
         ca = self._kube.get("v1", "ConfigMap", "default-ingress-cert", "openshift-config-managed")

@@ -122,7 +122,7 @@ class Agent:
         return etcdapi.Etcd([endpoint], str(certs / "ca.crt"), pair)
 
     def _of_kubelet(self) -> bool:
-        """Whether kubelet still runs etcd."""
+        """Whether kubelet has etcd yet."""
         ours = (self._directory / pacemaker.POD).read_bytes()
         return self._kubelet_pod.exists() and self._kubelet_pod.read_bytes() != ours
 
@@ -159,7 +159,7 @@ class Agent:
             raise AgentError("kubelet", f"its etcd still answers at {self._plan.client}")
 
     def _together(self) -> None:
-        """Start it as the member that it was. Whether it catches up depends on the other, which may be starting too."""
+        """As the member that it is. Whether it becomes whole is up to the other, which may be starting too."""
         self._plan.etcd.start()
         if not _until(self.healthy, TOGETHER_SECONDS):
             log.warning("etcd runs, and does not follow a leader yet")

@@ -55,11 +55,11 @@ class Pair:
     def __init__(self) -> None:
         self._corosync: subprocess.Popen[bytes] | None = None
         self._pacemaker: subprocess.Popen[bytes] | None = None
-        self._stopping = False
+        self._told = False
 
     def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         """Have pacemaker end what it runs; corosync follows."""
-        self._stopping = True
+        self._told = True
         if self._pacemaker is not None and self._pacemaker.poll() is None:
             self._pacemaker.terminate()
 
@@ -68,11 +68,11 @@ class Pair:
         self._corosync = subprocess.Popen(["corosync", "-f"])
         try:
             self._await_corosync(self._corosync)
-            if not self._stopping:
+            if not self._told:
                 self._pacemaker = subprocess.Popen(["pacemakerd", "-f"])
-            while not self._stopping and self._corosync.poll() is None and self._alive():
+            while not self._told and self._corosync.poll() is None and self._alive():
                 time.sleep(POLL)
-            return 0 if self._stopping else 1
+            return 0 if self._told else 1
         finally:
             self._end()
 
@@ -81,7 +81,7 @@ class Pair:
 
     def _await_corosync(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + COROSYNC_SECONDS
-        while not self._stopping:
+        while not self._told:
             completed = subprocess.run(
                 ["corosync-cfgtool", "-s"], capture_output=True, text=True, timeout=30, check=False
             )

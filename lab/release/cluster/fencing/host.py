@@ -128,7 +128,7 @@ def node(name: str) -> Seen:
     except ElementTree.ParseError as error:
         raise AgentError("crm_mon", str(error)) from error
     element = root.find(f"nodes/node[@name='{name}']")
-    # Nothing is known of a node that pacemaker does not know.
+    # Of one that pacemaker does not know nothing is known.
     return (
         Seen(False, True)
         if element is None

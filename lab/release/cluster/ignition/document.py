@@ -94,7 +94,7 @@ def _merge_named(parent: list[Config], child: list[Config], key: str) -> list[Co
     return list(merged.values())
 
 
-#: The fields by which Ignition tells the entries of a section of `storage` apart.
+#: By which of their fields Ignition tells the entries of a section of `storage` apart.
 _KEYS = {
     "disks": "device",
     "raid": "name",

@@ -67,7 +67,7 @@ class View:
 
     @property
     def without_pacemaker(self) -> list[str]:
-        """The nodes, of two that fence each other, on which pacemaker does not run etcd yet."""
+        """Of two nodes that fence each other, those where pacemaker does not run etcd yet."""
         if self.config is None or not self.config.fenced:
             return []
         done = {p["metadata"]["name"] for p in self.pods if (p.get("status") or {}).get("phase") == "Succeeded"}

@@ -124,7 +124,7 @@ def wait(
 
 
 def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path) -> None:
-    """Install the control plane on this node, stage by stage. Raises WaitError, OSError."""
+    """The whole installation. Raises WaitError, OSError."""
     resources = kubernetes / "static-pod-resources"
     log.info("Copied %d files", copy_files(files, resources))
     etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
