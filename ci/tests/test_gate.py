@@ -122,6 +122,7 @@ def test_the_node_in_a_vm_leaves_out_only_what_its_container_has_shown():
         "test_filled_maps_do_not_kill_the_api_server",
         "test_an_operator_reports_what_it_really_sees",
         "test_pods_run_where_they_belong_and_their_logs_can_be_read",
+        "test_the_node_is_ready_in_its_last_boot",
     }
     assert virtual < contained
 
