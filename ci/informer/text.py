@@ -92,9 +92,14 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """What `node0-ci verdict` prints; the last line is the decision."""
     for job in verdict.jobs:
         yield from _job_lines(job)
+    # An installation that fails fails all of its tests, each by the same figures.
+    alike: dict[str, list[str]] = {}
     for test in verdict.tests:
         assessment = test.assessment
-        yield f"test {test.test}: {assessment.status.value} ({test.sample}; before, {test.base}; p {assessment.p:.2g})"
+        figures = f"{assessment.status.value} ({test.sample}; before, {test.base}; p {assessment.p:.2g})"
+        alike.setdefault(figures, []).append(test.test)
+    for figures, (first, *others) in alike.items():
+        yield f"test {first}{f' and {len(others)} more' if others else ''}: {figures}"
     yield f"{verdict.payload}: {verdict.decision.value} ({verdict.why})"
 
 

@@ -320,8 +320,9 @@ def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:
 
 
 def rebooted(hosts: Sequence[HostSeen]) -> bool:
-    """Has any host come to the reboot into its installed system?"""
-    return any(host.stage in REBOOTED for host in hosts)
+    """Has the rendezvous host come to the reboot into its installed system (before one is chosen: any host)?"""
+    bootstraps = [host for host in hosts if host.bootstrap]
+    return any(host.stage in REBOOTED for host in bootstraps or hosts)
 
 
 def fails_again(host: HostSeen) -> str:

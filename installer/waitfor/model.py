@@ -42,6 +42,8 @@ class HostSeen:
     logs_sent: bool = False
     macs: frozenset[str] = frozenset()
     stage_info: str = ""
+    # Whether it runs the service and the temporary control plane.
+    bootstrap: bool = False
     # Ids of the hosts that it reports to have reached.
     reaches: frozenset[str] = frozenset()
 
@@ -95,6 +97,7 @@ def host_of(raw: Json) -> HostSeen:
         or raw.get("logs_info") in (LogsState.COMPLETED, LogsState.TIMEOUT),
         stage_info=str(progress.get("progress_info") or "") if isinstance(progress, Mapping) else "",
         macs=frozenset(str(mac).lower() for mac in macs if mac),
+        bootstrap=bool(raw.get("bootstrap")),
         reaches=_reaches(raw.get("connectivity")),
     )
 

@@ -210,6 +210,8 @@ def test_a_bootstrap_host_that_is_gone_in_the_middle(run: Run, make: Any) -> Non
     installing(fleet)
     for stage in ("Writing image to disk", "Waiting for control plane"):
         fleet.progress(fleet.machines[0], stage, "waiting for masters to join the bootstrap control plane")
+    for machine in fleet.machines[1:]:
+        fleet.progress(machine, "Rebooting")
     # The other hosts' API server answers: they are not missing.
     gone = Moment(kube={})
     settings = replace(QUICK, bootstrap=4.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -307,6 +308,10 @@ def test_rebooted():
     for stage in ("", "Installing", "Writing image to disk", "Waiting for control plane"):
         assert not decide.rebooted([host("a", stage=stage)])
     assert not decide.rebooted([])
+    # Other masters reboot long before the rendezvous host, whose service is to serve on.
+    waiting = replace(host("a", stage="Waiting for control plane"), bootstrap=True)
+    assert not decide.rebooted([waiting, host("b", stage="Joined")])
+    assert decide.rebooted([replace(waiting, stage="Rebooting"), host("b")])
 
 
 def test_friendly():
