@@ -11,12 +11,12 @@ Bus = Literal["virtio", "sata", "scsi", "nvme", "usb", "iscsi"]
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerDisk:
-    """What a container machine's disk says of itself, in QEMU's words, so that all machines say the same: `vendor`, and
-    `model` unless the topology has another.
+    """What a container machine's disk says of itself, in QEMU's words, so that all machines say the same: `vendor` and
+    `model`, unless the topology has others.
 
-    What udev makes of it (60-persistent-storage.rules of systemd 252): `id_serial` is the form of ID_SERIAL, `id_bus`
-    ID_BUS; `id_vendor` and `id_scsi_serial` tell whether there is an ID_VENDOR and an ID_SCSI_SERIAL; of some disks
-    (`only_serial`) it finds out nothing but ID_SERIAL.
+    What udev makes of it (60-persistent-storage.rules of systemd 252): `id_serial` is the form of ID_SERIAL, in which
+    white space becomes one `_`, `id_bus` ID_BUS; `id_vendor` and `id_scsi_serial` tell whether there is an ID_VENDOR
+    and an ID_SCSI_SERIAL; of some disks (`only_serial`) it finds out nothing but ID_SERIAL.
     """
 
     model: str
@@ -33,12 +33,12 @@ class DiskBus:
     """One bus.
 
     `kernel` is how Linux's names of its disks begin, `by_id` how udev's links in /dev/disk/by-id do. Besides a serial
-    number its disks may have a WWN (`wwn`), say whether they rotate (`rotation`), and have a model of up to
-    `model_length` characters (0: none of their own).
+    number its disks may have a WWN (`wwn`), say whether they rotate (`rotation`), and have a model and a
+    vendor of up to `model_length` and `vendor_length` characters (0: none of their own).
 
     `attached_by` is who attaches them to a VM: libvirt, QEMU's command line, or the machine's own firmware, which
     reaches them through the cards' cables. libvirt has a `controller` of this model for them (SATA's is always there,
-    for the CD drive), and is told WWN and model by `told_by`.
+    for the CD drive), and is told WWN, model and vendor by `told_by`.
 
     `containers` is what such disks are in container machines, or why these have none.
     """
@@ -48,6 +48,7 @@ class DiskBus:
     wwn: bool = False
     rotation: bool = False
     model_length: int = 0
+    vendor_length: int = 0
     attached_by: Literal["libvirt", "command line", "firmware"] = "libvirt"
     controller: str = ""
     told_by: Literal["elements", "overrides", "nothing"] = "nothing"
@@ -80,13 +81,15 @@ BUSES: Mapping[Bus, DiskBus] = {
         wwn=True,
         rotation=True,
         model_length=16,
+        vendor_length=8,
         controller="virtio-scsi",
         told_by="elements",
         containers=ContainerDisk(
             model="QEMU HARDDISK",
             vendor="QEMU",
             id_bus="scsi",
-            id_serial="0QEMU_{model}_{serial}",
+            # scsi_id puts the fields one behind the other, as the disk fills them up with spaces.
+            id_serial="0{vendor:8}{model:16}{serial}",
             id_vendor=True,
             id_scsi_serial=True,
         ),
@@ -108,6 +111,7 @@ BUSES: Mapping[Bus, DiskBus] = {
     "iscsi": DiskBus(
         kernel="sd",
         model_length=16,
+        vendor_length=8,
         attached_by="firmware",
         containers="the initiator is the kernel, which container machines have of the host",
     ),

@@ -36,6 +36,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     image: str
     serial: str
     model: str
+    vendor: str
     initiators: tuple[str, ...]
 
 
@@ -95,6 +96,7 @@ def config(layout: Layout) -> Config | None:
                 image=str(layout.disk(node)),
                 serial=node.serial(node.root_index),
                 model=node.all_disks[node.root_index].model,
+                vendor=node.all_disks[node.root_index].vendor,
                 initiators=tuple(plain_address(link) for link in layout.topology.iscsi_links(node)),
             )
             for node in nodes
@@ -113,6 +115,7 @@ def commands(served: Config) -> Iterator[list[str]]:
         words = [
             f"scsi_sn={target.serial}",
             f"product_id={target.model}" if target.model else "",
+            f"vendor_id={target.vendor}" if target.vendor else "",
             "thin_provisioning=1",
         ]
         yield ["--op", "update", *lun, "--params", ",".join(word for word in words if word)]

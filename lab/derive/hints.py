@@ -7,7 +7,7 @@ import re
 from lab.buses import BUSES, Bus, ContainerDisk
 from lab.derive.fields import Field
 from lab.topology import DISK_GIB, Disk
-from lab.topology.disks import MOST, MOST_GIB
+from lab.topology.disks import MOST, MOST_GIB, VENDORS_CHARACTERS, is_vendor
 
 _NAME = re.compile(r"/dev/(?:(?P<kind>vd|sd|xvd|hd)(?P<letter>[a-z])|nvme(?P<number>\d{1,2})n1)")
 _WWN = re.compile(r"(0x)?[0-9a-f]{16}")
@@ -25,10 +25,12 @@ _TELLING: dict[str, tuple[Bus, ...]] = {
     "rotational": _SD,
     "hctl": ("scsi",),
 }
-#: Vendors that disks report, in VMs and containers alike.
-_VENDORS: dict[str, Bus] = {
-    kind.vendor: name for name in _SD if isinstance(kind := BUSES[name].containers, ContainerDisk)
+#: Vendors that disks report unless they have another, in VMs and containers alike.
+_VENDORS: dict[str, str] = {
+    name: kind.vendor for name in _SD if isinstance(kind := BUSES[name].containers, ContainerDisk)
 }
+# How long the name of another may be.
+_VENDOR = max(BUSES[name].vendor_length for name in _SD)
 # How long a model's name may be.
 _MODEL: dict[str, int] = {name: BUSES[name].model_length for name in _SD}
 #: GiB of a disk that only comes before the one that a name means.
@@ -67,13 +69,18 @@ def disks(hints: Field) -> tuple[Disk, ...]:
     if model := hints.get("model").text():
         if len(model) > _MODEL["sata"] or not model.isprintable():
             hints.get("model").wrong(f"{model!r}: disks of labs have up to {_MODEL['sata']} printable characters")
+        elif len(model) > (most := _MODEL.get(bus, len(model))):
+            rule = f"{model!r}: a {bus} disk, which the other hints ask for, has up to {most} characters"
+            hints.get("model").wrong(rule)
         else:
             disk["model"] = model
     if (rotational := hints.get("rotational").flag()) is not None and BUSES[bus].rotation:
         disk["rotational"] = rotational
-    if (vendor := hints.get("vendor").text()) and not _of_vendor(vendor):
-        vendors = " and ".join(f"{name} ({bus})" for name, bus in _VENDORS.items())
-        hints.get("vendor").wrong(f"{vendor!r}: the vendors of a lab's disks are {vendors}; there are no others")
+    if (vendor := hints.get("vendor").text()) not in _VENDORS.get(bus, ""):
+        if is_vendor(vendor, _VENDOR):
+            disk["vendor"] = vendor
+        else:
+            hints.get("vendor").wrong(f"{vendor!r}: disks of labs have up to {_VENDOR} {VENDORS_CHARACTERS}")
     if (place := hints.get("hctl").text()) and place != "0:0:0:0":
         hints.get("hctl").wrong(f"{place!r}: a lab's first SCSI disk is 0:0:0:0; there is no other address")
     usual = set(disk) == {"root", "size_gib"} and bus == "virtio" and not before and disk["size_gib"] == DISK_GIB
@@ -87,7 +94,7 @@ def _bus(hints: Field, named: tuple[Bus, ...]) -> Bus:
     """The bus of a disk that the hints can find: one that its name has, on which disks tell what is asked for."""
     asked = {name: buses for name, buses in _TELLING.items() if hints.get(name)}
     if vendor := hints.get("vendor").text():
-        asked["vendor"] = _of_vendor(vendor) or _SD
+        asked["vendor"] = tuple(bus for bus in _SD if vendor in _VENDORS[bus] or BUSES[bus].vendor_length)
     if hints.get("rotational").value is False:
         asked["rotational"] = (*_SD, "nvme")  # no such disk turns
     if not asked:
@@ -95,23 +102,18 @@ def _bus(hints: Field, named: tuple[Bus, ...]) -> Bus:
     fits = [bus for bus in named or _SD if all(bus in buses for buses in asked.values())]
     long = len(hints.get("model").text())
     fits = [bus for bus in fits if long <= _MODEL.get(bus, 0)] or fits
+    # The service looks for the hint in the vendor's name (reference/installer.md §1.3).
+    fits = [bus for bus in fits if vendor in _VENDORS.get(bus, "")] or fits
     if fits:
         # A WWN is SCSI's first; SATA's disks have room for longer names.
         return "scsi" if "scsi" in fits and (named or "wwn" in asked or "hctl" in asked) else fits[-1]
     for name, buses in asked.items():
         if not set(buses) & set(named or _SD):
+            tell = f"tell {_VENDORS[named[0]]}" if name == "vendor" and named[0] in _VENDORS else "tell none"
             hints.get(name).wrong(
-                f"deviceName means bus {named[0]}, whose disks tell none in a lab; name one under /dev/sd"
+                f"deviceName means bus {named[0]}, whose disks {tell} in a lab; name one under /dev/sd"
             )
-    if {"vendor", "hctl"} <= set(asked):
-        rule = f"a lab's SCSI disks have it, and their vendor is not {vendor}: leave one of them out"
-        hints.get("hctl").wrong(rule)
     return (named or _SD)[0]
-
-
-def _of_vendor(text: str) -> tuple[Bus, ...]:
-    """The buses of disks whose vendor's name has the text in it, as the service compares them."""
-    return tuple(bus for name, bus in _VENDORS.items() if text in name)
 
 
 def _by_name(device: Field, traits: dict[str, object]) -> tuple[tuple[Bus, ...], int]:

@@ -65,6 +65,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
                 size=disk.size_gib << 30,
                 serial=node.serial(number),
                 model=disk.model,
+                vendor=disk.vendor,
                 wwn=disk.wwn,
                 rotational=bool(disk.rotational),
                 bus=disk.bus,

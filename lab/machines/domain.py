@@ -164,7 +164,8 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
         SubElement(disk, "serial").text = node.serial(index)
         if bus.told_by == "elements":
             # libvirt writes WWNs without 0x.
-            for name, text in (("wwn", spec.wwn.removeprefix("0x")), ("product", spec.model)):
+            told = {"wwn": spec.wwn.removeprefix("0x"), "vendor": spec.vendor, "product": spec.model}
+            for name, text in told.items():
                 if text:
                     SubElement(disk, name).text = text
         if spec.root:

@@ -52,7 +52,7 @@ nodes:
       - {mac: "52:54:00:6e:31:00", network: storage, addresses: [10.9.0.80]}
     disks:
       - {size_gib: 10, bus: sata}
-      - {size_gib: 20, bus: iscsi, portals: [storage], serial: SAN-1, model: LUN, root: true}
+      - {size_gib: 20, bus: iscsi, portals: [storage], serial: SAN-1, vendor: DGC, model: LUN, root: true}
   - {name: worker-0, role: worker, mac: "52:54:00:6e:30:01", ip: 192.168.111.81}
 """
 

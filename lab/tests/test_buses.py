@@ -17,14 +17,15 @@ from lab.machines.container.hardware.disks import describe_disk
 ROOT = Path(__file__).parents[2]
 #: Names of buses that mean nothing else; `virtio` is a card as well, and `usb` what a machine boots from.
 TELLING = {"sata", "scsi", "nvme", "iscsi"}
-#: kernel's name, udev's name, WWN, rotation, characters of a model, who attaches it to a VM, whether containers have it
+#: kernel's name, udev's name, WWN, rotation, characters of a model and a vendor, who attaches it to a VM, whether
+#: containers have it
 TABLE = {
-    "virtio": ("vda", "by-id/virtio-S-1", False, False, 0, "libvirt", True),
-    "sata": ("sda", "by-id/ata-QEMU_HARDDISK_S-1", True, True, 40, "libvirt", True),
-    "scsi": ("sda", "by-id/scsi-0QEMU_QEMU_HARDDISK_S-1", True, True, 16, "libvirt", True),
-    "nvme": ("nvme0n1", "by-id/nvme-QEMU_NVMe_Ctrl_S-1", False, False, 0, "command line", True),
-    "usb": ("sda", "by-id/usb-QEMU_QEMU_HARDDISK_S-1-0:0", False, False, 0, "libvirt", True),
-    "iscsi": ("sda", "", False, False, 16, "firmware", False),
+    "virtio": ("vda", "by-id/virtio-S-1", False, False, (0, 0), "libvirt", True),
+    "sata": ("sda", "by-id/ata-QEMU_HARDDISK_S-1", True, True, (40, 0), "libvirt", True),
+    "scsi": ("sda", "by-id/scsi-0QEMU_QEMU_HARDDISK_S-1", True, True, (16, 8), "libvirt", True),
+    "nvme": ("nvme0n1", "by-id/nvme-QEMU_NVMe_Ctrl_S-1", False, False, (0, 0), "command line", True),
+    "usb": ("sda", "by-id/usb-QEMU_QEMU_HARDDISK_S-1-0:0", False, False, (0, 0), "libvirt", True),
+    "iscsi": ("sda", "", False, False, (16, 8), "firmware", False),
 }
 
 
@@ -94,9 +95,10 @@ def test_the_page_names_all_of_them():
 
 @pytest.mark.parametrize("bus", BUSES)
 def test_a_disk_of_it_is_what_the_table_says(bus, tmp_path):
-    kernel, link, wwn, rotation, model_length, attached_by, in_containers = TABLE[bus]
+    kernel, link, wwn, rotation, lengths, attached_by, in_containers = TABLE[bus]
     one = BUSES[bus]
-    assert (one.wwn, one.rotation, one.model_length, one.attached_by) == (wwn, rotation, model_length, attached_by)
+    assert (one.wwn, one.rotation, one.attached_by) == (wwn, rotation, attached_by)
+    assert (one.model_length, one.vendor_length) == lengths
     shape = lab_with(bus)
     [node] = shape.nodes
     layout = Layout(tmp_path, shape)

@@ -200,6 +200,27 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         ("dns: [8.8.8.8]", "dns: 8.8.8.8", "networks[1].dns: '8.8.8.8' is neither lab, none nor a list of addresses"),
         ("gateway: 192.168.111.254", "gateway: 1.2.3.4", "networks[1].gateway: 1.2.3.4 is outside 192.168.111.0/24"),
         ("bus: nvme", "bus: nvme, wwn: '0x5000c50015ea71ac'", "nodes[0].disks[1].wwn: a nvme disk has none; use bus "),
+        (
+            "bus: nvme",
+            "bus: nvme, vendor: DELL",
+            "nodes[0].disks[1].vendor: a nvme disk has none of its own; use bus scsi or iscsi",
+        ),
+        ("bus: nvme", "bus: virtio, vendor: DELL", "nodes[0].disks[1].vendor: a virtio disk has none of its own; use "),
+        ("bus: nvme", "bus: sata, vendor: ATA", "nodes[0].disks[1].vendor: a sata disk has none of its own; use bus "),
+        ("bus: nvme", "bus: scsi, vendor: SanDisk 3", "nodes[0].disks[1].vendor: 'SanDisk 3' is not of up to 8 print"),
+        ("bus: nvme", "bus: scsi, vendor: DÉLL", "nodes[0].disks[1].vendor: 'DÉLL' is not of up to 8 printable char"),
+        ("bus: nvme", "bus: scsi, vendor: ' DELL'", "nodes[0].disks[1].vendor: ' DELL' is not of up to 8 printable"),
+        ("bus: nvme", "bus: scsi, vendor: 1", "nodes[0].disks[1].vendor: 1 is a number to YAML; put it in quotes"),
+        (
+            "bus: nvme",
+            "bus: iscsi, portals: [mgmt], vendor: 'A,B'",
+            "nodes[0].disks[1].vendor: 'A,B': the lab's iSCSI target takes none with a comma",
+        ),
+        (
+            "bus: nvme",
+            "bus: iscsi, portals: [mgmt], model: 'A,B'",
+            "nodes[0].disks[1].model: 'A,B': the lab's iSCSI target takes none with a comma",
+        ),
         ("bus: nvme", "bus: nvme, portals: [mgmt]", "nodes[0].disks[1].portals: a nvme disk has none; use bus iscsi"),
         ("bus: nvme", "bus: iscsi", "nodes[0].disks[1].portals: an iSCSI disk needs the networks that its target is"),
         (

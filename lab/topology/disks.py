@@ -15,6 +15,8 @@ Holds = Literal["nothing", "data", "old-system"]
 
 DISK_GIB = 20
 MOST_GIB = 1 << 16
+#: What `is_vendor` asks for.
+VENDORS_CHARACTERS = "printable characters (ASCII), with a space at neither end"
 _SERIAL = re.compile(r"^[A-Za-z0-9_.-]{1,20}$")
 _WWN = re.compile(r"^0x[0-9a-f]{16}$")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -22,6 +24,7 @@ MOST = len(_LETTERS)
 _WITH_WWN = " or ".join(name for name, bus in BUSES.items() if bus.wwn)
 _WITH_ROTATION = " or ".join(name for name, bus in BUSES.items() if bus.rotation)
 _WITH_MODEL = " or ".join(name for name, bus in BUSES.items() if bus.model_length)
+_WITH_VENDOR = " or ".join(name for name, bus in BUSES.items() if bus.vendor_length)
 _WITH_PORTALS = " or ".join(name for name, bus in BUSES.items() if bus.remote)
 
 
@@ -31,10 +34,10 @@ class Disk(Checked, frozen=True, kw_only=True):
     `size_gib` is in GiB (sparse); `serial` is its serial number (default: the machine's name and the device's); `root`
     marks the disk to install on. `holds` says what is on it beforehand (lab.machines.disks): nothing, somebody's data
     (a file system, a volume group, random bytes), or an old system's volume group. `wwn` (`0x` and 16 digits), `model`
-    and `rotational` are what SATA and SCSI disks tell. With `bus: iscsi` the disk is one of a target in the lab, which
-    answers in the networks that `portals` names; the machine's firmware attaches it, by several portals as one disk
-    with several paths (multipath). A disk that `can_fail` does so by the faults DiskErrors and DiskSlow
-    (lab.machines.failing).
+    and `rotational` are what SATA and SCSI disks tell, `vendor` what SCSI disks do. With `bus: iscsi` the disk is one
+    of a target in the lab, which answers in the networks that `portals` names; the machine's firmware attaches it, by
+    several portals as one disk with several paths (multipath). A disk that `can_fail` does so by the faults DiskErrors
+    and DiskSlow (lab.machines.failing).
     """
 
     size_gib: int = DISK_GIB
@@ -44,6 +47,7 @@ class Disk(Checked, frozen=True, kw_only=True):
     bus: Bus = "virtio"
     wwn: str = ""
     model: str = ""
+    vendor: str = ""
     rotational: bool | None = None
     portals: tuple[str, ...] = ()
     can_fail: bool = False
@@ -66,6 +70,13 @@ class Disk(Checked, frozen=True, kw_only=True):
             yield "model", f"a {self.bus} disk has none of its own; use bus {_WITH_MODEL}"
         elif len(self.model) > bus.model_length or not self.model.isprintable():
             yield "model", f"{self.model!r} is not of up to {bus.model_length} printable characters"
+        if self.vendor and not bus.vendor_length:
+            yield "vendor", f"a {self.bus} disk has none of its own; use bus {_WITH_VENDOR}"
+        elif not is_vendor(self.vendor, bus.vendor_length):
+            yield "vendor", f"{self.vendor!r} is not of up to {bus.vendor_length} {VENDORS_CHARACTERS}"
+        for name, text in (("model", self.model), ("vendor", self.vendor)):
+            if bus.remote and "," in text:
+                yield name, f"{text!r}: the lab's iSCSI target takes none with a comma"
         if bus.remote and not self.portals:
             yield "portals", "an iSCSI disk needs the networks that its target is reached by"
         if self.portals and not bus.remote:
@@ -78,6 +89,11 @@ class Disk(Checked, frozen=True, kw_only=True):
     def multipath(self) -> bool:
         """Whether there are several ways to it."""
         return len(self.portals) > 1
+
+
+def is_vendor(text: str, length: int) -> bool:
+    """Whether a disk can have it for its vendor, in a field of so many bytes that it fills up with spaces."""
+    return len(text) <= length and text.isascii() and text.isprintable() and text == text.strip(" ")
 
 
 def kernel_names(disks: tuple[Disk, ...]) -> list[str]:

@@ -56,6 +56,7 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     size: int
     serial: str = ""
     model: str = ""
+    vendor: str = ""
     wwn: str = ""
     rotational: bool = False
     bus: Bus = "virtio"

@@ -33,7 +33,7 @@ def test_the_disk_is_served_to_its_machine_alone(layout: Layout) -> None:
     assert served.portals == ("10.9.0.1",)
     image = str(layout.root / "disks/master-0-sdb.raw")
     assert served.targets == (
-        iscsi.Target(name=NAME, image=image, serial="SAN-1", model="LUN", initiators=("10.9.0.80",)),
+        iscsi.Target(name=NAME, image=image, serial="SAN-1", model="LUN", vendor="DGC", initiators=("10.9.0.80",)),
     )
     assert iscsi.config(Layout(layout.root, topology.sno())) is None
 

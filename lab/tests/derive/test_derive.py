@@ -173,7 +173,7 @@ NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
         (put((*HOST, "rootDeviceHints"), {"deviceName": "/dev/hda"}), r"deviceName: /dev/hda: no disk of a lab is"),
         (put((*HOST, "rootDeviceHints"), {"deviceName": "/dev/disk/by-path/x"}), r"labs cannot put a disk there"),
         (put((*HOST, "rootDeviceHints"), {"wwn": "1"}), r"rootDeviceHints.wwn: '1': disks of labs have one of 16"),
-        (put((*HOST, "rootDeviceHints"), {"vendor": "EMC"}), r"rootDeviceHints.vendor: 'EMC': the vendors of a lab's"),
+        (put((*HOST, "rootDeviceHints"), {"vendor": "SEAGATE 2"}), r"Hints.vendor: 'SEAGATE 2': disks of labs"),
         (put((*NMSTATE, "type"), "infiniband"), r"interfaces\[0\].type: eth0 is of type infiniband"),
         (put((*NMSTATE, "ipv4", "address"), [{"ip": "1.1.1.300"}]), r"address\[0\].ip: '1.1.1.300' is not an IP"),
         (put((*HOST, "hostname"), "master-1.other.domain"), r"name master-1 is used more than once"),

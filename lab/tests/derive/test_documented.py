@@ -312,6 +312,9 @@ CASES = {
     "hint-size-and-vendor": (
         *hint("{minSizeGigabytes: 120, vendor: ATA, rotational: true}"), {"disks": [("sata", True)]},
     ),
+    "hint-vendor-of-a-controller": (
+        *hint("{vendor: DELL, model: PERC H740P Mini, rotational: false}"), {"disks": [("scsi", True)]},
+    ),
 }  # fmt: skip
 
 

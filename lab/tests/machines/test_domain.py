@@ -128,7 +128,7 @@ nodes:
       - {mac: "52:54:00:00:00:02", name: eno3, trunk: [b]}
     disks:
       - {bus: sata, wwn: "0x5000c50015ea71aa", model: X, rotational: true}
-      - {bus: scsi, wwn: "0x5000c50015ea71ab", rotational: false}
+      - {bus: scsi, wwn: "0x5000c50015ea71ab", vendor: DELL, model: PERC H740P, rotational: false}
       - {bus: nvme, root: true, serial: "S-1"}
       - {bus: usb}
 """
@@ -150,6 +150,8 @@ def test_cards_disks_tpm_and_clock_are_those_of_the_topology(tmp_path):
         ("sda", "sata", "7200"), ("sdb", "scsi", "1"), ("sdc", "usb", None),
     ]  # fmt: skip
     assert [disk.findtext("wwn") for disk in tree.findall("devices/disk")] == [None, "5000c50015ea71ab", None]
+    assert [disk.findtext("vendor") for disk in tree.findall("devices/disk")] == [None, "DELL", None]
+    assert [disk.findtext("product") for disk in tree.findall("devices/disk")] == [None, "PERC H740P", None]
     words = [word.get("value") for word in tree.iter(f"{QEMU}arg")]
     assert words[0::2] == ["-drive", "-device"]
     assert words[3].startswith("nvme,serial=S-1,")

@@ -47,7 +47,14 @@ nodes:
       - {mode: 802.3ad, nics: [enp2s0, eno7], trunk: [tagged], addresses: [192.168.111.80]}
     disks:
       - {size_gib: 1, bus: sata, serial: SATA-1, wwn: "0x5000c50015ea71aa", model: WDC WD10, rotational: true}
-      - {size_gib: 2, bus: scsi, serial: SCSI-1, wwn: "0x5000c50015ea71ab", model: FAST, rotational: false, root: true}
+      - size_gib: 2
+        bus: scsi
+        serial: SCSI-1
+        wwn: "0x5000c50015ea71ab"
+        vendor: DELL
+        model: FAST
+        rotational: false
+        root: true
       - {size_gib: 1, bus: nvme, serial: NVME-1}
       - {size_gib: 1, serial: VIRTIO-1}
       - {size_gib: 1, bus: usb, serial: USB-1}
@@ -56,7 +63,7 @@ SCRIPT = """
 date +"clock %s"
 ls /sys/class/net
 ls /sys/class/tpm
-lsblk -d -n -b -P -o NAME,SERIAL,WWN,MODEL,ROTA,SIZE,TRAN
+lsblk -d -n -b -P -o NAME,SERIAL,WWN,MODEL,ROTA,SIZE,TRAN,VENDOR
 ip link del bond0
 ip link add bond0 mtu 9000 type bond mode 802.3ad miimon 100 lacp_rate fast
 for card in enp2s0 eno7; do ip link set $card down; ip link set $card master bond0; done
@@ -111,6 +118,9 @@ def test_live_disks_of_all_buses_say_who_they_are(output):
     assert set(by_serial) >= {"SATA-1", "SCSI-1", "NVME-1", "VIRTIO-1", "USB-1"}, output
     assert 'WWN="0x5000c50015ea71aa" MODEL="WDC WD10" ROTA="1"' in by_serial["SATA-1"], output
     assert 'WWN="0x5000c50015ea71ab" MODEL="FAST" ROTA="0"' in by_serial["SCSI-1"], output
+    # The kernel shows what fills the field up.
+    assert re.search('VENDOR="DELL *"', by_serial["SCSI-1"]), output
+    assert re.search('VENDOR="ATA *"', by_serial["SATA-1"]), output
     assert 'TRAN="nvme"' in by_serial["NVME-1"], output
     assert 'TRAN="usb"' in by_serial["USB-1"], output
 

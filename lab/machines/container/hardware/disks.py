@@ -65,21 +65,20 @@ def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
 def _database(spec: DiskSpec) -> dict[str, str]:
     """What udev's own rules find out of a disk."""
     bus = _of_the_bus(spec)
-    name = spec.model or bus.model
-    model, short = name.replace(" ", "_"), spec.serial
+    name, vendor, short = spec.model or bus.model, spec.vendor or bus.vendor, spec.serial
     if bus.only_serial:
         return {"ID_SERIAL": short} if short else {}
     properties = {
         "DEVTYPE": "disk",
         "ID_TYPE": "disk",
-        "ID_MODEL": model,
+        "ID_MODEL": name.replace(" ", "_"),
         "ID_MODEL_ENC": name.replace(" ", "\\x20"),
-        "ID_SERIAL": bus.id_serial.format(model=model, serial=short),
+        "ID_SERIAL": "_".join(bus.id_serial.format(vendor=vendor, model=name, serial=short).split()),
         "ID_SERIAL_SHORT": short,
     }
     properties |= {"ID_BUS": bus.id_bus} if bus.id_bus else {}
     properties |= {"ID_SCSI_SERIAL": short} if bus.id_scsi_serial else {}
-    properties |= {"ID_VENDOR": bus.vendor} if bus.id_vendor else {}
+    properties |= {"ID_VENDOR": vendor.replace(" ", "_")} if bus.id_vendor else {}
     properties |= {"ID_WWN": spec.wwn, "ID_WWN_WITH_EXTENSION": spec.wwn} if spec.wwn else {}
     return properties
 
@@ -128,7 +127,8 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
     }
     own = {"removable": "0", "range": "16", "ext_range": "256", "capability": "0", "serial": spec.serial}
     bus = _of_the_bus(spec)
-    own |= {"device/model": spec.model or bus.model, "device/serial": spec.serial, "device/vendor": bus.vendor}
+    own |= {"device/model": spec.model or bus.model, "device/vendor": spec.vendor or bus.vendor}
+    own |= {"device/serial": spec.serial}
     own |= {"device/wwid": spec.wwn} if spec.wwn else {}
     own |= {f"queue/{name}": value for name, value in queue.items()}
     own |= _attributes(spec, spec.target, number, size)

@@ -56,7 +56,14 @@ nodes:
       - {mac: "52:54:00:6e:50:02", network: slaac, pci: 7}
     disks:
       - {size_gib: 1, bus: sata, serial: SATA-1, wwn: "0x5000c50015ea71aa", model: WDC WD10, rotational: true}
-      - {size_gib: 2, bus: scsi, serial: SCSI-1, wwn: "0x5000c50015ea71ab", model: FAST, rotational: false, root: true}
+      - size_gib: 2
+        bus: scsi
+        serial: SCSI-1
+        wwn: "0x5000c50015ea71ab"
+        vendor: DELL
+        model: FAST
+        rotational: false
+        root: true
       - {size_gib: 1, bus: nvme, serial: NVME-1}
       - {size_gib: 1, serial: VIRTIO-1}
       - {size_gib: 1, bus: usb, serial: USB-1}
@@ -125,7 +132,7 @@ def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, 
         lab.nodes["master-0"].links["enp7s0"].set_up(False)
         assert within(lab, "master-0", "cat /sys/class/net/enp7s0/carrier").strip() == "0"
 
-        listed = json.loads(within(lab, "master-0", "lsblk -J -b -o name,serial,wwn,model,rota,size"))
+        listed = json.loads(within(lab, "master-0", "lsblk -J -b -o name,serial,wwn,vendor,model,rota,size"))
         disks = {disk.pop("name"): disk for disk in listed["blockdevices"]}
         assert {name: disk["serial"] for name, disk in disks.items()} == {
             "sda": "SATA-1", "sdb": "SCSI-1", "nvme0n1": "NVME-1", "vda": "VIRTIO-1", "sdc": "USB-1",
@@ -133,8 +140,8 @@ def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, 
         assert (disks["sda"]["wwn"], disks["sda"]["model"], disks["sda"]["rota"]) == (
             "0x5000c50015ea71aa", "WDC WD10", True,
         )  # fmt: skip
-        assert (disks["sdb"]["wwn"], disks["sdb"]["rota"], disks["sdb"]["size"]) == (
-            "0x5000c50015ea71ab", False, 2 << 30,
+        assert (disks["sdb"]["wwn"], disks["sdb"]["vendor"], disks["sdb"]["rota"], disks["sdb"]["size"]) == (
+            "0x5000c50015ea71ab", "DELL", False, 2 << 30,
         )  # fmt: skip
         links = within(lab, "master-0", "ls /dev/disk/by-id").split()
         assert {"wwn-0x5000c50015ea71aa", "ata-WDC_WD10_SATA-1", "virtio-VIRTIO-1"} <= set(links)

@@ -183,6 +183,22 @@ def test_a_disk_and_its_partition_have_their_names():
     assert (part.attributes["start"], part.attributes["size"]) == ("2048", "4096")
 
 
+@pytest.mark.parametrize(
+    ("model", "vendor", "link"),
+    [
+        ("", "DELL", "scsi-0DELL_QEMU_HARDDISK_S-1"),
+        ("PERC H740P Mini", "Lenovo X", "scsi-0Lenovo_XPERC_H740P_Mini_S-1"),
+        ("SIXTEEN OF THEM.", "", "scsi-0QEMU_SIXTEEN_OF_THEM.S-1"),
+    ],
+)
+def test_a_disk_of_a_vendors_is_named_by_it(model, vendor, link):
+    disk = DiskSpec(target="sda", path="/x", size=1 << 30, serial="S-1", bus="scsi", model=model, vendor=vendor)
+    whole = disks.describe_disk(disk, (7, 3), 1 << 30)
+    assert whole.links == ("by-path/sda", f"by-id/{link}")
+    assert whole.attributes["device/vendor"] == (vendor or "QEMU")
+    assert whole.database["ID_VENDOR"] == (vendor.replace(" ", "_") or "QEMU")
+
+
 def test_what_is_tried_once_comes_first_and_nothing_twice():
     assert SPEC.order == ("hd", "cdrom", "network")
     once = MachineSpec(**{**{f: getattr(SPEC, f) for f in SPEC.__struct_fields__}, "boot_once": "cdrom"})
