@@ -10,21 +10,15 @@ import pytest
 from lab.deploy import Deployment
 from lab.layout import BRIDGE
 from scenarios.testing import planted
-from scenarios.testing.cluster import WAIT_FOR_FAILED, Stopped, output_of
+from scenarios.testing.cluster import WAIT_FOR_FAILED, Stopped, output_of, state_of
 from scenarios.testing.page import card, watching
+from scenarios.testing.surfaces import GATHER_SECONDS
 
-GATHER_SECONDS = 600
 NO_DISK = "has-min-valid-disks"
 # What no archive may hold whatever its value: signed tokens and private keys.
 SECRETS = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----\s")
 
 small_disk = pytest.mark.parametrize("stopped", ["sno-ipv4-static-uefi-small_disk"], indirect=True)
-
-
-def state_of(deployment: Deployment) -> dict[str, str]:
-    """The installer's state for waiting commands, which has the service's CA and the watcher's token."""
-    state: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
-    return state
 
 
 @small_disk

@@ -61,6 +61,7 @@ def _check_told(row: Row, outcome: Outcome) -> None:
     first = outcome.errors[0] if outcome.errors else ""
     assert re.search(row.told.cause, first), f"the first error does not name the cause: {outcome.errors[:6]}"
     assert row.told.host in first, f"the first error does not name {row.told.host}: {outcome.errors[:6]}"
+    assert not outcome.unsaid, "\n".join(outcome.unsaid)
 
 
 def _in_time(row: Row, outcome: Outcome, job: str) -> None:

@@ -1,5 +1,8 @@
 """The table of faults is whole: each row can be read, says what must come of it, and blames no one else."""
 
+import io
+import tarfile
+
 import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Stage
@@ -7,6 +10,7 @@ from lab.faults import DiskErrors, DiskSlow
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.faulty import ROWS, Outcome, load
 from scenarios.catalogue.ids import topology_of
+from scenarios.testing.surfaces import files_in
 
 GOOD = """
 - name: a_b
@@ -54,6 +58,13 @@ def test_three_rows_are_in_the_gate():
         ("completes: {}", "told: {cause: '('}", "cause: missing )"),
         ("completes: {}", "told: {cause: ''}", "cause '': any line has it"),
         ("completes: {}", "told: {cause: 'x*|y'}", "any line has it"),
+        ("completes: {}", "told: {cause: x, page: '('}", "t.yaml: a_b: page: missing )"),
+        ("completes: {}", "told: {cause: x, console: '['}", "t.yaml: a_b: console: unterminated character set"),
+        ("completes: {}", "told: {cause: x, console: ''}", "t.yaml: a_b: console '': any line has it"),
+        ("completes: {}", "told: {cause: x, archive: 'y?'}", "t.yaml: a_b: archive 'y?': any line has it"),
+        ("completes: {}", "told: {cause: x, archives: y}", "unknown field `archives`"),
+        ("completes: {}", "told: {cause: x, page: 7}", "Expected `str | null`, got `int`"),
+        ("completes: {}", "told: {cause: x, page: y}\n  lanes: [swarm]", "page: only labs have it"),
         ("completes: {}", "told: {cause: x, code: 0}", "Expected `int` >= 1"),
         ("completes: {}", "told: {cause: x, minutes: 0}", "Expected `int` >= 1"),
         ("completes: {}", "told: {cause: x, minutes: 100000}", "Expected `int` <= 240"),
@@ -135,3 +146,32 @@ def test_an_emulated_host_has_longer_to_say_what_is_wrong_where_a_container_woul
     text = GOOD.replace("completes: {}", f"lanes: {lanes}\n  told: {{cause: gone, minutes: 4}}")
     assert load({"t.yaml": text})[0].told_minutes(machine) == minutes
     assert load({"t.yaml": GOOD})[0].told_minutes(machine) == 0
+
+
+def packed(files: dict[str, bytes], mode: str) -> bytes:
+    """A tar of files."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return whole.getvalue()
+
+
+def test_a_cause_is_looked_for_in_the_archives_of_an_archive():
+    host = packed({"journal.logs": b"no space left on device", "empty.txt": b""}, "w:gz")
+    whole = packed({"hosts.json": b"[]", "ostest/host_1.tar.gz": host}, "w")
+    assert dict(files_in("cluster-logs.tar", whole)) == {
+        "hosts.json": b"[]",
+        "journal.logs": b"no space left on device",
+        "empty.txt": b"",
+    }
+    assert dict(files_in("events.json", b"{}")) == {"events.json": b"{}"}
+
+
+def test_the_cause_of_a_row_that_is_told_may_be_asked_for_in_four_places():
+    text = GOOD.replace("completes: {}", "told: {cause: gone, page: lost, archive: died}")
+    [row] = load({"t.yaml": text})
+    assert row.told is not None
+    assert row.told.elsewhere == {"page": "lost", "archive": "died"}

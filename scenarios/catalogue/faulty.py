@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +23,7 @@ from lab.release.cluster import yamltext
 from lab.topology import Bmc, MachineKind
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
+from scenarios.testing import surfaces
 from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, output_of
 
 if TYPE_CHECKING:
@@ -49,20 +50,34 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`wait-for bootstrap-complete`, given `minutes`, ends with `code`, and its first error line names the cause: a
     regular expression on words of it. `host` is named in that line, unless it is empty. Where the bootstrap completes,
     it is `wait-for install-complete`, given as much. In VMs a row that containers have too is given `EMULATED` times as
-    long."""
+    long.
+
+    In labs the cause may be asked for elsewhere too, by expressions of their own, while the fault lasts: `page` in
+    what the service's page shows, `console` in what the console of `host` has said (without one, of the rendezvous
+    host), `archive` in a file that `wait-for` has kept or else that `agent gather` brings."""
 
     cause: str
     host: str = ""
+    page: str | None = None
+    console: str | None = None
+    archive: str | None = None
     code: Annotated[int, Meta(ge=1, le=255)] = 5
     minutes: Annotated[int, Meta(ge=1, le=240)] = 10
 
     def __post_init__(self) -> None:
-        try:
-            names_nothing = re.search(self.cause, "")
-        except re.error as error:
-            raise ValueError(f"cause: {error}") from error
-        if names_nothing:
-            raise ValueError(f"cause {self.cause!r}: any line has it")
+        for field, pattern in {"cause": self.cause, **self.elsewhere}.items():
+            try:
+                names_nothing = re.search(pattern, "")
+            except re.error as error:
+                raise ValueError(f"{field}: {error}") from error
+            if names_nothing:
+                raise ValueError(f"{field} {pattern!r}: any line has it")
+
+    @property
+    def elsewhere(self) -> dict[str, str]:
+        """What is asked of the page, the console and the archive, by field."""
+        asked = {"page": self.page, "console": self.console, "archive": self.archive}
+        return {field: pattern for field, pattern in asked.items() if pattern is not None}
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -103,6 +118,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise ValueError("void: another fault would go unseen")
         if self.lanes != ("swarm",) and any(isinstance(fault, Simulated) for fault in self.faults):
             raise ValueError("lanes: only a swarm has simulated faults")
+        if self.told and self.told.elsewhere and not set(self.lanes) & set(LABS):
+            raise ValueError(f"{next(iter(self.told.elsewhere))}: only labs have it, and the row is of none")
         if bool(self.vm) != ("container" not in self.lanes and "vm" in self.lanes):
             raise ValueError("vm: says why there is the lane vm without container")
 
@@ -155,11 +172,13 @@ ROWS = load({path.name: path.read_bytes() for path in sorted(TABLES.glob("*.yaml
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an installation: `wait-for`'s exit code and output, and seconds since power on."""
+    """What came of an installation: `wait-for`'s exit code and output, seconds since power on, and where else a row's
+    cause is missing, as lines."""
 
     code: int
     output: str
     seconds: float
+    unsaid: tuple[str, ...] = ()
 
     @property
     def errors(self) -> list[str]:
@@ -215,6 +234,17 @@ def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
     return Outcome(result.returncode, output_of(result), time.monotonic() - began)
 
 
+def _unsaid(deployment: Deployment, told: Told) -> tuple[str, ...]:
+    """Where else than in `wait-for`'s first line a cause that is asked for is missing."""
+    host = told.host or deployment.topology.masters[0].name
+    looks = {
+        "page": lambda pattern: surfaces.page_lacks(deployment, pattern),
+        "console": lambda pattern: surfaces.console_lacks(deployment, host, pattern),
+        "archive": lambda pattern: surfaces.archive_lacks(deployment, pattern),
+    }
+    return tuple(filter(None, (looks[field](pattern) for field, pattern in told.elsewhere.items())))
+
+
 def disturb(deployment: Deployment, row: Row) -> Outcome:
     """Install with the row's faults, up to where `wait-for` ends."""
     deployment.create_image()
@@ -222,6 +252,8 @@ def disturb(deployment: Deployment, row: Row) -> Outcome:
     options = [f"--timeout={limit}"] if row.told else []
     with disturbed(deployment, row, time.monotonic(), limit) as future:
         outcome = installed(deployment, limit, *options)
+        if row.told and outcome.code == row.told.code:
+            outcome = replace(outcome, unsaid=_unsaid(deployment, row.told))
     # An error of the fault itself is raised first: the installation did not cause it.
     at = future.result(60)
     assert at is not None, f"{row.name} did not begin: all was over after {outcome.seconds:.0f} s"

@@ -31,6 +31,12 @@ def output_of(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout + result.stderr
 
 
+def state_of(deployment: Deployment) -> dict[str, str]:
+    """The installer's state for waiting commands, which has the service's CA and the watcher's token."""
+    state: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
+    return state
+
+
 def install(deployment: Deployment, seconds: float = INSTALL_SECONDS) -> Installation:
     """Install, up to a working cluster; each command that waits has so many seconds. Raises InstallFailedError with the
     last lines of what failed."""
