@@ -1,7 +1,9 @@
 """The table of faults is whole: each row can be read, says what must come of it, and blames no one else."""
 
 import io
+import subprocess
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ from lab.faults import DiskErrors, DiskSlow
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.faulty import ROWS, Outcome, load
 from scenarios.catalogue.ids import topology_of
+from scenarios.testing import surfaces
 from scenarios.testing.surfaces import files_in
 
 GOOD = """
@@ -175,3 +178,33 @@ def test_the_cause_of_a_row_that_is_told_may_be_asked_for_in_four_places():
     [row] = load({"t.yaml": text})
     assert row.told is not None
     assert row.told.elsewhere == {"page": "lost", "archive": "died"}
+
+
+def test_a_console_that_says_nothing_of_the_cause_is_named():
+    console = SimpleNamespace(text=lambda: "master-0 login: Images cannot be pulled: unauthorized")
+    deployment = SimpleNamespace(lab=SimpleNamespace(nodes={"master-0": SimpleNamespace(console=console)}))
+    assert surfaces.console_lacks(deployment, "master-0", "pulled: .*unauthorized") == ""
+    assert surfaces.console_lacks(deployment, "master-0", "expired").startswith(
+        "the console of master-0 does not say 'expired': master-0 login"
+    )
+
+
+def test_hosts_are_asked_for_what_wait_for_has_not_kept(tmp_path):
+    asked = []
+
+    def agent(*words, timeout):
+        asked.append(words[0])
+        files = {"top/openshift_install.log": b"expired", "top/hosts/192.0.2.1/journal.log": b"manifest unknown"}
+        (tmp_path / "gathered.tar.gz").write_bytes(packed(files, "w:gz"))
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    lab = SimpleNamespace(layout=SimpleNamespace(root=tmp_path), ssh_key="key", phase=lambda name: io.BytesIO())
+    deployment = SimpleNamespace(directory=tmp_path / "cluster", lab=lab, agent=agent)
+    (tmp_path / "cluster/logs").mkdir(parents=True)
+    (tmp_path / "cluster/logs/hosts.json").write_text("[is silent]")
+    assert surfaces.archive_lacks(deployment, "is silent") == ""
+    assert asked == []
+    assert surfaces.archive_lacks(deployment, "manifest unknown") == ""
+    # What wait-for itself has logged is no evidence of what hosts say.
+    assert surfaces.archive_lacks(deployment, "expired").startswith("'expired' is in none of ['hosts.json'] and")
+    assert asked == ["gather", "gather"]
