@@ -1,6 +1,7 @@
 """Faults in real installations: each completes, or the first line says what is wrong, and where (docs/faults.md)."""
 
 import re
+from functools import partial
 
 import pytest
 
@@ -8,8 +9,9 @@ from lab.deploy import Deployment
 from lab.errors import DaemonEndedError
 from lab.faults import Panic
 from lab.host.paths import cache_dir
-from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, disturb
+from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, Told, disturb
 from scenarios.catalogue.scheduling import Durations
+from scenarios.testing import surfaces
 from scenarios.testing.cluster import Installation
 
 #: ci/tests/faults runs those of the swarm lane.
@@ -35,7 +37,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     if row.void:
         _void(row, deployment)
         return
-    outcome = disturb(deployment, row)
+    outcome = disturb(deployment, row, partial(_unsaid, deployment))
     print(f"{row.name}: wait-for ended with {outcome.code} after {outcome.seconds:.0f} s; {outcome.errors[:3]}")
     if row.told is not None:
         _check_told(row, outcome)
@@ -53,6 +55,17 @@ def _void(row: Row, deployment: Deployment) -> None:
     with pytest.raises(DaemonEndedError) as caught:
         disturb(deployment, row)
     assert [line.partition(" at ")[0] for line in caught.value.ended] == [f"{row.void} was killed by SIGKILL"]
+
+
+def _unsaid(deployment: Deployment, told: Told) -> tuple[str, ...]:
+    """Where else than in `wait-for`'s first line a cause that is asked for is missing, as lines."""
+    host = told.host or deployment.topology.masters[0].name
+    found = [
+        surfaces.page_lacks(deployment, told.page) if told.page else "",
+        surfaces.console_lacks(deployment, host, told.console) if told.console else "",
+        surfaces.archive_lacks(deployment, told.archive) if told.archive else "",
+    ]
+    return tuple(filter(None, found))
 
 
 def _check_told(row: Row, outcome: Outcome) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +23,6 @@ from lab.release.cluster import yamltext
 from lab.topology import Bmc, MachineKind
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
-from scenarios.testing import surfaces
 from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, output_of
 
 if TYPE_CHECKING:
@@ -234,26 +233,16 @@ def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
     return Outcome(result.returncode, output_of(result), time.monotonic() - began)
 
 
-def _unsaid(deployment: Deployment, told: Told) -> tuple[str, ...]:
-    """Where else than in `wait-for`'s first line a cause that is asked for is missing."""
-    host = told.host or deployment.topology.masters[0].name
-    looks = {
-        "page": lambda pattern: surfaces.page_lacks(deployment, pattern),
-        "console": lambda pattern: surfaces.console_lacks(deployment, host, pattern),
-        "archive": lambda pattern: surfaces.archive_lacks(deployment, pattern),
-    }
-    return tuple(filter(None, (looks[field](pattern) for field, pattern in told.elsewhere.items())))
-
-
-def disturb(deployment: Deployment, row: Row) -> Outcome:
-    """Install with the row's faults, up to where `wait-for` ends."""
+def disturb(deployment: Deployment, row: Row, look: Callable[[Told], tuple[str, ...]] | None = None) -> Outcome:
+    """Install with the row's faults, up to where `wait-for` ends. `look` then says where else the cause is missing, if
+    `wait-for` has ended as the row is told; the faults end after it."""
     deployment.create_image()
     limit = 60 * row.told_minutes(deployment.topology.machine) if row.told else BOOTSTRAP_SECONDS
     options = [f"--timeout={limit}"] if row.told else []
     with disturbed(deployment, row, time.monotonic(), limit) as future:
         outcome = installed(deployment, limit, *options)
-        if row.told and outcome.code == row.told.code:
-            outcome = replace(outcome, unsaid=_unsaid(deployment, row.told))
+        if look is not None and row.told and outcome.code == row.told.code:
+            outcome = replace(outcome, unsaid=look(row.told))
     # An error of the fault itself is raised first: the installation did not cause it.
     at = future.result(60)
     assert at is not None, f"{row.name} did not begin: all was over after {outcome.seconds:.0f} s"
