@@ -45,7 +45,7 @@ class Completes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
 
 
-class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`wait-for bootstrap-complete`, given `minutes`, ends with `code`, and its first error line names the cause: a
     regular expression on words of it. `host` is named in that line, unless it is empty. Where the bootstrap completes,
     it is `wait-for install-complete`, given as much. In VMs a row that containers have too is given `EMULATED` times as
