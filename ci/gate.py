@@ -18,11 +18,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from ci.bench.measure import timed
 from lab.host import budget
@@ -66,7 +68,8 @@ class Stage:
     """One command of the gate; `limit` in seconds is several times what it takes here, for machines that are slow.
 
     Nothing after an `essential` stage runs when that fails. Up to `retried` tests that fail are run a second time: the
-    command passes pytest's options on.
+    command passes pytest's options on. One that is `beside` begins with the stage before it, and its output is shown
+    after that one's.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Stage:
     _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict)
     retried: int = 0
+    beside: bool = False
 
     @property
     def cache(self) -> Path:
@@ -148,8 +152,10 @@ def lab_stages(problems: Sequence[str], fits: Sequence[str]) -> list[Stage]:
     contained = Stage(f"{sizes} in containers, with losses", argv, 2400, env=vcpus, retried=2 * MOST_RETRIED)
     chosen = " and ".join(["sno-ipv4-static-uefi]", *(f"not {word}" for word in ONLY_CLUSTER)])
     node = ["ci/scenarios", "-k", chosen, "--artifacts=artifacts/vm/sno"]
-    # What is emulated takes longest, so it comes last.
-    return [labs, contained, Stage("one node in a VM", node, 2400, retried=2 * MOST_RETRIED)]
+    # Either alone keeps 1.4 of two processors busy: containers wait for leases, and one virtual processor does most of
+    # the VM's work.
+    virtual = Stage("one node in a VM", node, 2400, env=vcpus, retried=2 * MOST_RETRIED, beside=True)
+    return [labs, contained, virtual]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -196,8 +202,7 @@ def run_stage(stage: Stage, argv: Sequence[str]) -> int:
     process: subprocess.Popen[bytes] | None = None
     try:
         with ending.deferred():
-            # A group of its own: what it started ends with it.
-            process = subprocess.Popen(argv, cwd=ROOT, env={**stage.env, **os.environ}, start_new_session=True)
+            process = _start(stage, argv)
         return process.wait(stage.limit)
     except subprocess.TimeoutExpired:
         assert process is not None
@@ -208,6 +213,44 @@ def run_stage(stage: Stage, argv: Sequence[str]) -> int:
         if process is not None:
             _stop(process)
         raise
+
+
+def _start(stage: Stage, argv: Sequence[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """A stage's command in a group of its own: what it started ends with it."""
+    errors = subprocess.STDOUT if output else None
+    environment = {**stage.env, **os.environ}
+    return subprocess.Popen(argv, cwd=ROOT, env=environment, start_new_session=True, stdout=output, stderr=errors)
+
+
+class Background:
+    """A stage that runs beside another. What it printed is shown by `outcome`, and tests that failed are run a second
+    time there: the machine is quieter then."""
+
+    def __init__(self, stage: Stage, output: IO[bytes]) -> None:
+        self._stage, self._output, self._begin = stage, output, time.monotonic()
+        shutil.rmtree(stage.cache, ignore_errors=True)
+        with ending.deferred():
+            self._process = _start(stage, _with_cache(stage), self._output)
+
+    def outcome(self) -> Outcome:
+        """Wait for its end."""
+        try:
+            code = self._process.wait(max(self._begin + self._stage.limit - time.monotonic(), 1.0))
+        except subprocess.TimeoutExpired:
+            say(f"{self._stage.name}: not done after {self._stage.limit:.0f} s, ending it")
+            self.stop()
+            code = _LATE
+        self._output.seek(0)
+        sys.stderr.flush()
+        shutil.copyfileobj(self._output, sys.stderr.buffer)
+        sys.stderr.flush()
+        code, flakes = _second_try(self._stage, code, self._begin)
+        return Outcome(self._stage.name, code, time.monotonic() - self._begin, flakes)
+
+    def stop(self) -> None:
+        """End it, if it has not ended."""
+        if self._process.poll() is None:
+            _stop(self._process)
 
 
 def failed_tests(cache: Path) -> list[str]:
@@ -223,27 +266,52 @@ def run(stage: Stage) -> Outcome:
     return Outcome(stage.name, code, clock.seconds, flakes, work=clock.work)
 
 
+def _with_cache(stage: Stage) -> list[str]:
+    """The command of a stage whose tests are retried, so that pytest notes which failed."""
+    return [*stage.argv, "-o", f"cache_dir={stage.cache.relative_to(ROOT)}"] if stage.retried else [*stage.argv]
+
+
 def _tried(stage: Stage) -> tuple[int, Sequence[str]]:
     """The exit code of a stage, and which of its tests passed at their second try."""
-    if not stage.retried:
-        return run_stage(stage, stage.argv), ()
     begin = time.monotonic()
-    shutil.rmtree(stage.cache, ignore_errors=True)
-    argv = [*stage.argv, "-o", f"cache_dir={stage.cache.relative_to(ROOT)}"]
-    code, flakes = run_stage(stage, argv), []
-    if code == _TESTS_FAILED and 0 < len(tests := failed_tests(stage.cache)) <= stage.retried:
-        say(f"{stage.name}: {len(tests)} failed, a second try of {', '.join(tests)}")
-        shorter = replace(stage, limit=max(stage.limit - (time.monotonic() - begin), 1.0))
-        # Beside the evidence of the first try, not over it.
-        elsewhere = [f"{word}-second-try" for word in argv if word.startswith("--artifacts=")]
-        code = run_stage(shorter, [*argv, "--last-failed", *elsewhere])
-        flakes = tests if code == 0 else []
-    return code, flakes
+    if stage.retried:
+        shutil.rmtree(stage.cache, ignore_errors=True)
+    return _second_try(stage, run_stage(stage, _with_cache(stage)), begin)
+
+
+def _second_try(stage: Stage, code: int, begin: float) -> tuple[int, Sequence[str]]:
+    """What came of a stage that began then (monotonic seconds) and ended with a code, once its few tests that failed
+    have run again."""
+    tests = failed_tests(stage.cache) if stage.retried and code == _TESTS_FAILED else []
+    if not 0 < len(tests) <= stage.retried:
+        return code, []
+    say(f"{stage.name}: {len(tests)} failed, a second try of {', '.join(tests)}")
+    shorter = replace(stage, limit=max(stage.limit - (time.monotonic() - begin), 1.0))
+    argv = _with_cache(stage)
+    # Beside the evidence of the first try, not over it.
+    elsewhere = [f"{word}-second-try" for word in argv if word.startswith("--artifacts=")]
+    code = run_stage(shorter, [*argv, "--last-failed", *elsewhere])
+    return code, tests if code == 0 else []
 
 
 def say(line: str) -> None:
     """A line of the gate's own, between those of its stages."""
     print(f"[gate] {line}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _beside(stage: Stage | None, seconds_left: float) -> Iterator[Background | None]:
+    """The stage in the background, if any, which does not outlive the block."""
+    if stage is None:
+        yield None
+        return
+    say(f"beside it: {stage.name}")
+    with tempfile.TemporaryFile() as output:
+        other = Background(replace(stage, limit=min(stage.limit, seconds_left)), output)
+        try:
+            yield other
+        finally:
+            other.stop()
 
 
 def passed(
@@ -263,8 +331,13 @@ def passed(
                 outcomes.append(Outcome(stage.name, None))
             else:
                 say(f"stage {len(outcomes) + 1}: {stage.name}")
-                outcomes.append(runner(replace(stage, limit=min(stage.limit, seconds_left))))
-                say(outcomes[-1].line)
+                beside = waiting.pop(0) if waiting and waiting[0].beside else None
+                with _beside(beside, seconds_left) as other:
+                    outcomes.append(runner(replace(stage, limit=min(stage.limit, seconds_left))))
+                    say(outcomes[-1].line)
+                    if other is not None:
+                        outcomes.append(other.outcome())
+                        say(outcomes[-1].line)
                 ended = stage.essential and outcomes[-1].code != 0
             if not waiting and not ended:
                 waiting, last = list(last()), tuple
