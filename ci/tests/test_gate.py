@@ -5,8 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -250,45 +248,6 @@ def test_evidence_of_the_first_try_is_kept(tmp_path, monkeypatch):
     assert folders == ["--artifacts=artifacts/c", "--artifacts=artifacts/c-second-try"]
 
 
-def test_a_stage_beside_another_runs_with_it_and_is_shown_after_it(tmp_path, capfd):
-    """Each waits for a file of the other's."""
-    wait = "import time, pathlib\npathlib.Path({!r}).touch()\nwhile not pathlib.Path({!r}).exists(): time.sleep(0.01)\n"
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    first = _python(wait.format(one, two) + "print('says one')", "one")
-    second = replace(_python(wait.format(two, one) + "print('says two')\nraise SystemExit(3)", "two"), beside=True)
-    assert not passed([first, second, _python("pass", "three")])
-    captured = capfd.readouterr()
-    assert "says one" in captured.out
-    said = captured.err
-    assert said.index("beside it: two") < said.index("says two") < said.index("stage 3: three")
-    ends = re.findall(r"\[gate\]   (passed|failed) .*  (\w+)$", said, re.MULTILINE)
-    assert ends == [("passed", "one"), ("failed", "two"), ("passed", "three"), ("failed", "all")]
-
-
-def test_what_fails_beside_another_stage_is_tried_again(tmp_path, monkeypatch, capfd):
-    body = "import pathlib\ndef test_flaky():\n    seen = pathlib.Path('seen')\n    before = seen.exists()\n"
-    stage = _suite(tmp_path, monkeypatch, body + "    seen.touch()\n    assert before\n")
-    assert passed([_python("pass", "one"), replace(stage, beside=True)])
-    assert "flake: test_it.py::test_flaky" in capfd.readouterr().err
-
-
-def test_a_stage_beside_another_ends_in_its_own_time_and_with_the_gate(tmp_path, capfd):
-    sleeper = replace(_python("import time\ntime.sleep(300)", "two"), beside=True, limit=0.5)
-    assert not passed([_python("pass", "one"), sleeper])
-    assert re.search(r"late .* two$", capfd.readouterr().err, re.MULTILINE)
-    mark = tmp_path / "pid"
-    tells = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(300)"
-
-    def broken(stage):
-        wait_until(lambda: mark.exists() and mark.read_text(), 30, "the other stage")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        passed([_python("pass", "one"), replace(_python(tells, "two"), beside=True)], broken)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(mark.read_text()), 0)
-
-
 def test_the_summary_tells_how_many_processors_a_stage_kept_busy():
     spin = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
     outcome = run(_python(spin, "spin"))
@@ -325,10 +284,9 @@ def test_a_stage_that_is_late_may_tidy_up_and_ends_with_all_that_it_started(tmp_
     assert (outcome.code, outcome.line.split()[0]) == (124, "late")
     assert tidy.exists()
     stat = Path("/proc") / child.read_text() / "stat"
-    end = time.monotonic() + 10
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < end, "its child lives"
-        time.sleep(0.05)
+    wait_until(
+        lambda: not stat.exists() or " Z " in stat.read_text().rpartition(")")[2], 10, "its child's end", poll=0.05
+    )
 
 
 def test_the_gate_itself_can_be_told_to_end(tmp_path):
@@ -341,10 +299,7 @@ def test_the_gate_itself_can_be_told_to_end(tmp_path):
         "gate.passed([gate.Stage('long', ['sh', '-c', script], 300)])"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    end = time.monotonic() + 30
-    while not mark.exists():
-        assert time.monotonic() < end, "the stage did not start"
-        time.sleep(0.05)
+    wait_until(mark.exists, 30, "the stage to start", poll=0.05)
     process.terminate()
     assert process.wait(30) == 128 + 15
     with pytest.raises(ProcessLookupError):
