@@ -8,6 +8,7 @@ from lab import topology
 from lab.host import preflight
 from lab.lab import Lab
 from lab.machines import disks
+from lab.testing import bootmedia
 
 SHAPE = """
 name: stick
@@ -31,25 +32,15 @@ pytestmark = [
 ]
 # Emulated, on a busy host.
 SECONDS = 120
-_OUT = b"\xee"  # out dx, al
-
-
-def boot_code(says: str) -> bytes:
-    """A disk's first sector that says this on the serial line, and restarts the machine at a key."""
-    code = b"\xba\xf8\x03" + b"".join(bytes([0xB0, char]) + _OUT for char in f"{says}\r\n".encode())
-    # Without interrupts, or the firmware would read the key; then the keyboard controller's reset.
-    code += b"\xfa\xba\xfd\x03" + b"\xec\xa8\x01\x74\xfb" + b"\xb0\xfe\xe6\x64\xf4\xeb\xfd"
-    return code.ljust(510, b"\0") + b"\x55\xaa"
 
 
 @pytest.mark.parametrize("bus", ["virtio", "nvme"])
 def test_live_a_bios_starts_from_its_stick_once_and_from_its_disk_ever_after(tmp_path, bus):
     image = tmp_path / "stick.iso"
-    image.write_bytes(boot_code("FROM THE STICK"))
+    image.write_bytes(bootmedia.boot_code("FROM THE STICK"))
     with Lab(topology.load_text(SHAPE.replace("BUS", bus)), artifacts=tmp_path / "lab") as lab:
         machine = lab.nodes["master-0"]
-        with lab.layout.disk(machine.spec).open("r+b") as disk:
-            disk.write(boot_code("FROM THE DISK"))
+        bootmedia.bios_disk(lab.layout.disk(machine.spec), "FROM THE DISK")
         disks.write_stick(lab.layout, machine.spec, image)
         for _ in range(2):
             machine.start(from_stick=True)
