@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from xml.etree import ElementTree
 
@@ -83,6 +83,7 @@ class Machine:
     def __init__(self, connection: Any, name: str) -> None:
         self._connection = connection
         self.name = name
+        self._from_cd = False
 
     def _domain(self) -> Any:
         try:
@@ -115,10 +116,12 @@ class Machine:
     def on(self) -> None:
         """Start it."""
         if self.state() is PowerState.OFF:
-            try:
-                self._domain().create()
-            except libvirt.libvirtError as error:
-                raise PowerError(f"cannot be started: {error}", machine=self.name) from error
+            once, self._from_cd = self._from_cd and self._has_cd(), False
+            with self.chosen() if once else nullcontext():
+                try:
+                    self._domain().create()
+                except libvirt.libvirtError as error:
+                    raise PowerError(f"cannot be started: {error}", machine=self.name) from error
         self._wait(PowerState.ON)
 
     def off(self) -> None:
@@ -167,11 +170,19 @@ class Machine:
         except libvirt.libvirtError as error:
             raise BootError(f"libvirt rejects the boot order: {error}", machine=self.name) from error
 
+    def boot_from_cd_once(self) -> None:
+        """Have the next power-on by this object, and no later start, try the CD first; where there is none then,
+        nothing is changed."""
+        self._from_cd = True
+
+    def _has_cd(self) -> bool:
+        return ElementTree.fromstring(self.xml()).find("devices/disk[@device='cdrom']/boot") is not None
+
     @contextmanager
-    def chosen(self, serial: str) -> Iterator[None]:
-        """Power on within the block: that one boot tries the disk with this serial number first, and whatever comes
-        later, a restart by the machine itself too, has it behind all others. It is what somebody does with the one-time
-        boot menu of a BIOS. Raises BootError.
+    def chosen(self, serial: str = "") -> Iterator[None]:
+        """Power on within the block: that one boot tries the disk with this serial number first, or without one the CD,
+        and whatever comes later, a restart by the machine itself too, has it behind all others. It is what somebody
+        does with the one-time boot menu of a BIOS. Raises BootError.
 
         QEMU takes a device's new place at the machine's next reset (reference/lab.md §3.8).
         """
@@ -183,7 +194,7 @@ class Machine:
             self._put_at_next_reset(serial)
 
     def _put(self, serial: str, *, first: bool) -> None:
-        """Give a disk the first or the last place in the boot order of the next cold boot."""
+        """Give a disk, or the CD, the first or the last place in the boot order of the next cold boot."""
         domain = self._domain()
         tree = ElementTree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
         boot, others = self._places(tree, serial)
@@ -197,12 +208,12 @@ class Machine:
             raise BootError(f"libvirt rejects the boot order: {error}", machine=self.name) from error
 
     def _put_at_next_reset(self, serial: str) -> None:
-        """Give a disk the last place in the boot order of the running machine; nothing when it is off."""
+        """Give it the last place in the boot order of the running machine; nothing when that is off."""
         if self.state() is PowerState.OFF:
             return
         tree = ElementTree.fromstring(self.xml(live=True))
         _, others = self._places(tree, serial)
-        alias = next(disk.find("alias") for disk in tree.findall("devices/disk") if disk.findtext("serial") == serial)
+        alias = next((disk.find("alias") for disk in _chosen_from(tree, serial)), None)
         device = f"/machine/peripheral/{alias.get('name', '') if alias is not None else ''}"
         values = {"path": device, "property": "bootindex", "value": int(_behind(others))}
         order = json.dumps({"execute": "qom-set", "arguments": values})
@@ -216,11 +227,12 @@ class Machine:
     def _places(
         self, tree: ElementTree.Element, serial: str
     ) -> tuple[ElementTree.Element, tuple[ElementTree.Element, ...]]:
-        """The places in the boot order of the disk with this serial number, and of all else that has one."""
-        disk = next((one for one in tree.findall("devices/disk") if one.findtext("serial") == serial), None)
+        """The places in the boot order of what is chosen, and of all else that has one."""
+        disk = next(_chosen_from(tree, serial), None)
         boot = disk.find("boot") if disk is not None else None
         if boot is None:
-            raise BootError(f"it has no disk {serial} to boot from", machine=self.name)
+            what = f"disk {serial}" if serial else "CD"
+            raise BootError(f"it has no {what} to boot from", machine=self.name)
         return boot, tuple(one for one in tree.findall("devices/*/boot") if one is not boot)
 
     def clock(self) -> int:
@@ -268,6 +280,13 @@ class Machine:
             domain.updateDeviceFlags(device_xml, flags)
         except libvirt.libvirtError as error:
             raise DriverError(f"libvirt rejects the change: {error}", machine=self.name) from error
+
+
+def _chosen_from(tree: ElementTree.Element, serial: str) -> Iterator[ElementTree.Element]:
+    """The disk with this serial number; without one, the CD."""
+    for disk in tree.findall("devices/disk"):
+        if disk.findtext("serial") == serial if serial else disk.get("device") == "cdrom":
+            yield disk
 
 
 def _behind(others: tuple[ElementTree.Element, ...]) -> str:

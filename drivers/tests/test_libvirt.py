@@ -52,6 +52,25 @@ def test_a_power_on_that_fails_chooses_nothing_for_later():
     assert order(machine) == ["DISK", "CD", "STICK"]
 
 
+def test_the_cd_is_first_for_one_power_on():
+    machine = defined(2, 3, 4)
+    with machine.chosen():
+        assert order(machine) == ["CD", "DISK", "STICK"]
+    assert order(machine) == ["DISK", "STICK", "CD"]
+
+
+def test_a_machine_without_a_cd_is_switched_on_as_it_is():
+    machine = Hypervisor("test:///default").define_machine(
+        XML.partition('    <disk type="file" device="cdrom">')[0].replace("FIRST", "1").replace("SECOND", "2")
+        + "</devices></domain>"
+    )
+    machine.boot_from_cd_once()
+    machine.on()
+    assert order(machine) == ["DISK", "STICK"]
+    with pytest.raises(BootError, match="it has no CD to boot from"), machine.chosen():
+        pass
+
+
 @pytest.mark.parametrize("serial", ["NONE", "OTHER"])
 def test_what_is_not_there_or_not_bootable_is_told(serial):
     with pytest.raises(BootError, match=f"it has no disk {serial} to boot from"), defined(2, 3, 4).chosen(serial):

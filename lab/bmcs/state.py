@@ -19,8 +19,8 @@ ROOT = "/redfish/v1"
 class State:
     """One BMC: its profile, the machine's name in the emulator, and the emulator itself.
 
-    `account` tells whether a user's password is right; `clock` is in seconds. `restarts`: the emulator's machines can
-    boot from something once, and follow a new boot order when they restart by themselves. `resets` are called at each
+    `account` tells whether a user's password is right; `clock` is in seconds. `restarts`: the emulator's machines
+    follow a new boot order when they restart by themselves. `resets` are called at each
     power-on through this BMC.
     """
 

@@ -1,4 +1,4 @@
-"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with three changes.
+"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with four changes.
 
 - One image for all machines. Stock, every InsertMedia downloads the ISO in small pieces and copies it again into the
   pool, twice its size for each machine, and leaves the pool's copy behind (reference/lab.md §3.3, B1 and B2). Here an
@@ -7,6 +7,7 @@
 - An inserted CD is bootable, after the disks. Stock, it has no place in the boot order unless the client sets one, and
   then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
   installed disk wins. A boot target that a client sets is still honoured.
+- A CD that is asked for once comes first at the next power-on alone. Stock, it comes before the disk ever after.
 - Every request is logged with its duration, without passwords.
 
 Machines whose BMC is a vendor's have one each besides it, with a port of its own (lab.bmcs).
@@ -21,9 +22,10 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlparse
 from xml.etree import ElementTree
 
@@ -34,6 +36,7 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
+from drivers.libvirt import Hypervisor
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.serving import context, serve
@@ -91,7 +94,36 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
 
 
 class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
-    """libvirt domains whose media are links into the pool, bootable after the disks, and removed on eject."""
+    """libvirt domains whose media are links into the pool, bootable after the disks or once before them, and removed on
+    eject."""
+
+    # The UUIDs of those that are to start from their CD once.
+    _from_cd: ClassVar[set[str]] = set()
+
+    def set_boot_device(self, identity: str, boot_source: str) -> None:
+        """As sushy-tools does; but a CD that is asked for once changes nothing before the machine is switched on."""
+        if boot_source == "Cd" and containers.asked_boot().get("BootSourceOverrideEnabled") == "Once":
+            self._from_cd.add(identity)
+            return
+        self._from_cd.discard(identity)
+        super().set_boot_device(identity, boot_source)
+
+    def get_boot_device(self, identity: str) -> str | None:
+        """What is tried first at the next power-on."""
+        first: str | None = "Cd" if identity in self._from_cd else super().get_boot_device(identity)
+        return first
+
+    def set_power_state(self, identity: str, state: str) -> None:
+        """As sushy-tools does; a machine that is switched on starts from its CD where that was asked for."""
+        is_on = self.get_power_state(identity) == "On"
+        if identity not in self._from_cd or state not in (("ForceRestart",) if is_on else ("On", "ForceOn")):
+            super().set_power_state(identity, state)
+            return
+        self._from_cd.discard(identity)
+        with containers.as_fishy(), closing(Hypervisor(self._uri)) as hypervisor:
+            machine = hypervisor.machine(self.name(identity))
+            machine.boot_from_cd_once()
+            machine.cycle()
 
     def _upload_image(self, domain: Any, conn: Any, boot_image: str) -> str:
         pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
@@ -109,14 +141,26 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
     def _add_boot_image(self, domain: Any, domain_tree: Any, device: str, *args: Any) -> None:
         super()._add_boot_image(domain, domain_tree, device, *args)
         devices = domain_tree.find("devices")
-        orders = [int(boot.get("order", "0")) for boot in devices.iter("boot")]
+        # 2 is a disk's that libvirt does not know of (lab.machines.domain: NVMe). EDK II boots from nothing that has no
+        # place where something has one.
+        orders = [2, *(int(boot.get("order", "0")) for boot in devices.iter("boot"))]
         added = devices.findall("disk")[-1]
-        if orders and added.find("boot") is None:
+        if added.find("boot") is None:
             ElementTree.SubElement(added, "boot", order=str(max(orders) + 1))
+        # libvirt's own, where no device that it knows of had a place; it refuses both together.
+        for system in domain_tree.findall("os"):
+            for boot in system.findall("boot"):
+                system.remove(boot)
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
-        """As sushy-tools does; without an image, the pool's link to the last one goes."""
-        super().set_boot_image(identity, device, boot_image, *args, **kw)
+        """As sushy-tools does; without an image, the pool's link to the last one goes. A new image takes over the place
+        of one that was set first for good, not of what is to be first once."""
+        once = identity in self._from_cd
+        self._from_cd.discard(identity)
+        try:
+            super().set_boot_image(identity, device, boot_image, *args, **kw)
+        finally:
+            self._from_cd.update([identity] * once)
         if boot_image is None:
             with libvirtdriver.libvirt_open(self._uri) as conn:
                 pool = conn.storagePoolLookupByName(self.STORAGE_POOL)

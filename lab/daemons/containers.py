@@ -30,7 +30,7 @@ _SHUT_DOWN = ("GracefulShutdown",)
 
 
 @contextmanager
-def _as_fishy() -> Iterator[None]:
+def as_fishy() -> Iterator[None]:
     """The driver's errors, raised as the emulator's own."""
     try:
         yield
@@ -42,7 +42,7 @@ def _as_fishy() -> Iterator[None]:
         raise error.FishyError(str(failure), code=500) from failure
 
 
-def _asked_boot() -> dict[str, Any]:
+def asked_boot() -> dict[str, Any]:
     """The Boot object of the request that is being answered."""
     body = flask.request.get_json(silent=True) if flask.has_request_context() else None
     boot = body.get("Boot") if isinstance(body, dict) else None
@@ -71,7 +71,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         return self._machines.machine(identity)
 
     def _look(self, identity: str) -> View:
-        with _as_fishy():
+        with as_fishy():
             return self._machine(identity).look()
 
     @property
@@ -82,7 +82,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
     @property
     def systems(self) -> list[str]:
         """The UUIDs of all machines."""
-        with _as_fishy():
+        with as_fishy():
             return [machine.uuid for machine in self._machines.all()]
 
     def uuid(self, identity: str) -> str:
@@ -103,7 +103,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
     def set_power_state(self, identity: str, state: str) -> None:
         """ComputerSystem.Reset."""
         machine = self._machine(identity)
-        with _as_fishy():
+        with as_fishy():
             if state in _ON:
                 machine.on()
             elif state in _OFF:
@@ -125,8 +125,8 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         """Try this first."""
         if boot_source not in _BOOT:
             raise error.BadRequest(f"container machines boot from {', '.join(_BOOT)}, not from {boot_source}")
-        once = _asked_boot().get("BootSourceOverrideEnabled") == "Once"
-        with _as_fishy():
+        once = asked_boot().get("BootSourceOverrideEnabled") == "Once"
+        with as_fishy():
             self._machine(identity).ask("first", _BOOT[boot_source], once=once)
 
     def get_boot_mode(self, identity: str) -> str:
@@ -154,5 +154,5 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         """Insert or eject."""
         if device != "Cd":
             raise error.NotSupportedError(f"container machines have no drive for {device}")
-        with _as_fishy():
+        with as_fishy():
             self._machine(identity).ask("media", boot_image or "")

@@ -191,9 +191,9 @@ def _virtual(config: Config, name: str) -> tuple[Machine, Callable[[BootDevice, 
     machine = Hypervisor(config.owner).machine(name)
 
     def boot(device: BootDevice, once: bool) -> None:
-        # A running VM keeps its order until it is off: an installed one would start from its CD again for ever. An
-        # empty disk falls through to the CD by itself.
-        if not (once and device is BootDevice.CD):
+        if once and device is BootDevice.CD:
+            machine.boot_from_cd_once()
+        else:
             machine.set_first(device)
 
     return machine, boot

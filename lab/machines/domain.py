@@ -26,6 +26,9 @@ _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
 register_namespace("qemu", _QEMU)
 # NVMe disks are devices of the root bus, from this slot on, which libvirt gives to nobody by itself.
 _NVME_SLOT = 0x10
+# The disk to install on has this place in the boot order, and what comes after it the next ones: the first is left for
+# what is chosen for one boot (drivers.libvirt, `chosen`).
+_DISK_ORDER = 2
 # Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
 _TURNS, _SOLID = "7200", "1"
 # The speed of a virtio card, in Mbit/s.
@@ -62,7 +65,7 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     The disk to install on comes first in the boot order, whatever its place among the disks; firmware boots from no
     other disk. A CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the CD, an
     installed disk wins (reference/lab.md §3.4). So it is with an iSCSI disk, which the card's iPXE attaches and boots
-    (lab.daemons.iscsi). Where somebody has to choose the stick (`chosen_by_hand`) the first place is left for it.
+    (lab.daemons.iscsi).
     """
     identity = str(uuid.uuid4())
     root = Element("domain", type="kvm" if kvm else "qemu")
@@ -107,11 +110,6 @@ def chosen_by_hand(node: NodeSpec, topology: Topology) -> bool:
     has one hard disk to boot from, the first of the order, and where that is empty it goes on to CD and network
     (reference/lab.md §3.8)."""
     return node.firmware == "bios" and topology.boot in FROM_STICK
-
-
-def _disk_order(node: NodeSpec, layout: Layout) -> int:
-    """The place of the disk to install on in the boot order; what comes after it has the next ones."""
-    return 2 if chosen_by_hand(node, layout.topology) else 1
 
 
 def _smbios(root: Element, node: NodeSpec, identity: str) -> None:
@@ -169,7 +167,7 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
                 if text:
                     SubElement(disk, name).text = text
         if spec.root:
-            SubElement(disk, "boot", order=str(_disk_order(node, layout)))
+            SubElement(disk, "boot", order=str(_DISK_ORDER))
         if bus.told_by == "overrides":
             SubElement(disk, "alias", name=_alias(index))
     SubElement(devices, "controller", type="sata", index="0")
@@ -189,7 +187,7 @@ def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
     SubElement(stick, "source", file=str(layout.stick(node)))
     SubElement(stick, "target", dev=_targets((*node.all_disks, Disk(bus="usb")))[-1], bus="usb", removable="on")
     SubElement(stick, "serial").text = STICK_SERIAL
-    SubElement(stick, "boot", order=str(_disk_order(node, layout) + 1))
+    SubElement(stick, "boot", order=str(_DISK_ORDER + 1))
 
 
 def _cache(disk: Disk) -> str:
@@ -222,7 +220,7 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
             drive += ",werror=report,rerror=report" * disk.can_fail
             words += ["-drive", f"{drive},cache={_cache(disk)},discard=unmap,aio=threads"]
             device = f"{disk.bus},serial={node.serial(index)},drive={disk.bus}{index},bus=pcie.0,addr={slot:#x}"
-            words += ["-device", device + f",bootindex={_disk_order(node, layout)}" * disk.root]
+            words += ["-device", device + f",bootindex={_DISK_ORDER}" * disk.root]
             slot += 1
         if bus.told_by == "overrides":
             overrides += [(_alias(index), "wwn", "unsigned", str(int(disk.wwn, 16)))] if disk.wwn else []
@@ -245,8 +243,8 @@ def _boot_orders(node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> d
     """The places of cards in the boot order, by their MAC addresses: after the disk to install on, or in its place the
     one by which the machine reaches it."""
     if layout.topology.boot in FROM_NETWORK:
-        return {cable.nic.mac: _disk_order(node, layout) + number for number, cable in enumerate(cables, 1)}
-    return {link.mac: _disk_order(node, layout) for link in layout.topology.iscsi_links(node)[:1]}
+        return {cable.nic.mac: _DISK_ORDER + number for number, cable in enumerate(cables, 1)}
+    return {link.mac: _DISK_ORDER for link in layout.topology.iscsi_links(node)[:1]}
 
 
 def _nics(devices: Element, cables: tuple[Cable, ...], *, orders: dict[str, int]) -> None:

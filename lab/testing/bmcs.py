@@ -140,8 +140,11 @@ class Running:
 
 
 @contextmanager
-def running(name: str, folder: Path, changed: Profile | None = None, *, encrypted: bool = True) -> Iterator[Running]:
-    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one.
+def running(
+    name: str, folder: Path, changed: Profile | None = None, *, encrypted: bool = True, restarts: bool = True
+) -> Iterator[Running]:
+    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one, `restarts` as
+    in lab.bmcs.state.
 
     One that is not `encrypted` speaks HTTP: of a request's processor time over TLS a good part is its handshake.
     """
@@ -155,7 +158,7 @@ def running(name: str, folder: Path, changed: Profile | None = None, *, encrypte
         statuses: list[int] = []
         front = Front(
             bmc_profile, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD),
-            log=lambda _, response, __: statuses.append(response.status_code),
+            restarts=restarts, log=lambda _, response, __: statuses.append(response.status_code),
         )  # fmt: skip
         tls = context(folder / "server.crt", folder / "server.key", bmc_profile.tls) if encrypted else None
         server = serve(front, "127.0.0.1", 0, tls)

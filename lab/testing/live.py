@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import time
 from io import BytesIO
 from pathlib import Path
@@ -14,8 +15,9 @@ import pycdlib
 import pytest
 
 from lab.host.identity import alive
+from lab.host.namespaces import enter_argv
 from lab.supervisor.plan import Plan
-from lab.topology import Topology
+from lab.topology import NodeSpec, Topology
 
 if TYPE_CHECKING:
     from lab.lab import Lab
@@ -77,6 +79,15 @@ def small(shape: Topology) -> Topology:
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def ipmitool(lab: Lab, node: NodeSpec, *words: str) -> str:
+    """Ask a machine's BMC by IPMI; what the tool says."""
+    argv = ["ipmitool", "-I", "lanplus", "-C", "3", "-H", lab.layout.bmc_address, "-p", str(lab.layout.ipmi_port(node))]
+    argv += ["-U", lab.credentials.bmc_user, "-P", lab.credentials.bmc_password, *words]
+    completed = subprocess.run(enter_argv(lab.init, argv), capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout.strip()
 
 
 def pid_of(lab: Lab, name: str) -> int:

@@ -156,9 +156,9 @@ class Boot:
             self._hand_over()
 
     def _hand_over(self, *, once: bool = False) -> None:
-        if not self.state.restarts and self.target not in ("None", "Hdd", "Pxe"):
-            # A running VM keeps its order until it is off: it would start from the CD again after its installation.
-            # An empty disk falls through to the CD by itself.
+        if not once and not self.state.restarts and self.target not in ("None", "Hdd", "Pxe"):
+            # A running VM keeps an order that is for good until it is off: it would start from the CD again after its
+            # installation. An empty disk falls through to the CD by itself.
             return
         name = self.state.profile.boot.targets.get(self.target, "Hdd") if self.enabled != "Disabled" else "Hdd"
         if name:

@@ -5,6 +5,7 @@ from http.server import SimpleHTTPRequestHandler
 import pytest
 from werkzeug.test import Client
 
+from drivers.container import Request
 from drivers.errors import ConnectionFailedError, DriverError, MediaError
 from drivers.protocols import Boot, BootDevice, Power, PowerState, VirtualMedia
 from drivers.redfish import system
@@ -72,6 +73,21 @@ def test_a_machine_is_powered_and_boots_what_is_inserted(bmc: Running, image):
     machine.off()
     assert machine.state() is PowerState.OFF
     machine.off()
+
+
+def test_a_machine_that_keeps_its_order_until_it_is_off_boots_its_cd_once_and_not_for_good(tmp_path):
+    """A virtual one: it would be installed for ever."""
+    with running("xcc", tmp_path, encrypted=False, restarts=False) as bmc:
+        machine = bmc.service().system("", "master-0")
+        bmc.machine.ask(Request(op="media", machine="master-0", value="/some.iso"))
+        bmc.machine.installed = True
+        assert machine.boot_once(BootDevice.CD)
+        machine.cycle()
+        assert not machine.booted()
+        machine.cycle()
+        machine.set_first(BootDevice.CD)
+        machine.cycle()
+    assert bmc.machine.booted == ["cdrom", "hd", "hd"]
 
 
 @pytest.mark.parametrize("bmc", UNENCRYPTED, indirect=True)

@@ -1,7 +1,6 @@
 """A lab whose machines have all the vendors' BMCs, and IPMI."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -10,9 +9,9 @@ import pytest
 from drivers.protocols import PowerState
 from lab import topology
 from lab.host import preflight
-from lab.host.namespaces import enter_argv
 from lab.lab import Lab
 from lab.testing.containers.kit import PATIENCE
+from lab.testing.live import ipmitool
 from lab.topology import Bmc, NodeSpec
 
 SHAPE = topology.sno().with_machines("container")
@@ -36,14 +35,6 @@ def shape():
     return msgspec.structs.replace(SHAPE, name="vendors", nodes=nodes, ipmi=True)
 
 
-def ipmi(lab, node, *words):
-    argv = ["ipmitool", "-I", "lanplus", "-C", "3", "-H", lab.layout.bmc_address, "-p", str(lab.layout.ipmi_port(node))]
-    argv += ["-U", lab.credentials.bmc_user, "-P", lab.credentials.bmc_password, *words]
-    completed = subprocess.run(enter_argv(lab.init, argv), capture_output=True, text=True, timeout=60, check=False)
-    assert completed.returncode == 0, completed.stderr
-    return completed.stdout.strip()
-
-
 def test_every_vendors_bmc_drives_a_machine_of_one_lab(tmp_path, beside_labs):
     image = beside_labs / "some.iso"
     image.write_bytes(b"no image at all" * 4096)
@@ -57,9 +48,9 @@ def test_every_vendors_bmc_drives_a_machine_of_one_lab(tmp_path, beside_labs):
             node.console.wait_for(r"No bootable (device|option)", PATIENCE)
             assert node.media.inserted().endswith("/some.iso")
             assert node.power.state() is PowerState.ON
-            assert ipmi(lab, node.spec, "power", "status") == "Chassis Power is on"
+            assert ipmitool(lab, node.spec, "power", "status") == "Chassis Power is on"
         for node in lab.nodes.values():
-            ipmi(lab, node.spec, "power", "off")
+            ipmitool(lab, node.spec, "power", "off")
             assert node.power.state() is PowerState.OFF
             node.media.eject()
             assert node.media.inserted() is None

@@ -189,7 +189,7 @@ def test_a_machine_boots_the_disk_to_install_on_wherever_it_stands(tmp_path):
     disks_in_xml = tree.findall("devices/disk")
     assert [d.findtext("serial") for d in disks_in_xml] == ["KEEP-THIS", "INSTALL-HERE", "LEAVE-EMPTY"]
     assert [d.find("boot") is not None for d in disks_in_xml] == [False, True, False]
-    assert tree.find("devices/disk/boot").get("order") == "1"
+    assert tree.find("devices/disk/boot").get("order") == "2"
     assert len({d.find("source").get("file") for d in disks_in_xml}) == 3
     assert topology.load_text(shape.dump()) == shape
     assert budget.need_of(shape).disk_gib > budget.need_of(topology.sno()).disk_gib

@@ -24,7 +24,7 @@ def machine(shape, tmp_path, **kw):
 
 def test_a_domain_boots_its_disk_first_and_says_who_it_is(tmp_path):
     tree = machine(topology.sno(), tmp_path, kvm=False)
-    assert tree.find("devices/disk/boot").get("order") == "1"
+    assert tree.find("devices/disk/boot").get("order") == "2"
     assert len(tree.findall(".//boot")) == 1
     assert tree.find("sysinfo/system/entry[@name='uuid']").text == tree.findtext("uuid")
     assert tree.get("type") == "qemu"
@@ -61,9 +61,9 @@ def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind
 @pytest.mark.parametrize(
     ("way", "firmware", "bus", "places"),
     [("usb", "bios", "virtio", ["2", "3"]), ("config-image", "bios", "nvme", ["3"]),
-     ("usb", "uefi", "virtio", ["1", "2"]), ("iso", "bios", "virtio", ["1"])],
+     ("usb", "uefi", "virtio", ["2", "3"]), ("iso", "bios", "virtio", ["2"]), ("iso", "uefi", "nvme", [])],
 )  # fmt: skip
-def test_with_a_bios_the_first_place_is_left_for_whoever_chooses_the_stick(tmp_path, way, firmware, bus, places):
+def test_the_first_place_is_left_for_what_is_chosen_for_one_boot(tmp_path, way, firmware, bus, places):
     node = msgspec.structs.replace(topology.sno(firmware=firmware).nodes[0], disks=(Disk(bus=bus, root=True),))
     tree = machine(msgspec.structs.replace(topology.sno(), nodes=(node,), boot=way), tmp_path, kvm=False)
     assert [boot.get("order") for boot in tree.iter("boot")] == places
@@ -155,6 +155,6 @@ def test_cards_disks_tpm_and_clock_are_those_of_the_topology(tmp_path):
     words = [word.get("value") for word in tree.iter(f"{QEMU}arg")]
     assert words[0::2] == ["-drive", "-device"]
     assert words[3].startswith("nvme,serial=S-1,")
-    assert words[3].endswith(",bootindex=1")
+    assert words[3].endswith(",bootindex=2")
     changed = {p.get("name"): p.get("value") for p in tree.iter(f"{QEMU}property")}
     assert changed == {"wwn": str(0x5000C50015EA71AA), "model": "X", "speed": "10000", "duplex": "full"}
