@@ -110,7 +110,13 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
 
     def get_boot_device(self, identity: str) -> str | None:
         """What is tried first at the next power-on."""
-        first: str | None = "Cd" if identity in self._from_cd else super().get_boot_device(identity)
+        if identity in self._from_cd:
+            return "Cd"
+        tree = ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
+        if all(int(boot.get("order", "0")) > 2 for boot in tree.findall("devices/*/boot")):
+            # Before them is a disk that libvirt does not know of (lab.machines.domain: NVMe).
+            return "Hdd"
+        first: str | None = super().get_boot_device(identity)
         return first
 
     def set_power_state(self, identity: str, state: str) -> None:
