@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import libvirt
 import libvirt_qemu
 
+from drivers.bootorder import Place, behind, in_order, of_kind, places, put_first, settle
 from drivers.errors import BootError, ConnectionFailedError, DriverError, NotFoundError, PowerError, ScreenshotError
 from drivers.picture import as_png
 from drivers.protocols import BootDevice, PowerState
@@ -116,12 +117,12 @@ class Machine:
     def on(self) -> None:
         """Start it."""
         if self.state() is PowerState.OFF:
-            once, self._from_cd = self._from_cd and self._has_cd(), False
-            with self.chosen() if once else nullcontext():
+            with self.chosen() if self._from_cd and self._has_cd() else nullcontext():
                 try:
                     self._domain().create()
                 except libvirt.libvirtError as error:
                     raise PowerError(f"cannot be started: {error}", machine=self.name) from error
+                self._from_cd = False
         self._wait(PowerState.ON)
 
     def off(self) -> None:
@@ -141,30 +142,25 @@ class Machine:
 
     def first(self) -> BootDevice | None:
         """The device with the lowest boot order in the definition for the next cold boot."""
-        orders = []
-        for device in ElementTree.fromstring(self.xml()).findall("devices/*"):
-            boot = device.find("boot")
-            if boot is not None:
-                orders.append((int(boot.get("order", "0")), _boot_device(device)))
-        return min(orders, key=lambda pair: pair[0])[1] if orders else None
+        return next((place.kind for place in in_order(places(ElementTree.fromstring(self.xml())))), None)
 
     def set_first(self, device: BootDevice) -> None:
-        """Give this kind of device the lowest orders, and every other bootable device the next ones, as they were."""
-        domain = self._domain()
-        tree = ElementTree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
-        bootable: list[tuple[bool, int, ElementTree.Element]] = []
-        for element in tree.findall("devices/*"):
-            kind = _boot_device(element)
-            boot = element.find("boot")
-            if kind is device or boot is not None:
-                order = int(boot.get("order", "0")) if boot is not None else 1000 + len(bootable)
-                bootable.append((kind is not device, order, element))
-            if boot is not None:
-                element.remove(boot)
-        if all(other for other, _, _ in bootable):
+        """Give this kind of device the lowest orders, and every other bootable device the next ones, as they were; what
+        was asked for once is off."""
+        self._from_cd = False
+        tree = self._definition()
+        found = places(tree)
+        if not (firsts := of_kind(found, device)):
             raise BootError(f"it has no {device.value} to boot from", machine=self.name)
-        for order, (_, _, element) in enumerate(sorted(bootable, key=lambda item: item[:2]), start=1):
-            ElementTree.SubElement(element, "boot", order=str(order))
+        put_first(found, firsts)
+        self._define(tree)
+
+    def _definition(self) -> ElementTree.Element:
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+        return ElementTree.fromstring(self._domain().XMLDesc(flags))
+
+    def _define(self, tree: ElementTree.Element) -> None:
+        settle(tree)
         try:
             self._connection.defineXML(ElementTree.tostring(tree, encoding="unicode"))
         except libvirt.libvirtError as error:
@@ -176,7 +172,7 @@ class Machine:
         self._from_cd = True
 
     def _has_cd(self) -> bool:
-        return ElementTree.fromstring(self.xml()).find("devices/disk[@device='cdrom']/boot") is not None
+        return any(place.kind is BootDevice.CD and place.order for place in places(ElementTree.fromstring(self.xml())))
 
     @contextmanager
     def chosen(self, serial: str = "") -> Iterator[None]:
@@ -195,27 +191,20 @@ class Machine:
 
     def _put(self, serial: str, *, first: bool) -> None:
         """Give a disk, or the CD, the first or the last place in the boot order of the next cold boot."""
-        domain = self._domain()
-        tree = ElementTree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
-        boot, others = self._places(tree, serial)
-        if first and any(other.get("order") == "1" for other in others):
+        tree = self._definition()
+        one, others = self._chosen_from(tree, serial)
+        if first and any(other.order == 1 for other in others):
             for other in others:
-                other.set("order", str(int(other.get("order", "0")) + 1))
-        boot.set("order", "1" if first else _behind(others))
-        try:
-            self._connection.defineXML(ElementTree.tostring(tree, encoding="unicode"))
-        except libvirt.libvirtError as error:
-            raise BootError(f"libvirt rejects the boot order: {error}", machine=self.name) from error
+                other.put(other.order + 1)
+        one.put(1 if first else behind(others))
+        self._define(tree)
 
     def _put_at_next_reset(self, serial: str) -> None:
         """Give it the last place in the boot order of the running machine; nothing when that is off."""
         if self.state() is PowerState.OFF:
             return
-        tree = ElementTree.fromstring(self.xml(live=True))
-        _, others = self._places(tree, serial)
-        alias = next((disk.find("alias") for disk in _chosen_from(tree, serial)), None)
-        device = f"/machine/peripheral/{alias.get('name', '') if alias is not None else ''}"
-        values = {"path": device, "property": "bootindex", "value": int(_behind(others))}
+        one, others = self._chosen_from(ElementTree.fromstring(self.xml(live=True)), serial)
+        values = {"path": f"/machine/peripheral/{one.alias}", "property": "bootindex", "value": behind(others)}
         order = json.dumps({"execute": "qom-set", "arguments": values})
         try:
             answer = json.loads(libvirt_qemu.qemuMonitorCommand(self._domain(), order, 0))
@@ -224,16 +213,15 @@ class Machine:
         if "error" in answer:
             raise BootError(f"QEMU keeps the boot order: {answer['error'].get('desc')}", machine=self.name)
 
-    def _places(
-        self, tree: ElementTree.Element, serial: str
-    ) -> tuple[ElementTree.Element, tuple[ElementTree.Element, ...]]:
-        """The places in the boot order of what is chosen, and of all else that has one."""
-        disk = next(_chosen_from(tree, serial), None)
-        boot = disk.find("boot") if disk is not None else None
-        if boot is None:
+    def _chosen_from(self, tree: ElementTree.Element, serial: str) -> tuple[Place, list[Place]]:
+        """The disk with this serial number or, without one, the CD; and all else that has a place in the boot order."""
+        bootable = in_order(places(tree))
+        fits = (one for one in bootable if (one.serial == serial if serial else one.kind is BootDevice.CD))
+        one = next(fits, None)
+        if one is None:
             what = f"disk {serial}" if serial else "CD"
             raise BootError(f"it has no {what} to boot from", machine=self.name)
-        return boot, tuple(one for one in tree.findall("devices/*/boot") if one is not boot)
+        return one, [other for other in bootable if other is not one]
 
     def clock(self) -> int:
         """How many seconds its hardware's clock is ahead of the host's at the next cold boot, as `set_clock` has it."""
@@ -280,26 +268,6 @@ class Machine:
             domain.updateDeviceFlags(device_xml, flags)
         except libvirt.libvirtError as error:
             raise DriverError(f"libvirt rejects the change: {error}", machine=self.name) from error
-
-
-def _chosen_from(tree: ElementTree.Element, serial: str) -> Iterator[ElementTree.Element]:
-    """The disk with this serial number; without one, the CD."""
-    for disk in tree.findall("devices/disk"):
-        if disk.findtext("serial") == serial if serial else disk.get("device") == "cdrom":
-            yield disk
-
-
-def _behind(others: tuple[ElementTree.Element, ...]) -> str:
-    # 2 is a disk's that libvirt does not know of (lab.machines.domain: NVMe).
-    return str(max(2, *(int(other.get("order", "0")) for other in others), 0) + 1)
-
-
-def _boot_device(element: ElementTree.Element) -> BootDevice | None:
-    if element.tag == "interface":
-        return BootDevice.NETWORK
-    if element.tag == "disk":
-        return BootDevice.CD if element.get("device") == "cdrom" else BootDevice.DISK
-    return None
 
 
 class MachineLink:

@@ -22,7 +22,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,7 +37,9 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
-from drivers.libvirt import Hypervisor
+from drivers.bootorder import behind, places, settle
+from drivers.libvirt import Hypervisor, Machine
+from drivers.protocols import BootDevice
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.serving import context, serve
@@ -45,6 +48,9 @@ from lab.daemons import containers
 from lab.daemons.images import Images
 from lab.errors import ImageFetchError
 from lab.redact import redact
+
+#: Redfish's words for what a machine boots.
+_DEVICES = {"Cd": BootDevice.CD, "Hdd": BootDevice.DISK, "Pxe": BootDevice.NETWORK}
 
 
 class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
@@ -101,35 +107,41 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
     _from_cd: ClassVar[set[str]] = set()
 
     def set_boot_device(self, identity: str, boot_source: str) -> None:
-        """As sushy-tools does; but a CD that is asked for once changes nothing before the machine is switched on."""
+        """Try this first, and the others next, as they were. A CD that is asked for once changes nothing before the
+        machine is switched on."""
         if boot_source == "Cd" and containers.asked_boot().get("BootSourceOverrideEnabled") == "Once":
-            self._from_cd.add(identity)
+            self._from_cd.add(self.uuid(identity))
             return
-        self._from_cd.discard(identity)
-        super().set_boot_device(identity, boot_source)
+        self._from_cd.discard(self.uuid(identity))
+        if boot_source not in _DEVICES:
+            super().set_boot_device(identity, boot_source)
+            return
+        with self._driven(identity) as machine:
+            machine.set_first(_DEVICES[boot_source])
 
     def get_boot_device(self, identity: str) -> str | None:
         """What is tried first at the next power-on."""
-        if identity in self._from_cd:
+        if self.uuid(identity) in self._from_cd:
             return "Cd"
-        tree = ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
-        if all(int(boot.get("order", "0")) > 2 for boot in tree.findall("devices/*/boot")):
-            # Before them is a disk that libvirt does not know of (lab.machines.domain: NVMe).
-            return "Hdd"
-        first: str | None = super().get_boot_device(identity)
-        return first
+        with self._driven(identity) as machine:
+            first = machine.first()
+        return next((name for name, device in _DEVICES.items() if device is first), "Hdd")
 
     def set_power_state(self, identity: str, state: str) -> None:
         """As sushy-tools does; a machine that is switched on starts from its CD where that was asked for."""
-        is_on = self.get_power_state(identity) == "On"
-        if identity not in self._from_cd or state not in (("ForceRestart",) if is_on else ("On", "ForceOn")):
+        is_on, known = self.get_power_state(identity) == "On", self.uuid(identity)
+        if known not in self._from_cd or state not in (("ForceRestart",) if is_on else ("On", "ForceOn")):
             super().set_power_state(identity, state)
             return
-        self._from_cd.discard(identity)
-        with containers.as_fishy(), closing(Hypervisor(self._uri)) as hypervisor:
-            machine = hypervisor.machine(self.name(identity))
+        with self._driven(identity) as machine:
             machine.boot_from_cd_once()
             machine.cycle()
+        self._from_cd.discard(known)
+
+    @contextmanager
+    def _driven(self, identity: str) -> Iterator[Machine]:
+        with containers.as_fishy(), closing(Hypervisor(self._uri)) as hypervisor:
+            yield hypervisor.machine(self.name(identity))
 
     def _upload_image(self, domain: Any, conn: Any, boot_image: str) -> str:
         pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
@@ -147,26 +159,23 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
     def _add_boot_image(self, domain: Any, domain_tree: Any, device: str, *args: Any) -> None:
         super()._add_boot_image(domain, domain_tree, device, *args)
         devices = domain_tree.find("devices")
-        # 2 is a disk's that libvirt does not know of (lab.machines.domain: NVMe). EDK II boots from nothing that has no
-        # place where something has one.
-        orders = [2, *(int(boot.get("order", "0")) for boot in devices.iter("boot"))]
-        added = devices.findall("disk")[-1]
-        if added.find("boot") is None:
-            ElementTree.SubElement(added, "boot", order=str(max(orders) + 1))
-        # libvirt's own, where no device that it knows of had a place; it refuses both together.
-        for system in domain_tree.findall("os"):
-            for boot in system.findall("boot"):
-                system.remove(boot)
+        # EDK II boots from nothing that has no place where something has one.
+        found = places(domain_tree)
+        added = next(one for one in found if one.element is devices.findall("disk")[-1])
+        if not added.order:
+            added.put(behind(found))
+        settle(domain_tree)
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
         """As sushy-tools does; without an image, the pool's link to the last one goes. A new image takes over the place
         of one that was set first for good, not of what is to be first once."""
-        once = identity in self._from_cd
-        self._from_cd.discard(identity)
+        known = self.uuid(identity)
+        once = known in self._from_cd
+        self._from_cd.discard(known)
         try:
             super().set_boot_image(identity, device, boot_image, *args, **kw)
         finally:
-            self._from_cd.update([identity] * once)
+            self._from_cd.update([known] * once)
         if boot_image is None:
             with libvirtdriver.libvirt_open(self._uri) as conn:
                 pool = conn.storagePoolLookupByName(self.STORAGE_POOL)

@@ -126,9 +126,12 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         return self._device
 
     def set_boot_device(self, bootdevice: str) -> None:
-        """Try this first. `default` and what the machine has not are kept in mind and change nothing."""
+        """Try this first; `default`, which takes back what was asked for, the disk. What the machine has not is kept in
+        mind and changes nothing."""
         self._device = bootdevice
-        if bootdevice in _DEVICES:
+        if bootdevice == "default":
+            self._do(lambda: self._boot(BootDevice.DISK, False))
+        elif bootdevice in _DEVICES:
             self._do(lambda: self._boot(_DEVICES[bootdevice], self._once))
 
     def set_system_boot_options(self, request: Any, session: Any) -> None:

@@ -1,0 +1,98 @@
+"""The boot order in a libvirt domain's XML, with disks of which libvirt itself is told nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from drivers.protocols import BootDevice
+
+# QEMU's own words, in which NVMe disks are (lab.machines.domain).
+_ARG = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
+_INDEX = re.compile(r"(?<=,bootindex=)\d+")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A disk, CD or network card, by its element or by QEMU's words."""
+
+    element: ElementTree.Element
+    kind: BootDevice
+
+    @property
+    def order(self) -> int:
+        """Its place; 0 where it has none."""
+        if self.element.tag == _ARG:
+            index = _INDEX.search(self.element.get("value", ""))
+            return int(index[0]) if index else 0
+        boot = self.element.find("boot")
+        return int(boot.get("order", "0")) if boot is not None else 0
+
+    def put(self, order: int) -> None:
+        """Give it this place."""
+        if self.element.tag == _ARG:
+            self.element.set("value", _INDEX.sub(str(order), self.element.get("value", "")))
+            return
+        boot = self.element.find("boot")
+        (ElementTree.SubElement(self.element, "boot") if boot is None else boot).set("order", str(order))
+
+    @property
+    def serial(self) -> str:
+        """The serial number that libvirt gives it."""
+        return self.element.findtext("serial", "")
+
+    @property
+    def alias(self) -> str:
+        """QEMU's name of it, once the domain runs."""
+        alias = self.element.find("alias")
+        return alias.get("name", "") if alias is not None else ""
+
+
+def places(domain: ElementTree.Element) -> list[Place]:
+    """Everything that has a place or could have one."""
+    found = [Place(one, kind) for one in domain.findall("devices/*") if (kind := _kind(one)) is not None]
+    return found + [Place(arg, BootDevice.DISK) for arg in domain.iter(_ARG) if _INDEX.search(arg.get("value", ""))]
+
+
+def in_order(found: Iterable[Place]) -> list[Place]:
+    """Those that have a place, as they are tried."""
+    return sorted((one for one in found if one.order), key=lambda one: one.order)
+
+
+def behind(found: Iterable[Place]) -> int:
+    """The place after all of these."""
+    return max((one.order for one in found), default=0) + 1
+
+
+def of_kind(found: Sequence[Place], device: BootDevice) -> list[Place]:
+    """What is meant by a kind of device: those of it that have a place, else all of it. Where none of a machine's disks
+    has one, the disk that it boots is elsewhere, and its card boots that."""
+    kind = [one for one in found if one.kind is device]
+    cards = [one for one in found if one.kind is BootDevice.NETWORK and device is BootDevice.DISK]
+    return in_order(kind) or in_order(cards) or kind
+
+
+def put_first(found: Sequence[Place], firsts: Sequence[Place]) -> None:
+    """Give these the first places, and all others that have one the next, as they were."""
+    others = [one for one in in_order(found) if one not in firsts]
+    for order, place in enumerate([*firsts, *others], start=1):
+        place.put(order)
+
+
+def settle(domain: ElementTree.Element) -> None:
+    """Take away the order that libvirt makes where nothing that it knows of has a place, once something has: it takes
+    no two of them."""
+    if domain.find("devices/*/boot") is not None:
+        for system in domain.findall("os"):
+            for boot in system.findall("boot"):
+                system.remove(boot)
+
+
+def _kind(element: ElementTree.Element) -> BootDevice | None:
+    if element.tag == "interface":
+        return BootDevice.NETWORK
+    if element.tag == "disk":
+        return BootDevice.CD if element.get("device") == "cdrom" else BootDevice.DISK
+    return None

@@ -1,0 +1,233 @@
+"""What a BMC, by Redfish or IPMI, makes of a machine's boot order: a libvirt that runs nothing says what starts try."""
+
+import logging
+from contextlib import closing
+
+import flask
+import libvirt
+import msgspec
+import pytest
+
+from drivers.errors import PowerError
+from drivers.libvirt import Hypervisor
+from drivers.protocols import BootDevice
+from lab import topology
+from lab.daemons import ipmi
+from lab.daemons.bmc import LabMachines
+from lab.layout import Layout
+from lab.machines.domain import domain_xml
+from lab.testing.domains import Domain, libvirt_of, with_cd
+from lab.testing.topologies import SAN
+from lab.topology import Disk, Nic
+
+
+def shaped(boot="iso", firmware="uefi", **fields):
+    sno = topology.sno(firmware=firmware)
+    node = msgspec.structs.replace(sno.nodes[0], **fields)
+    return msgspec.structs.replace(sno, boot=boot, nodes=(node,))
+
+
+CARDS = tuple(Nic(mac=f"52:54:00:6e:30:0{n}", addresses=(f"192.168.111.8{n}",)) for n in range(2))
+#: Machines, and what they try without a word from anybody, a CD apart.
+SHAPES = {
+    "a disk": (shaped(), ["disk"]),
+    "an NVMe disk": (shaped(disks=(Disk(bus="nvme", root=True),)), ["disk"]),
+    "an NVMe disk beside others": (
+        shaped(disks=(Disk(bus="sata"), Disk(bus="nvme", root=True), Disk(bus="scsi"))), ["disk"],
+    ),
+    # A BIOS goes on from the first hard disk of its order to the CD, past all others.
+    "the second of three disks": (
+        shaped(firmware="bios", disks=(Disk(holds="data"), Disk(root=True), Disk())), ["disk"],
+    ),
+    "cards that boot": (shaped("pxe", nics=CARDS, mac="", ip="192.168.111.80"), ["disk", "card 1", "card 2"]),
+    "cards that boot, and an NVMe disk": (
+        shaped("pxe", nics=CARDS, mac="", ip="192.168.111.80", disks=(Disk(bus="nvme", root=True),)),
+        ["disk", "card 1", "card 2"],
+    ),
+    "an iSCSI disk": (topology.load_text(SAN), ["card 2"]),
+}  # fmt: skip
+
+
+@pytest.fixture(params=SHAPES)
+def machine(request, tmp_path, monkeypatch):
+    """A domain that libvirt has, and what it tries by itself."""
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
+    shape, usual = SHAPES[request.param]
+    (tmp_path / "pool").mkdir()
+    domain = Domain(domain_xml(shape.nodes[0], Layout(tmp_path, shape), kvm=False), tmp_path / "pool")
+    with libvirt_of(domain):
+        yield domain.defineXML(domain.xml), usual
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """A domain with one disk."""
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    shape = SHAPES["a disk"][0]
+    (tmp_path / "pool").mkdir()
+    with libvirt_of(
+        Domain(domain_xml(shape.nodes[0], Layout(tmp_path, shape), kvm=False), tmp_path / "pool")
+    ) as domain:
+        yield domain
+
+
+@pytest.fixture
+def bmc(monkeypatch):
+    monkeypatch.setattr(LabMachines, "_from_cd", set())
+    return LabMachines.initialize({}, logging.getLogger("test"), "test:///default")()
+
+
+def insert(bmc, domain, name="some.iso"):
+    image = domain.pool.parent / name
+    image.write_bytes(b"")
+    bmc.set_boot_image(domain.UUIDString(), "Cd", str(image))
+
+
+def ask(bmc, domain, target, enabled="Continuous"):
+    boot = {"BootSourceOverrideTarget": target, "BootSourceOverrideEnabled": enabled}
+    with flask.Flask("bmc").test_request_context(method="PATCH", json={"Boot": boot}):
+        bmc.set_boot_device(domain.UUIDString(), target)
+
+
+def test_a_cd_asked_for_once_is_tried_first_at_one_power_on_and_then_last(machine, bmc):
+    domain, usual = machine
+    insert(bmc, domain)
+    ask(bmc, domain, "Cd", "Once")
+    assert bmc.get_boot_device(domain.UUIDString()) == "Cd"
+    bmc.set_power_state(domain.UUIDString(), "On")
+    assert bmc.get_boot_device(domain.UUIDString()) != "Cd"
+    domain.restart()
+    bmc.set_power_state(domain.UUIDString(), "ForceRestart")
+    assert domain.starts == [["cd", *usual], [*usual, "cd"], [*usual, "cd"]]
+
+
+def test_what_is_set_for_good_is_first_until_the_disk_is_again(machine, bmc):
+    domain, usual = machine
+    identity = domain.UUIDString()
+    first = bmc.get_boot_device(identity)
+    insert(bmc, domain)
+    for target, wanted in (("Cd", ["cd", *usual]), ("Hdd", [usual[0], "cd", *usual[1:]])):
+        ask(bmc, domain, target)
+        assert bmc.get_boot_device(identity) == (target if target == "Cd" else first)
+        bmc.set_power_state(identity, "On")
+        domain.restart()
+        assert domain.starts[-2:] == [wanted, wanted]
+        bmc.set_power_state(identity, "ForceOff")
+    # And once more, with the drive empty and the first place taken.
+    bmc.set_boot_image(identity, "Cd")
+    ask(bmc, domain, "Hdd")
+    insert(bmc, domain)
+    ask(bmc, domain, "Cd", "Once")
+    bmc.set_power_state(identity, "On")
+    domain.restart()
+    assert domain.starts[-2:] == [["cd", *usual], [*usual, "cd"]]
+
+
+def test_cards_that_are_set_first_leave_the_others_as_they_were(machine, bmc):
+    domain, usual = machine
+    insert(bmc, domain)
+    ask(bmc, domain, "Pxe")
+    ask(bmc, domain, "Cd", "Once")
+    bmc.set_power_state(domain.UUIDString(), "On")
+    domain.restart()
+    cards = [one for one in usual if "card" in one] or domain.starts[-1][:1]
+    assert cards[0].startswith("card")
+    rest = [one for one in usual if one not in cards]
+    assert domain.starts == [["cd", *cards, *rest], [*cards, *rest, "cd"]]
+
+
+@pytest.mark.parametrize("target", ["Hdd", "Pxe", "Cd"])
+def test_who_asks_for_something_else_for_good_does_not_get_the_cd_once(disk, bmc, target):
+    insert(bmc, disk)
+    ask(bmc, disk, "Cd", "Once")
+    ask(bmc, disk, target)
+    bmc.set_power_state(disk.UUIDString(), "On")
+    disk.restart()
+    assert disk.starts[0] == disk.starts[1]
+
+
+def test_a_restart_that_the_system_is_asked_for_and_a_power_off_leave_it_asked_for(disk, bmc):
+    identity = disk.UUIDString()
+    insert(bmc, disk)
+    bmc.set_power_state(identity, "On")
+    ask(bmc, disk, "Cd", "Once")
+    disk.reboot = disk.restart
+    for state in ("On", "GracefulRestart", "ForceOff", "ForceRestart"):
+        bmc.set_power_state(identity, state)
+        assert bmc.get_boot_device(identity) == "Cd"
+    bmc.set_power_state(identity.upper(), "ForceOn")
+    assert disk.starts == [["disk", "cd"], ["disk", "cd"], ["cd", "disk"]]
+
+
+def test_another_image_comes_where_the_one_before_was_asked_for(disk, bmc):
+    identity = disk.UUIDString()
+    for enabled, then in (("Once", ["disk", "cd"]), ("Continuous", ["cd", "disk"])):
+        insert(bmc, disk)
+        ask(bmc, disk, "Cd", enabled)
+        insert(bmc, disk, "other.iso")
+        assert [one.name for one in disk.pool.iterdir()] == [f"other-iso-{identity}.img"]
+        bmc.set_power_state(identity, "On")
+        disk.restart()
+        assert disk.starts[-2:] == [["cd", "disk"], then]
+        bmc.set_power_state(identity, "ForceOff")
+
+
+def test_with_an_empty_drive_it_is_switched_on_as_it_is(disk, bmc):
+    ask(bmc, disk, "Cd", "Once")
+    bmc.set_power_state(disk.UUIDString(), "On")
+    insert(bmc, disk)
+    bmc.set_power_state(disk.UUIDString(), "ForceRestart")
+    assert disk.starts == [["disk"], ["disk", "cd"]]
+
+
+def test_a_power_on_that_fails_is_none(disk, bmc, monkeypatch):
+    insert(bmc, disk)
+    ask(bmc, disk, "Cd", "Once")
+
+    def fail() -> None:
+        raise libvirt.libvirtError("no memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "create", fail, raising=False)
+        with pytest.raises(Exception, match="cannot be started: no memory"):
+            bmc.set_power_state(disk.UUIDString(), "On")
+        with closing(Hypervisor("test:///default")) as hypervisor:
+            alone = hypervisor.machine("master-0")
+            alone.boot_from_cd_once()
+            with pytest.raises(PowerError):
+                alone.on()
+    bmc.set_power_state(disk.UUIDString(), "On")
+    bmc.set_power_state(disk.UUIDString(), "ForceOff")
+    alone.on()
+    alone.cycle()
+    assert disk.starts == [["cd", "disk"], ["cd", "disk"], ["disk", "cd"]]
+
+
+def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(disk, tmp_path):
+    with_cd(disk)
+    place = ipmi.Place("master-0", 0, str(tmp_path / "log"), str(tmp_path / "socket"))
+    config = ipmi.Config(
+        address="127.0.0.1", user="u", password="p", owner="test:///default", contained=False, machines=(place,)
+    )
+    machine, boot = ipmi._virtual(config, "master-0")
+    bmc = ipmi.Bmc.__new__(ipmi.Bmc)
+    bmc._machine, bmc._boot = machine, boot
+
+    def starts(device: str, *, once: bool) -> list[list[str]]:
+        bmc._once = once
+        bmc.set_boot_device(device)
+        begun = len(disk.starts)
+        assert bmc.power_reset() == 0
+        assert bmc.power_cycle() == 0
+        return disk.starts[begun:]
+
+    assert starts("optical", once=True) == [["cd", "disk"], ["disk", "cd"]]
+    assert starts("optical", once=False) == [["cd", "disk"]] * 2
+    assert starts("default", once=True) == [["disk", "cd"]] * 2
+    for other in ("default", "hd"):
+        bmc._once = True
+        bmc.set_boot_device("optical")
+        assert starts(other, once=True) == [["disk", "cd"]] * 2
+    assert starts("safe", once=False) == [["disk", "cd"]] * 2
+    assert [boot(device, False) for device in BootDevice] == [None] * 3
