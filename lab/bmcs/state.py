@@ -20,8 +20,8 @@ class State:
     """One BMC: its profile, the machine's name in the emulator, and the emulator itself.
 
     `account` tells whether a user's password is right; `clock` is in seconds. `restarts`: the emulator's machines
-    follow a new boot order when they restart by themselves. `resets` are called at each
-    power-on through this BMC.
+    follow a new boot order when they restart by themselves, or are asked to. `resets` are called at each power-on
+    through this BMC.
     """
 
     profile: Profile

@@ -48,7 +48,7 @@ class Power:
         if kind == "ForceOff" and power.off_seconds:
             self._end_later(power.off_seconds)
             return no_content()
-        if kind in _ON:
+        if kind in _ON and (self.state.restarts or kind != "GracefulRestart"):
             for tell in self.state.resets:
                 tell()
         self.state.ask("POST", _RESET, {"ResetType": kind})

@@ -12,7 +12,7 @@ from drivers.redfish import system
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, working
 from lab.daemons import httpd
-from lab.testing.bmcs import Running, hurried, running
+from lab.testing.bmcs import PASSWORD, USER, Running, hurried, running
 
 # BMCs do not verify whom they fetch images from (sushy-tools:resources/vmedia.py).
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
@@ -88,6 +88,21 @@ def test_a_machine_that_keeps_its_order_until_it_is_off_boots_its_cd_once_and_no
         machine.set_first(BootDevice.CD)
         machine.cycle()
     assert bmc.machine.booted == ["cdrom", "hd", "hd"]
+
+
+def test_what_is_asked_for_once_stays_asked_for_while_a_virtual_machine_restarts_by_itself(tmp_path):
+    with running("xcc", tmp_path, encrypted=False, restarts=False) as bmc:
+        machine = bmc.service().system("", "master-0")
+        bmc.machine.ask(Request(op="media", machine="master-0", value="/some.iso"))
+        bmc.machine.installed = True
+        machine.on()
+        assert machine.boot_once(BootDevice.CD)
+        path = f"{bmc.front.state.system}/Actions/ComputerSystem.Reset"
+        Client(bmc.front).post(path, json={"ResetType": "GracefulRestart"}, auth=(USER, PASSWORD))
+        assert machine.first() is BootDevice.CD
+        machine.cycle()
+        assert machine.first() is not BootDevice.CD
+    assert bmc.machine.booted == ["hd", "hd", "cdrom"]
 
 
 @pytest.mark.parametrize("bmc", UNENCRYPTED, indirect=True)
