@@ -29,7 +29,9 @@ def test_a_bond_with_a_vlan_and_both_versions_of_ip(tmp_path):
     interfaces = {entry["name"]: entry for entry in document["interfaces"]}
     assert set(interfaces) == {"enp1s0", "enp2s0", "enp9s0", "bond0", "bond0.111"}
     assert interfaces["enp1s0"]["ipv4"] == {"enabled": True, "dhcp": True}
-    assert interfaces["bond0"]["link-aggregation"]["mode"] == "802.3ad"
+    aggregation = interfaces["bond0"]["link-aggregation"]
+    assert (aggregation["mode"], aggregation["port"]) == ("802.3ad", ["enp2s0", "enp9s0"])
+    assert interfaces["bond0.111"]["vlan"] == {"base-iface": "bond0", "id": 111}
     assert not interfaces["bond0"]["ipv4"]["enabled"]
     assert interfaces["bond0.111"]["mtu"] == interfaces["bond0"]["mtu"] == interfaces["enp2s0"]["mtu"] == 9000
     assert interfaces["bond0.111"]["ipv4"]["address"] == [{"ip": "192.168.111.80", "prefix-length": 24}]
@@ -71,7 +73,9 @@ def test_the_default_route_is_by_the_network_that_the_host_is_known_in():
 def test_the_configs_of_dual_stack():
     shape = topology.load_text(WIDE)
     hosts = agent_config(shape)["hosts"]
-    assert [entry["name"] for entry in hosts[0]["interfaces"]] == ["enp1s0", "enp2s0", "enp9s0"]
+    assert hosts[0]["interfaces"] == [
+        {"name": f"enp{bus}s0", "macAddress": f"52:54:00:00:01:0{n}"} for n, bus in enumerate((1, 2, 9))
+    ]
     assert hosts[0]["rootDeviceHints"] == {"serialNumber": "master-0-nvme0n1"}
 
     config = install_config(shape, Access("{}", "", "", (("a", "b"),)))
