@@ -264,6 +264,9 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
             "networks[1].gateway: the lab answers at 192.168.111.80, which is that of nodes[0].bonds[0].addresses[0] t",
         ),
         ("dns: [8.8.8.8]", "dns: [10.9.0.11]", "networks[1].dns[0]: the lab answers at 10.9.0.11, which is that of no"),
+        ("dns: [8.8.8.8]", "dns: [127.0.0.1]", "networks[1].dns[0]: 127.0.0.1 is a loopback address: nobody answers"),
+        ("ntp: [10.9.0.7]", "ntp: [224.0.1.1]", "networks[0].ntp[0]: 224.0.1.1 is a multicast address: nobody answe"),
+        ("ntp: [10.9.0.7]", "ntp: ['::']", "networks[0].ntp[0]: :: is no address: nobody answers hosts there"),
         ("ntp: [10.9.0.7]", "ntp: [192.168.111.4]", "networks[0].ntp[0]: the lab answers at 192.168.111.4, which is "),
         ("10.8.0.0/24", "169.254.0.0/16", "networks[2].ipv4: 169.254.0.0/16: link-local addresses are none by which"),
         ("dhcp: on", "dhcpv6: on", "networks[0].dhcpv6: there are no IPv6 addresses in this network"),
@@ -274,6 +277,26 @@ def test_a_contradiction_names_its_field(old, new, line):
     with pytest.raises(TopologyError) as caught:
         topology.load_text(WIDE.replace(old, new, 1), source="w.yaml")
     assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
+
+
+def test_a_number_that_is_none_hides_nothing_else():
+    bad = WIDE.replace(
+        "tpm: true", "tpm: maybe, firmware: bios, secure_boot: on, vcpu: 0, memory_mib: 4G".replace(", ", "\n    ")
+    )
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(bad)
+    paths = [line.partition(": ")[0] for line in caught.value.lines]
+    assert sorted(paths) == ["nodes[0].memory_mib", "nodes[0].secure_boot", "nodes[0].tpm", "nodes[0].vcpu"]
+
+
+def test_what_follows_from_another_fault_is_not_told():
+    many = WIDE.replace("{size_gib: 30, bus: scsi}", ", ".join(["{bus: scsi}"] * 25).replace("}, {", "}\n      - {"))
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(many)
+    assert caught.value.lines == ("nodes[0].disks: 27 are more than 26",)
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(WIDE.replace("ipv4: 10.9.0.0/24", "ipv4: 10.9.0.0/33"))
+    assert [line.partition(":")[0] for line in caught.value.lines] == ["networks[0].ipv4"]
 
 
 @pytest.mark.parametrize(

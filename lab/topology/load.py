@@ -23,6 +23,7 @@ from lab.topology.problems import Checked, collecting
 _WHERE = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
 _MISSING = object()
 _SHOWN = 60
+_PLAIN = (int, bool, bool | None)
 _TYPES = ((bool, "true or false"), (int, "a whole number"), (str, "text"))
 
 
@@ -37,25 +38,29 @@ class _Reader:
         if not isinstance(value, Mapping):
             self.problems.append((path, f"must be a mapping, is {_named(value)}"))
             return _MISSING
-        before, types = len(self.problems), get_type_hints(kind)
+        types, known = get_type_hints(kind), msgspec.structs.fields(kind)
         for name in value:
             if name not in types:
                 self.problems.append(
                     (_join(path, str(name)), f"there is no field {name!r}; there are {', '.join(types)}")
                 )
         fields: dict[str, Any] = {}
-        for field in msgspec.structs.fields(kind):
+        for field in known:
             if field.name in value:
                 fields[field.name] = self.value(value[field.name], types[field.name], _join(path, field.name))
             elif field.required:
                 self.problems.append((_join(path, field.name), "is missing"))
-        if len(self.problems) > before and any(one is _MISSING for one in fields.values()):
+        wrong = {name for name, one in fields.items() if one is _MISSING}
+        if any(field.required and (field.name not in fields or field.name in wrong) for field in known):
             return _MISSING
-        if any(field.required and field.name not in fields for field in msgspec.structs.fields(kind)):
+        if not all(types[name] in _PLAIN for name in wrong):
             return _MISSING
-        struct = kind(**fields)
-        self.problems += [(_join(path, where), message) for where, message in struct.problems()]
-        return struct
+        # With the default in the place of a number or a truth that is none, all else can be looked at.
+        struct = kind(**{name: one for name, one in fields.items() if name not in wrong})
+        for where, message in struct.problems():
+            if re.split(r"[.\[]", where)[0] not in wrong:
+                self.problems.append((_join(path, where), message))
+        return _MISSING if wrong else struct
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
         """A field's value, or _MISSING when it is of another type."""

@@ -184,7 +184,8 @@ class Topology(Checked, frozen=True, kw_only=True):
             where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
             for network in networks:
                 yield from network.reserved(where, text)
-            if words.address(text) is not None and not any(network.holds(text) for network in networks):
+            known = any(network.subnets for network in networks)
+            if known and words.address(text) is not None and not any(network.holds(text) for network in networks):
                 outside = f"machine_network {self.machine_network}" if not self.networks else ""
                 outside = outside or " and ".join(str(net) for n in networks for net in n.subnets)
                 yield where, f"{text} is outside {outside}"

@@ -57,6 +57,8 @@ class Network(Checked, frozen=True, kw_only=True):
         yield from words.addresses("aliases", self.aliases)
         for path, text in self.answering():
             yield from self.reserved(path, text)
+            if (answering := words.address(text)) is not None and (rule := words.never_answers(answering)):
+                yield path, rule
         for path, is_on, cidr in (("dhcp", self.dhcp, self.ipv4), ("dhcpv6", self.dhcpv6, self.ipv6)):
             if is_on and not cidr:
                 yield path, f"there are no {'IPv4' if path == 'dhcp' else 'IPv6'} addresses in this network"

@@ -96,6 +96,13 @@ def never_a_hosts(address: Address) -> str:
     return f"{kind} addresses are none by which hosts reach each other" if kind else ""
 
 
+def never_answers(address: Address) -> str:
+    """Why nobody answers hosts at an address like this one; empty where somebody can."""
+    kinds = {"a multicast": address.is_multicast, "a loopback": address.is_loopback, "no": address.is_unspecified}
+    kind = next((kind for kind, is_so in kinds.items() if is_so), "")
+    return f"{address} is {kind} address: nobody answers hosts there" if kind else ""
+
+
 def never_within(network: Subnet, address: Address) -> str:
     """Why no host of this network has this address of it; empty where one can."""
     if network.version == 6 or network.prefixlen > 30:
