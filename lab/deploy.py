@@ -22,6 +22,7 @@ import yaml
 
 from lab import boots, textfiles
 from lab.derive import AGENT, INSTALL, derive
+from lab.derive.fields import label, spelled
 from lab.derive.manifests import derive_from_manifests
 from lab.errors import ConfigsError, InstallFailedError, TopologyError
 from lab.inputs import ztp
@@ -102,15 +103,18 @@ def topology_for(
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
     """The config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
     try:
-        secret = merged_secret(config.get("pullSecret") or "", access)
+        secret = merged_secret(config.get(spelled(config, "pullSecret")) or "", access)
     except ValueError as error:
         raise TopologyError(INSTALL, f"pullSecret: {error}") from None
     # The deprecated field and the new one exclude each other.
-    field = "imageContentSources" if config.get("imageContentSources") else "imageDigestSources"
-    texts = {"additionalTrustBundle": access.trust_bundle, "sshKey": access.ssh_key}
+    deprecated = spelled(config, "imageContentSources")
+    field = deprecated if config.get(deprecated) else spelled(config, "imageDigestSources")
+    texts = {
+        spelled(config, "additionalTrustBundle"): access.trust_bundle, spelled(config, "sshKey"): access.ssh_key,
+    }  # fmt: skip
     return {
         **config,
-        "pullSecret": secret,
+        spelled(config, "pullSecret"): secret,
         field: [*(config.get(field) or []), *access.digest_sources],
         **{key: "\n".join(filter(None, [str(config.get(key) or "").strip(), text])) for key, text in texts.items()},
     }
@@ -119,26 +123,32 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
 def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:
     """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
     name; without fencing, as it is."""
-    pool = config.get("controlPlane")
-    fencing = pool.get("fencing") if isinstance(pool, dict) else None
-    listed = fencing.get("credentials") if isinstance(fencing, dict) else None
-    if not isinstance(pool, dict) or not isinstance(fencing, dict) or not isinstance(listed, list):
-        return config
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
-    credentials = [
-        {**entry, **ours.get(str(entry.get("hostName") or "").partition(".")[0].lower(), {})}
-        if isinstance(entry, dict)
-        else entry
-        for entry in listed
-    ]
-    return {**config, "controlPlane": {**pool, "fencing": {**fencing, "credentials": credentials}}}
+
+    def replaced(entry: Any) -> Any:
+        if not isinstance(entry, dict):
+            return entry
+        credential = ours.get(label(str(entry.get(spelled(entry, "hostName")) or "")), {})
+        return {**entry, **{spelled(entry, key): value for key, value in credential.items()}}
+
+    def within(value: Any, *names: str) -> Any:
+        """The same with credentials replaced, which lie at the end of these fields."""
+        if not names:
+            return [replaced(entry) for entry in value] if isinstance(value, list) else value
+        if not isinstance(value, dict) or (key := spelled(value, names[0])) not in value:
+            return value
+        return {**value, key: within(value[key], *names[1:])}
+
+    changed: dict[str, Any] = within(config, "controlPlane", "fencing", "credentials")
+    return changed
 
 
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
     """The config with the lab's NTP server added, and where hosts find what they boot."""
-    sources, clock = config.get("additionalNTPSources") or [], topology.gateway
-    clocks = {"additionalNTPSources": [*sources, *([clock] if clock not in sources else [])]}
-    return {**config, **clocks, **boot_fields(topology)}
+    named, clock = spelled(config, "additionalNTPSources"), topology.gateway
+    sources = config.get(named) or []
+    fields = {named: [*sources, *([clock] if clock not in sources else [])]}
+    return {**config, **fields, **{spelled(config, name): value for name, value in boot_fields(topology).items()}}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -245,6 +245,7 @@ class _Document:
         """Interfaces with an address or a way to get one; also those of VLANs without."""
         for name, interface in self.kinds.items():
             base, tag = self.base(name)
+            self._enabled(interface)
             static = tuple(self._static(interface))
             dynamic = frozenset(
                 version
@@ -275,6 +276,16 @@ class _Document:
                     clones=clones,
                     uncounted=None if self.kind(name) in _COUNTED else interface,
                 )
+
+    def _enabled(self, interface: Field) -> None:
+        """Note a family that says how it gets addresses, and not that it is on: then it is off (nmstate.md §2.2)."""
+        for version in (4, 6):
+            family = interface.get(f"ipv{version}")
+            if family.map() and not family.has("enabled"):
+                says = [name for name in ("address", "dhcp", "autoconf") if family.get(name)]
+                if says:
+                    rule = f"missing, and without enabled: true {says[0]} counts for nothing"
+                    family.get("enabled").wrong(rule)
 
     def kind(self, name: str) -> str:
         """An interface's type."""
@@ -341,7 +352,8 @@ def read(document: Field, cards: list[Card]) -> Attachment:
         hops=addresses(hops),
         dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
         unsaid=unsaid,
-        mute=not faces and not unsaid,
+        # What is wrong with an address, an interface or the whole has been noted.
+        mute=not faces and not unsaid and not document.noted,
         adrift=tuple(parsed.adrift),
         interfaces=interfaces,
         hidden=tuple(parsed.hidden.values()) if with_mac <= set(parsed.hidden) else (),

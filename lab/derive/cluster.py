@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, cast
 
-from lab.derive import attachment, contradictions, hints
+from lab.derive import attachment, contradictions, fencing, hints
 from lab.derive.attachment import Attachment, Card
 from lab.derive.contradictions import Membership
-from lab.derive.fields import Field, Problems, Subnet, addresses
+from lab.derive.fields import Field, Problems, Subnet, addresses, label
 from lab.topology import Disk, Platform, Role, words
 
 INSTALL = "install-config.yaml"
@@ -22,6 +22,8 @@ DEFAULT_NETWORK = "10.0.0.0/16"
 DEFAULT_REPLICAS = 3
 #: More than any machine can run, and fewer than the MAC addresses that the lab may give out.
 MAX_NODES = 128
+#: What every host calls itself (installer.md §5.4, hostname-valid).
+NOBODYS = {f"localhost{number}{domain}" for number in ("", "4", "6") for domain in ("", f".localdomain{number}")}
 ROLES: tuple[Role, ...] = ("master", "arbiter", "worker")
 PLATFORMS: tuple[Platform, ...] = ("none", "baremetal", "external")
 
@@ -77,6 +79,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     subnets = _subnets(top)
     rendezvous = other.get("rendezvousIP").address()
     hosts = _placed(_with_bootstrap(listed, rendezvous, counts["master"]), counts, source, problems)
+    hosts = _fenced(hosts, top.get("controlPlane", "fencing", "credentials"))
     if not hosts and not problems.lines:
         top.get("controlPlane", "replicas").wrong("a cluster has at least one node")
     if not other.get("rendezvousIP") and not any(host.attachment.addresses for _, host in listed):
@@ -129,6 +132,8 @@ def _names(listed: list[tuple[Field, Host]]) -> None:
             continue
         for _, rule in words.label(place.path, host.name):
             place.wrong(rule)
+        if place.text().lower() in NOBODYS:
+            place.wrong(f"{place.text()} is no host's name to the service, which would hold it up (hostname-valid)")
         if host.name in seen:
             rule = f"name {host.name} is used more than once, by {seen[host.name].path} too; labs go by its first label"
             entry.wrong(rule)
@@ -143,11 +148,6 @@ def asks(host: Host, address: str) -> bool:
     parsed = words.address(address)
     held = parsed is not None and any(parsed in network for network in own)
     return not faces or (not held and any(version in face.dynamic for face in faces))
-
-
-def _label(name: str) -> str:
-    """The host's name in the lab: the first label of its hostname, in lower case as kubelet has it; empty without."""
-    return name.split(".")[0].lower()
 
 
 def _replicas(pool: Field, default: int) -> int:
@@ -191,10 +191,10 @@ def _platform(top: Field) -> Platform:
 
 def _subnets(top: Field) -> tuple[Subnet, ...]:
     """The machine networks; OpenShift's default where the files say none."""
-    entries = top.get("networking", "machineNetwork").items()
-    fields = [entry.get("cidr") for entry in entries] or [top.get("networking", "machineCIDR")]
-    if not entries and not fields[0]:
+    listed, former = top.get("networking", "machineNetwork"), top.get("networking", "machineCIDR")
+    if not listed and not former:
         return (ipaddress.IPv4Network(DEFAULT_NETWORK),)
+    fields = [entry.get("cidr") for entry in listed.maps()] if listed else [former]
     subnets: list[Subnet] = []
     places: list[Field] = []
     for one in fields:
@@ -271,12 +271,13 @@ def _vips(top: Field, name: str, platform: Platform) -> list[Field]:
 
 def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
     hosts = []
-    for entry in agent.get("hosts").few():
+    for entry in agent.get("hosts").maps():
         cards = _cards(entry)
-        if not cards and not entry.get("networkConfig", "interfaces"):
+        listed = isinstance(entry.get("interfaces").value, list | None)
+        if not cards and listed and not entry.get("networkConfig", "interfaces"):
             entry.get("interfaces").wrong("a host is known by its MAC addresses: list at least one")
         host = Host(
-            name=_label(entry.get("hostname").text()),
+            name=label(entry.get("hostname").text()),
             role=entry.get("role").text(),
             attachment=attachment.read(entry.get("networkConfig"), cards),
             disks=hints.disks(entry.get("rootDeviceHints")),
@@ -303,10 +304,10 @@ def _cards(entry: Field) -> list[Card]:
 def _baremetal_hosts(top: Field) -> list[tuple[Field, Host]]:
     """Hosts of platform.baremetal, used when agent-config.yaml lists none."""
     hosts = []
-    for entry in top.get("platform").get("baremetal", "hosts").few() if _has_baremetal(top) else []:
+    for entry in top.get("platform").get("baremetal", "hosts").maps() if _has_baremetal(top) else []:
         document = entry.get("networkConfig")
         host = Host(
-            name=_label(entry.get("name").text()),
+            name=label(entry.get("name").text()),
             role=entry.get("role").text(),
             attachment=attachment.read(document, _boot_card(entry, document)),
             disks=hints.disks(entry.get("rootDeviceHints")),
@@ -343,6 +344,13 @@ def _with_bootstrap(listed: list[tuple[Field, Host]], rendezvous: str, masters: 
         else (entry, host)
         for entry, host in listed
     ]
+
+
+def _fenced(hosts: tuple[tuple[Host, Role], ...], credentials: Field) -> tuple[tuple[Host, Role], ...]:
+    """The hosts; of two masters that fence each other, who has no name gets that of a credential."""
+    masters = [index for index, (_, role) in enumerate(hosts) if role == "master"]
+    names = dict(zip(masters, fencing.names([hosts[index][0].name for index in masters], credentials), strict=True))
+    return tuple((replace(host, name=names.get(at, host.name)), role) for at, (host, role) in enumerate(hosts))
 
 
 def _placed(

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 from lab.derive.attachment import Attachment, Face, is_default
 from lab.derive.fields import Field, Problems, Subnet
-from lab.topology.words import never_within
+from lab.topology.words import never_answers, never_within
 from lab.topology.words import subnet as network_of
 
 
@@ -214,7 +214,8 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
         document.get("routes", "config").wrong(rule)
     servers = document.get("dns-resolver", "config", "server")
     families = {one.version for one in attachment.addresses}
-    if not any(text not in taken and ip_address(text).version in families for text in attachment.dns):
+    reached = (text for text in attachment.dns if text not in taken and not never_answers(ip_address(text)))
+    if not any(ip_address(text).version in families for text in reached):
         servers_text = (
             f"it reaches none of the DNS servers {', '.join(attachment.dns)}" if attachment.dns else "no DNS server"
         )

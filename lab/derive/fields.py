@@ -62,6 +62,11 @@ class Field:
         """Note that it breaks a rule."""
         self.problems.add(self.source, self.path, rule)
 
+    @property
+    def noted(self) -> bool:
+        """Whether a problem of it, or of anything in it, is noted already."""
+        return any(source == self.source and line.startswith(self.path) for source, line in self.problems.lines)
+
     def __bool__(self) -> bool:
         """Whether anything stands there."""
         return self.value not in (None, "", [], {})
@@ -87,8 +92,8 @@ class Field:
         reached = self
         for name in names:
             fields, path = reached.map(), f"{reached.path}.{name}" if reached.path else name
-            if name not in fields and not reached.nmstate:
-                name = next((key for key in fields if str(key).lower() == name.lower()), name)
+            if not reached.nmstate:
+                name = spelled(fields, name)
             reached = Field(
                 value=fields.get(name),
                 source=reached.source,
@@ -109,6 +114,10 @@ class Field:
             Field(value=one, source=self.source, path=f"{self.path}[{i}]", problems=self.problems, nmstate=self.nmstate)
             for i, one in enumerate(self.value)
         ]
+
+    def maps(self) -> list[Field]:
+        """The same of a list of mappings, nothing included; what is none of them is noted, and left out."""
+        return [one for one in self.few() if one.value is None or (isinstance(one.value, Mapping) or one.map())]
 
     def few(self) -> list[Field]:
         """The same of a list that nobody makes long; what is beyond MOST is noted, and left out."""
@@ -181,6 +190,17 @@ class Field:
         except ValueError:
             self.wrong(f"{text!r} is not an IP address")
             return ""
+
+
+def spelled(fields: Mapping[str, Any], name: str) -> str:
+    """The key by which a mapping has the field of this name: as Go reads JSON, the same in other letters' case counts
+    where the right one is missing."""
+    return name if name in fields else next((key for key in fields if str(key).lower() == name.lower()), name)
+
+
+def label(name: str) -> str:
+    """A host's name in the lab: the first label of its hostname, in lower case as kubelet has it; empty without."""
+    return name.split(".")[0].lower()
 
 
 def addresses(values: list[Field]) -> tuple[str, ...]:

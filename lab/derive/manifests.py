@@ -66,7 +66,7 @@ class _Configs:
 
     def __init__(self, manifests: Manifests, agent: Mapping[str, Any]) -> None:
         self.places = {(INSTALL, path): _Place(*place) for path, place in _PLACES.items()}
-        problems = Problems()
+        self.problems = problems = Problems()
         installed = Field(value=manifests.cluster_install, source=CLUSTER_INSTALL, path="", problems=problems)
         deployed = Field(value=manifests.cluster_deployment, source=CLUSTER_DEPLOYMENT, path="", problems=problems)
         environment = Field(value=manifests.infra_env, source=INFRA_ENV, path="", problems=problems)
@@ -74,7 +74,6 @@ class _Configs:
         self.agent = self._agent(Field(value=agent, source=AGENT, path="", problems=problems), environment, configs)
         self.install = self._install(installed, deployed, environment)
         self.tpm, self.tang = _keys(installed.get("spec", "diskEncryption"))
-        problems.raise_if_any()
 
     def _agent(self, agent: Field, environment: Field, configs: Sequence[Field]) -> dict[str, Any]:
         """Hosts of agent-config.yaml, if there is one, each with its NMStateConfig, and those that only have one."""
@@ -244,8 +243,10 @@ def derive_from_manifests(
     configs = _Configs(manifests, agent)
     try:
         cluster = replace(read(configs.install, configs.agent), tpm=configs.tpm, tang=configs.tang)
+        configs.problems.raise_if_any()
         return build(cluster, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
     except ConfigsError as error:
-        raise ConfigsError([configs.in_manifests(*problem) for problem in error.problems]) from error
+        told = (configs.in_manifests(*problem) for problem in error.problems)
+        raise ConfigsError(list(dict.fromkeys([*configs.problems.lines, *told]))) from error
     except TopologyError as error:
         raise TopologyError(FOLDER, error.lines) from error

@@ -10,6 +10,7 @@ from lab.derive.attachment import Attachment, Face
 from lab.derive.cluster import INSTALL, Cluster, Host
 from lab.derive.fields import Subnet
 from lab.errors import TopologyError
+from lab.topology.words import never_answers
 
 
 @dataclass
@@ -164,7 +165,9 @@ class Plan:
     def _serve(self, segment: Segment, text: str) -> None:
         """The lab answers there. What it has no address of that family for is nobody's: another server is listed."""
         address = ip_address(text)
-        is_served = text in segment.servers or text in self.machines or address.is_link_local
+        is_served = text in segment.servers or text in self.machines
+        if address.is_link_local or never_answers(address):
+            return
         if not is_served and any(subnet.version == address.version for subnet in segment.subnets):
             segment.servers.append(text)
 

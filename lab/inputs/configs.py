@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from lab.derive.fields import spelled
 from lab.inputs import hostnetwork
 from lab.layout import boot_url, proxy_url
 from lab.release.cluster.private import write_private
@@ -120,11 +121,11 @@ def merged_secret(text: str, access: Access) -> str:
 
 def through_proxy(document: dict[str, Any], topology: Topology) -> dict[str, Any]:
     """A config or a spec with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
-    proxy = document.get("proxy")
+    proxy = document.get(named := spelled(document, "proxy"))
     if not topology.proxy or not isinstance(proxy, dict):
         return document
-    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if proxy.get(key)}
-    return {**document, "proxy": {**proxy, **ours}}
+    keys = (spelled(proxy, name) for name in ("httpProxy", "httpsProxy"))
+    return {**document, named: {**proxy, **{key: proxy_url(topology) for key in keys if proxy.get(key)}}}
 
 
 def _load_balancer(topology: Topology) -> dict[str, Any]:

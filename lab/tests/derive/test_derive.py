@@ -309,3 +309,58 @@ def test_nodes_are_fenced_by_the_labs_bmcs():
     assert install["controlPlane"]["fencing"]["credentials"] == own_credentials, "the user's own is left alone"
     plain = files(topology.compact())[0]
     assert fenced_by_lab(plain, access) == plain
+    # OpenShift's documentation writes `hostname`, which Go reads as well.
+    text = json.dumps(install).replace("hostName", "hostname").replace('"address"', '"Address"')
+    documented = fenced_by_lab(json.loads(text), access)["controlPlane"]["fencing"]["credentials"]
+    assert [one["Address"] for one in documented] == [one["address"] for one in credentials]
+    assert not any("address" in one for one in documented)
+
+
+def test_names_in_other_letters_case_are_what_go_reads_them_as():
+    lab = derive({**files(topology.sno())[0], "proxy": {"httpproxy": "http://corp:80"}}, files(topology.sno())[1])
+    assert lab.proxy
+    assert through_proxy({"Proxy": {"httpproxy": "http://corp:80"}}, lab) == {
+        "Proxy": {"httpproxy": "http://192.168.111.1:3128"}
+    }
+    own = {"pullsecret": '{"auths": {"quay.io": {}}}', "SSHKey": "ssh-rsa OWN", "imagedigestsources": [{"source": "a"}]}
+    adapted = adapt_install_config(own, ACCESS)
+    assert {str(key).lower() for key in adapted} == {*own, "sshkey", "additionaltrustbundle"} - {"SSHKey"}
+    assert len(adapted) == 4
+    assert set(json.loads(adapted["pullsecret"])["auths"]) == {"quay.io", "lab:5000"}
+    assert adapted["SSHKey"].split("\n") == ["ssh-rsa OWN", "ssh-ed25519 LAB"]
+    agent = adapt_agent_config({"additionalntpsources": ["a"], "minimaliso": False}, lab)
+    assert agent == {"additionalntpsources": ["a", lab.gateway], "minimaliso": False}
+
+
+def test_a_clock_at_an_address_of_every_hosts_own_is_not_the_labs():
+    install, agent = files(topology.sno())
+    derived = derive(install, {**agent, "additionalNTPSources": ["127.127.1.0", "192.168.111.7"]})
+    assert "192.168.111.7" in derived.aliases
+    assert "127.127.1.0" not in derived.aliases
+
+
+def credentials_of(*names):
+    return {"fencing": {"credentials": [{"hostname": name, "address": "redfish+https://b/x"} for name in names]}}
+
+
+def test_two_masters_without_names_have_those_of_their_credentials():
+    install, agent = files(topology.fencing())
+    install["controlPlane"] |= credentials_of("Edge-b.corp.example", "edge-a")
+    assert [node.name for node in derive(install, {**agent, "hosts": []}).nodes] == ["edge-b", "edge-a"]
+    agent["hosts"][0]["hostname"] = "edge-a"
+    del agent["hosts"][1]["hostname"]
+    assert [node.name for node in derive(install, agent).nodes] == ["edge-a", "edge-b"]
+
+
+def test_a_credential_for_neither_of_two_masters_is_told():
+    install, agent = files(topology.fencing())
+    install["controlPlane"] |= credentials_of("master-1", "elsewhere")
+    with pytest.raises(TopologyError) as caught:
+        derive(install, agent)
+    assert str(caught.value) == (
+        "install-config.yaml: controlPlane.fencing.credentials[1].hostName: elsewhere is neither of the control plane "
+        "nodes, master-0 and master-1"
+    )
+    # How many there have to be is for the installer to say.
+    install["controlPlane"] |= credentials_of("master-1", "elsewhere", "nowhere")
+    assert derive(install, agent).fenced
