@@ -15,7 +15,7 @@ import yaml
 from lab import textfiles
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
-from lab.errors import TopologyError
+from lab.errors import ConfigsError, TopologyError
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
@@ -65,14 +65,26 @@ def check(directory: Path, topology: Topology) -> list[str]:
 
 
 def read(directory: Path) -> tuple[Manifests, dict[str, Any]]:
-    """The manifests of a directory, and its agent-config.yaml (empty without one). Raises TopologyError."""
-    manifests = Manifests(
-        cluster_install=_manifest(directory, CLUSTER_INSTALL, needed=True),
-        cluster_deployment=_manifest(directory, CLUSTER_DEPLOYMENT, needed=True),
-        infra_env=_manifest(directory, INFRA_ENV),
-        nmstate=_documents(directory, NMSTATE),
-    )
-    return manifests, _manifest(directory, AGENT)
+    """The manifests of a directory, and its agent-config.yaml (empty without one). Raises ConfigsError for all that
+    cannot be read."""
+    wrong: list[tuple[str, str]] = []
+
+    def manifest(name: str, *, needed: bool = False) -> dict[str, Any]:
+        try:
+            return _manifest(directory, name, needed=needed)
+        except TopologyError as error:
+            wrong.append((error.source, error.message))
+            return {}
+
+    install, deployment = manifest(CLUSTER_INSTALL, needed=True), manifest(CLUSTER_DEPLOYMENT, needed=True)
+    environment, agent = manifest(INFRA_ENV), manifest(AGENT)
+    try:
+        hosts = _documents(directory, NMSTATE)
+    except TopologyError as error:
+        wrong.append((error.source, error.message))
+    if wrong:
+        raise ConfigsError(wrong)
+    return Manifests(install, deployment, environment, hosts), agent
 
 
 def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) -> None:

@@ -214,7 +214,7 @@ def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(d
     bmc = ipmi.Bmc.__new__(ipmi.Bmc)
     bmc._machine, bmc._boot = machine, boot
 
-    def starts(device: str, *, once: bool) -> list[list[str]]:
+    def starts(device, *, once):
         bmc._once = once
         bmc.set_boot_device(device)
         begun = len(disk.starts)

@@ -199,6 +199,22 @@ REFUSED = {
         install(3, 0, VIPS, machines="[{cidr: 192.168.122.0/24}, {cidr: 192.168.123.0/24}]"), agent(),
         "networking.machineNetwork: 192.168.123.0/24: a host that is not listed has one card",
     ),
+    "a DNS server of its own": (
+        *one(STATIC.replace("server: [192.168.122.1]", "server: [127.0.0.1, '::1', 0.0.0.0]")),
+        "it reaches none of the DNS servers 127.0.0.1, ::1, 0.0.0.0",
+    ),
+    "nobody's name": (
+        install(), agent("  - hostname: LocalHost4.localdomain4\n    interfaces: [{macAddress: 00:ef:44:20:e6:a2}]\n"),
+        "hosts[0].hostname: LocalHost4.localdomain4 is no host's name to the service, which would hold it up (hostname",
+    ),
+    "a family that asks and is not on": (
+        *one("interfaces:\n" + ethernet("eno1", "ipv4: {dhcp: true}")),
+        "interfaces[0].ipv4.enabled: missing, and without enabled: true dhcp counts for nothing",
+    ),
+    "an address of a family that is not on": (
+        *one(STATIC.replace("enabled: true, dhcp: false, ", "")),
+        "interfaces[0].ipv4.enabled: missing, and without enabled: true address counts for nothing",
+    ),
     "virtual IPs in the second network": (
         install(3, 0, VIPS, machines="[{cidr: 192.168.123.0/24}, {cidr: 192.168.122.0/24}]"),
         several(
@@ -226,6 +242,26 @@ def test_it_is_told(name, tmp_path, capsys):
     assert (code, out) == (1, "")
     assert rule in err
     assert all(line.startswith("node0-lab: ") for line in err.splitlines())
+
+
+ONE_FAULT = {
+    "an address with its length": one(STATIC.replace("192.168.122.@'", "192.168.122.@/24'")),
+    "a network that is text": (install(machines="[192.168.122.0/24]"), several(1)),
+    "a document that is text": (
+        install(), agent("  - interfaces: [{name: eno1, macAddress: 00:ef:44:20:e6:a2}]\n    networkConfig: dhcp\n"),
+    ),
+    "cards that are text": (install(), agent("  - hostname: a\n    interfaces: eno1\n")),
+    "a host that is text": (install(2), agent("  - a\n", host(["eno1"]))),
+    "an address of a family that is not on": one(STATIC.replace("enabled: true, dhcp: false, ", "")),
+    "a type of its own": one("interfaces:\n  - {name: eno1, type: ethernat, state: up}\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_FAULT)
+def test_one_fault_is_one_line(name, tmp_path, capsys):
+    code, out, err = planned(ONE_FAULT[name], tmp_path, capsys)
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1, err
 
 
 PLANNED = {

@@ -158,11 +158,25 @@ def test_two_hosts_with_one_address_are_told_by_their_manifests(tmp_path):
     assert str(error.value) == message
 
 
-def test_a_missing_manifest_is_named(tmp_path):
+def test_all_manifests_that_cannot_be_read_are_named(tmp_path):
     folder = write(tmp_path, spec=needs(1))
     (folder / "cluster-manifests/cluster-deployment.yaml").unlink()
-    with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: is missing or empty"):
+    for name in ("infraenv", "nmstateconfig"):
+        (folder / f"cluster-manifests/{name}.yaml").write_text("a: [\n")
+    with pytest.raises(TopologyError, match=r"cluster-deployment.yaml: is missing or empty") as error:
         topology_for(folder)
+    assert [line.partition(".yaml: ")[0].rpartition("/")[2] for line in str(error.value).splitlines()] == [
+        "cluster-deployment", "infraenv", "nmstateconfig",
+    ]  # fmt: skip
+
+
+def test_all_that_is_wrong_with_the_manifests_is_told_at_once(tmp_path):
+    hosts = [nmstate(0, "192.168.9.2/24"), nmstate(1, "192.168.9.3/24", mac="52:54:00:11:22:00")]
+    spec = needs("3", apiVIP="192.168.8.4", ingressVIP="192.168.9.5")
+    with pytest.raises(TopologyError) as error:
+        topology_for(write(tmp_path, spec=spec, hosts=hosts))
+    places = [line.split(": ")[1] for line in str(error.value).splitlines()]
+    assert places == ["[1].spec.interfaces", "spec.provisionRequirements.controlPlaneAgents", "spec.apiVIP"]
 
 
 def test_the_lab_adds_what_a_disconnected_cluster_needs(tmp_path):
