@@ -37,7 +37,7 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
-from drivers.bootorder import behind, places, settle
+from drivers.bootorder import behind, in_order, places, settle
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
 from lab.bmcs.front import Front
@@ -123,9 +123,9 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         """What is tried first at the next power-on."""
         if self.uuid(identity) in self._from_cd:
             return "Cd"
-        with self._driven(identity) as machine:
-            first = machine.first()
-        return next((name for name, device in _DEVICES.items() if device is first), "Hdd")
+        tree = ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
+        tried = in_order(places(tree))
+        return next((name for name, device in _DEVICES.items() if tried and device is tried[0].kind), "Hdd")
 
     def set_power_state(self, identity: str, state: str) -> None:
         """As sushy-tools does; a machine that is switched on starts from its CD where that was asked for."""

@@ -137,6 +137,16 @@ def test_cards_that_are_set_first_leave_the_others_as_they_were(machine, bmc):
     assert domain.starts == [["cd", *cards, *rest], [*cards, *rest, "cd"]]
 
 
+def test_cards_are_first_with_an_empty_drive_too(machine, bmc):
+    domain, usual = machine
+    ask(bmc, domain, "Pxe")
+    assert bmc.get_boot_device(domain.UUIDString()) == "Pxe"
+    bmc.set_power_state(domain.UUIDString(), "On")
+    cards = [one for one in domain.starts[0] if "card" in one]
+    assert domain.starts == [[*cards, *(one for one in usual if one not in cards)]]
+    assert cards
+
+
 @pytest.mark.parametrize("target", ["Hdd", "Pxe", "Cd"])
 def test_who_asks_for_something_else_for_good_does_not_get_the_cd_once(disk, bmc, target):
     insert(bmc, disk)
