@@ -11,7 +11,9 @@ from ci.tests.pytest_kit import pytest_scenarios
         ("--release=x", "'x' is no image"),
         ("--release-dir=/nonexistent", "no such directory"),
         ("--pull-secret=/nonexistent", "cannot be read"),
+        ("--ca=/dev/null", "it is not a regular file"),
         ("--installer=/etc/passwd", "is not executable"),
+        ("--installer=/bin/ls", "is no installer: its `version` says no release image"),
     ],
 )
 def test_a_usage_error(option, rule):

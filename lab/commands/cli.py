@@ -21,7 +21,7 @@ from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
 from lab.commands.terminal import converse, describe, describe_networks
-from lab.errors import LabError, PreflightError, TopologyError, UnknownLabError
+from lab.errors import LabError, PreflightError, SubjectError, TopologyError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
@@ -234,6 +234,9 @@ def _up(arguments: argparse.Namespace) -> int:
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     release = None
+    for name in ("pull_secret", "ca"):
+        if vars(arguments)[name] and arguments.release is None and arguments.release_dir is None:
+            raise SubjectError(f"--{name.replace('_', '-')}", "has no use without --release or --release-dir")
     if arguments.release is not None or arguments.release_dir is not None:
         release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from lab.errors import SubjectError
 from lab.redact import without_login
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import default_cache
-from lab.subject import hardware
+from lab.subject import credentials, hardware
 from lab.subject.installer import checked, default_installer, is_ours
 from lab.subject.mirroring import Cache, from_directory, from_registry, parse_name
 from lab.subject.model import Subject, of_lab
@@ -68,40 +67,13 @@ def choose(get: Callable[[str], str | None]) -> Chosen:
 
     The release is copied to this machine, or the lab release built. Raises SubjectError.
     """
-    upstream = Upstream(_file(get, "pull-secret"), _file(get, "ca"))
-    _check_secret(upstream.pull_secret)
+    upstream = Upstream(credentials.pull_secret(get("pull-secret")), credentials.ca(get("ca")))
     installer = get("installer")
     if installer and not _is_image(installer):
         # The cheapest mistake first: copying a release takes minutes.
         checked(Path(installer), f"--installer {installer}")
     subject = _release(get("release"), get("release-dir"), upstream)
     return Chosen(subject, tuple(installer_of(installer, subject, upstream)))
-
-
-def _file(get: Callable[[str], str | None], name: str) -> Path | None:
-    value = get(name)
-    if not value:
-        return None
-    try:
-        Path(value).read_bytes()
-    except OSError as error:
-        raise SubjectError(f"--{name} {value}", f"cannot be read: {error.strerror}") from error
-    return Path(value)
-
-
-def _check_secret(path: Path | None) -> None:
-    if path is None:
-        return
-    source = f"--pull-secret {path}"
-    try:
-        auths = json.loads(path.read_bytes())["auths"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SubjectError(source, "is no pull secret: want JSON with auths by registry") from error
-    if not isinstance(auths, dict) or not auths:
-        raise SubjectError(source, "auths is empty: it has no credentials for any registry")
-    # Without the values, which are secret.
-    if odd := [str(registry) for registry, entry in auths.items() if not isinstance(entry, dict)]:
-        raise SubjectError(source, f"auths: {', '.join(odd)}: must be a mapping with auth")
 
 
 def _release(name: str | None, directory: str | None, upstream: Upstream) -> Subject:

@@ -297,6 +297,14 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
         assert options == ("--release=r.example/r:1", *paths)
 
 
+@pytest.mark.parametrize("option", ["--installer=/bin/ls", "--ca=/etc/passwd", "--pull-secret=/etc/passwd"])
+def test_what_is_no_installer_ca_or_pull_secret_is_told_before_a_run(tmp_path, capsys, option):
+    assert main(["--history", str(tmp_path / "h.db"), "run", "sno", option]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"node0-ci: {option.replace('=', ' ')}: ")
+    assert err.count("\n") == 1
+
+
 def test_an_option_without_a_value_is_not_the_lab_release(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["run", "sno-ipv4-static-uefi", "--release", ""])

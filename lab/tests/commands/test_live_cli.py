@@ -35,6 +35,7 @@ PULLSPEC = "release.node0.example/node0/lab-release@sha256:0"
 OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "OWN CA", "ssh-rsa OWN", (("own.source/x", "own.mirror/x"),))
 # An installer that writes down what it was given, and makes the image that lies beside it.
 INSTALLER = """#!/bin/sh
+[ "$1" != version ] || { echo "release image registry.example/release:1"; exit; }
 here=$(dirname "$0")
 echo "$@ RELEASE=$OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE" >> "$here/calls"
 while [ "$1" != --dir ]; do words="$words $1"; shift; done

@@ -15,8 +15,18 @@ LIMITS = [{"version": "default", "master": {"cpu_cores": 4, "ram_mib": 16384, "d
 
 
 def program(machine=62):
-    """The head of an ELF program for a processor (62: amd64)."""
-    return b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, machine) + b"openshift-install"
+    """A program that answers `version` as openshift-install does; its head says which processor it is for (62: amd64,
+    which it is for)."""
+    base, head = 0x400000, 64 + 56
+    said = b"openshift-install 4.20.1\nrelease image quay.example/ocp/release:4.20.1\n"
+    # mov eax, 1 (write); mov edi, 1; mov esi, TEXT; mov edx, LENGTH; syscall; mov eax, 60 (exit); xor edi, edi; syscall
+    code, length = "b801000000 bf01000000 be{} ba{} 0f05 b83c000000 31ff 0f05", 31
+    where, many = (struct.pack("<I", number).hex() for number in (base + head + length, len(said)))
+    size = head + length + len(said)
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    elf = struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, base + head, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 4096)
+    return ident + elf + segment + bytes.fromhex(code.format(where, many)) + said
 
 
 def layer(folder, files):

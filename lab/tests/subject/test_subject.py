@@ -17,13 +17,14 @@ from lab import topology
 from lab.daemons.pki import Authority
 from lab.errors import SubjectError
 from lab.release.registry import RegistryConfig, free_port, loopback_registry
-from lab.subject import Mirror, hardware, options
+from lab.subject import Mirror, hardware, installer, options
 from lab.subject.installer import checked, from_image, is_ours
 from lab.subject.mirroring import Cache, from_directory, from_registry, parse_name
 from lab.subject.payload import NEEDED
 from lab.subject.sources import Upstream
 from lab.subject.stores import OciLayout
 from lab.tests.subject.kit import VERSION, as_oc_files, into_registry, make, program, served
+from lab.waiting import wait_until
 
 ART = "quay.example/openshift-release-dev/ocp-v4.0-art-dev"
 
@@ -183,6 +184,7 @@ def test_a_registry_that_is_not_there(tmp_path):
         ({"architecture": "arm64"}, "it is for arm64, the lab's machines are amd64"),
         ({"tags": [t for t in NEEDED if "os-images" not in t]}, "it has no image machine-os-images"),
         ({"installer": program(183)}, "is an installer for arm64, this machine is amd64"),
+        ({"installer": program()[:40]}, "/usr/bin/openshift-install cannot be run: Exec format error"),
         ({"version": ""}, "release-metadata has no version"),
     ],
 )
@@ -271,6 +273,8 @@ def test_an_installer_of_the_users(tmp_path):
     path = tmp_path / "openshift-install"
     with pytest.raises(SubjectError, match="no such installer"):
         checked(path, "--installer")
+    with pytest.raises(SubjectError, match="is a directory: want the program itself"):
+        checked(tmp_path, "--installer")
     path.write_bytes(program(22))
     with pytest.raises(SubjectError, match="is not executable"):
         checked(path, "--installer")
@@ -290,17 +294,35 @@ def test_an_installer_of_the_users(tmp_path):
         (b"#!\nexit 0\n", "is no program"),
         (b"#!/bin/sh\r\nexit 0\r\n", r"wants '/bin/sh\\r' in its first line"),
         (b"#! /nosuch/python3 -I\n", "wants '/nosuch/python3' in its first line"),
+        (program()[:40], "cannot be run: Exec format error"),
+        (b"#!/bin/sh\nexit 0\n", "is no installer: its `version` says no release image$"),
+        (b"#!/bin/ls\n", "is no installer: its `version` says no release image, but .*cannot access 'version'"),
+        (b"#!/bin/sh\nsleep 1000 & sleep 1000\n", "is no installer: it does not answer `version` within"),
+        (b"#!/usr/bin/yes\n", "is no installer: its `version` says no release image, but '/"),
+        (b"#!/bin/sh\necho password: Xq7canaryZ\n", "says no release image, but 'password: .*'$"),
     ],
 )
-def test_an_installer_that_cannot_be_run_is_told(tmp_path, content, rule):
-    """Before a release is copied, which takes minutes."""
+def test_an_installer_that_is_none_is_told(tmp_path, monkeypatch, content, rule):
+    """Before a release is copied, which takes minutes, and whatever it does instead."""
+    monkeypatch.setattr(installer, "ANSWER_SECONDS", 1.0)
     path = tmp_path / "openshift-install"
     path.write_bytes(content)
     path.chmod(0o755)
-    with pytest.raises(SubjectError, match=rule):
+    with pytest.raises(SubjectError, match=rule) as caught:
         checked(path, "--installer")
-    path.write_bytes(b"#! /bin/sh\nexit 0\n")
+    assert "\n" not in str(caught.value)
+    assert "Xq7canaryZ" not in str(caught.value)
+
+
+def test_a_script_may_be_an_installer_and_leaves_nothing_running(tmp_path):
+    path = tmp_path / "wrapper"
+    path.write_text(f"#! /bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\necho release image x.example/y:1\n")
+    path.chmod(0o755)
     assert checked(path, "--installer") == path
+    status = Path("/proc", (tmp_path / "pid").read_text().strip(), "status")
+    wait_until(
+        lambda: not status.exists() or "zombie" in status.read_text(), 10, "its child to end", lambda: "", poll=0.05
+    )
 
 
 @pytest.mark.parametrize("text", ["x", "quay.io", "quay.io/x@sha256:12", "quay.io/x y", "quay.io/x:tag:tag", ""])

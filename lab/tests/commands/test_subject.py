@@ -1,0 +1,39 @@
+"""A release, an installer, a pull secret, a CA that will not do: one line, and no lab is begun."""
+
+import pytest
+
+from lab import topology
+from lab.commands import cli
+from lab.inputs.configs import Access, write_configs
+from lab.subject import options
+
+ACCESS = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "", "ssh-rsa AAAA", ())
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["deploy", "cluster", "--installer", "/bin/ls"], "--installer /bin/ls: /bin/ls is no installer: "),
+        (["deploy", "cluster", "--installer", "/"], "--installer /: / is a directory: "),
+        (["deploy", "cluster", "--ca", "key"], "--ca key: is a private key: "),
+        (["deploy", "cluster", "--pull-secret", "key"], "--pull-secret key: is no pull secret: "),
+        (["up", "sno", "--release", "x.example/y:1", "--ca", "key"], "--ca key: is a private key: "),
+        (["up", "sno", "--release", "--pull-secret", "key"], "--pull-secret key: is no pull secret: "),
+        (["up", "sno", "--release-dir", "cluster"], "--release-dir cluster: is no OCI layout "),
+        (["up", "sno", "--ca", "key"], "--ca: has no use without --release or --release-dir"),
+        (["up", "sno", "--pull-secret", "key"], "--pull-secret: has no use without --release or --release-dir"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_no_lab(tmp_path, monkeypatch, capsys, words, rule):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(options, "built_lab_release", lambda: pytest.fail("a release was built"))
+    write_configs(tmp_path / "cluster", topology.sno(), ACCESS)
+    (tmp_path / "key").write_text("-----BEGIN PRIVATE KEY-----\nXq7canaryZ\n-----END PRIVATE KEY-----\n")
+    assert cli.main(words) == 1
+    err = capsys.readouterr().err
+    assert err.splitlines()[-1].startswith(f"node0-lab: {rule}")
+    assert err.count("\n") == 1
+    assert "canary" not in err
+    assert not (tmp_path / "state").exists()
