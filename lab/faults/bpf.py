@@ -1,4 +1,4 @@
-"""Small programs for the kernel's packet path: what is dropped, or turned aside, of what a network card sends.
+"""Small programs for the kernel's packet path: what is dropped, or turned aside, of what a network card sends or gets.
 
 The kernel of a lab's host may lack sch_netem and act_gact; cls_bpf it needs for neither. A program is a list of eBPF
 instructions (Documentation/bpf/standardization/instruction-set.rst), loaded by bpf(2) and attached by pyroute2.
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable
 
 from lab.errors import LabError
+from lab.faults.values import Way
 
 # x86-64 and arm64 (asm/unistd.h); bpf(2): BPF_PROG_LOAD, BPF_PROG_TYPE_SCHED_CLS.
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
@@ -19,8 +20,10 @@ _PROG_LOAD, _SCHED_CLS = 5, 3
 # linux/pkt_cls.h: TC_ACT_UNSPEC, on to the next program, and TC_ACT_SHOT; linux/bpf.h: bpf_get_prandom_u32,
 # bpf_ktime_get_ns, bpf_redirect.
 _NEXT, _SHOT, _RANDOM, _CLOCK, _REDIRECT = -1, 2, 7, 5, 23
-# linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS); linux/if_ether.h: ETH_P_ALL.
-_EGRESS, _ALL = 0xFFFFFFF3, 3
+# linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), and INGRESS; linux/if_ether.h: ETH_P_ALL.
+_EGRESS, _INGRESS, _ALL = 0xFFFFFFF3, 0xFFFFFFF2, 3
+# linux/bpf.h: BPF_F_INGRESS of bpf_redirect.
+_AS_RECEIVED = 1
 # struct __sk_buff begins with the packet's length, which includes the Ethernet header; its mark is the third word.
 _ETHERNET, _MARK = 14, 8
 
@@ -98,14 +101,23 @@ def names_lossy(percent: float) -> bytes:
 
 
 def aside(interface: int, marks: range) -> bytes:
-    """A program that has every packet sent by the card with this index instead; packets with one of these marks
-    have been there already, and are left to the next program."""
+    """A program that has every packet sent by the card with this index instead of going on; packets with one of these
+    marks have been there already, and are left to the next program."""
     program = _instruction(0x61, dst=2, src=1, offset=_MARK)  # w2 = skb->mark
     program += _instruction(0x14, dst=2, value=marks.start)
     program += _instruction(0xA6, dst=2, value=len(marks), offset=4)  # if w2 < VALUE goto +4
     program += _instruction(0xB7, dst=1, value=interface) + _instruction(0xB7, dst=2, value=0)
     program += _instruction(0x85, value=_REDIRECT) + _instruction(0x95)
     return program + _instruction(0xB7, dst=0, value=_NEXT) + _instruction(0x95)
+
+
+def as_received(interface: int, mark: int) -> bytes:
+    """A program that has every packet come to the card with this index, with this mark: what `aside` has turned away
+    there comes back."""
+    program = _instruction(0xB7, dst=2, value=mark)
+    program += _instruction(0x63, dst=1, src=2, offset=_MARK)  # skb->mark = w2
+    program += _instruction(0xB7, dst=1, value=interface) + _instruction(0xB7, dst=2, value=_AS_RECEIVED)
+    return program + _instruction(0x85, value=_REDIRECT) + _instruction(0x95)
 
 
 def _load(program: bytes) -> int:
@@ -134,9 +146,13 @@ def _load(program: bytes) -> int:
     return fd
 
 
-def attach(device: str, program: bytes, priority: int) -> None:
-    """Run a program for each packet that a network card sends; the `priority` (1 and more) is its name. In the lab's
-    network namespace. Raises LabError."""
+def _parent(way: Way) -> int:
+    return _EGRESS if way == "to" else _INGRESS
+
+
+def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
+    """Run a program for each packet that a network card sends (to who is behind it) or gets (from there); the
+    `priority` (1 and more) is its name. In the lab's network namespace. Raises LabError."""
     from pyroute2 import IPRoute  # 0.14 s of each command, of which few have a fault of packets
     from pyroute2.netlink.exceptions import NetlinkError
 
@@ -152,7 +168,7 @@ def attach(device: str, program: bytes, priority: int) -> None:
                 if error.code != 17:  # EEXIST: another fault's
                     raise
             route.tc(
-                "add-filter", "bpf", index, priority, parent=_EGRESS, prio=priority, protocol=_ALL, fd=fd,
+                "add-filter", "bpf", index, priority, parent=_parent(way), prio=priority, protocol=_ALL, fd=fd,
                 name="fault", direct_action=True, **{"class": 1},
             )  # fmt: skip
     except NetlinkError as error:
@@ -163,7 +179,7 @@ def attach(device: str, program: bytes, priority: int) -> None:
         os.close(fd)
 
 
-def detach(device: str, priority: int) -> None:
+def detach(device: str, priority: int, way: Way = "to") -> None:
     """Take it away; nothing when the card has gone, and with it the program. Raises LabError."""
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
@@ -173,7 +189,7 @@ def detach(device: str, priority: int) -> None:
         if not indexes:
             return
         try:
-            route.tc("del-filter", "bpf", indexes[0], 0, parent=_EGRESS, prio=priority, protocol=_ALL)
+            route.tc("del-filter", "bpf", indexes[0], 0, parent=_parent(way), prio=priority, protocol=_ALL)
         except NetlinkError as error:
             if error.code not in (2, 22):  # ENOENT, EINVAL: none is there any more
                 raise LabError(f"{device}: {error}") from error

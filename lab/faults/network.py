@@ -13,7 +13,7 @@ import msgspec
 from drivers.protocols import PowerState
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.values import Kbit, Mtu, Percent, check_address
+from lab.faults.values import Kbit, Mtu, Percent, Way, check_address
 from lab.machines.factory import ports
 from lab.running import RunningLab
 
@@ -73,38 +73,41 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to a machine are lost; without a machine, of all that the lab itself sends.
+    """`percent` percent of the packets to (or from) a machine are lost; without a machine, of all that the lab itself
+    sends (or gets).
 
     A machine's cable is another one after its power was off: what is to outlast that is the lab's.
     """
 
     percent: Percent
     node: str = ""
+    way: Way = "to"
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node), bpf.lossy(self.percent), _LOSS)
+        attach(lab, there(lab, self.node), bpf.lossy(self.percent), _LOSS, self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        detach(lab, devices(lab, self.node), _LOSS)
+        detach(lab, devices(lab, self.node), _LOSS, self.way)
 
 
 class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets of more than `mtu` bytes to a machine vanish, and no ICMP message says so; without a machine, all such
-    that the lab sends.
+    """Packets of more than `mtu` bytes to (or from) a machine vanish, and no ICMP message says so; without a machine,
+    all such that the lab sends (or gets).
     """
 
     mtu: Mtu
     node: str = ""
+    way: Way = "to"
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node), bpf.no_larger(self.mtu), _SIZE)
+        attach(lab, there(lab, self.node), bpf.no_larger(self.mtu), _SIZE, self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        detach(lab, devices(lab, self.node), _SIZE)
+        detach(lab, devices(lab, self.node), _SIZE, self.way)
 
 
 class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -167,7 +170,7 @@ def is_off(lab: RunningLab, node: str) -> bool:
 
 
 def devices(lab: RunningLab, node: str) -> list[str]:
-    """The cards by which the lab sends to a machine; without one, those by which it sends into its networks."""
+    """The cards that are between the lab and a machine; without one, those between it and its networks."""
     return taps(lab, node) if node else [lab.layout.bridge(one) for one in lab.layout.topology.all_networks]
 
 
@@ -178,22 +181,22 @@ def there(lab: RunningLab, node: str) -> list[str]:
     return devices(lab, node)
 
 
-def attach(lab: RunningLab, cards: Iterable[str], program: bytes, priority: int) -> None:
-    """Run a packet program on all of these cards, or on none. Raises LabError."""
+def attach(lab: RunningLab, cards: Iterable[str], program: bytes, priority: int, way: Way = "to") -> None:
+    """Run a packet program on all of these cards, or on none, for what they send or (`from`) get. Raises LabError."""
     # Not within: it reads /proc/net when it is imported, which leads nowhere there, and complains.
     importlib.import_module("pyroute2")
     with ExitStack() as begun:
         for card in cards:
-            lab.inside(bpf.attach, card, program, priority)
-            begun.callback(lab.inside, bpf.detach, card, priority)
+            lab.inside(bpf.attach, card, program, priority, way)
+            begun.callback(lab.inside, bpf.detach, card, priority, way)
         begun.pop_all()
 
 
-def detach(lab: RunningLab, cards: Iterable[str], priority: int) -> None:
+def detach(lab: RunningLab, cards: Iterable[str], priority: int, way: Way = "to") -> None:
     """Take it away. Raises LabError."""
     importlib.import_module("pyroute2")
     for card in cards:
-        lab.inside(bpf.detach, card, priority)
+        lab.inside(bpf.detach, card, priority, way)
 
 
 def _tc(lab: RunningLab, words: str) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 #: A percentage: with 0 nothing would fail.
 Percent = Annotated[float, Meta(ge=0.1, le=100)]
+#: To a machine, or from it.
+Way = Literal["to", "from"]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 Jitter = Annotated[int, Meta(ge=0, le=600_000)]
+#: Of one processor; the kernel schedules no less than a millisecond in 100.
+CpuPercent = Annotated[int, Meta(ge=1, le=100)]
 #: IPv4 asks for no less than 68 (RFC 791 §3.2).
 Mtu = Annotated[int, Meta(ge=68, le=65_535)]
 Kbit = Annotated[int, Meta(ge=1, le=100_000_000)]

@@ -1,4 +1,4 @@
-"""Delays, doubles and spoils packets that a card sends: `python -m lab.daemons.switch.impair SOCKET`.
+"""Delays, doubles and spoils packets that a card sends or gets: `python -m lab.daemons.switch.impair SOCKET`.
 
 In the place of sch_netem, which the kernel of a lab's host may lack. A program of the packet path (lab.faults.bpf)
 turns what a card is about to send aside, to a TAP device of this daemon's, which sends it on by the card, with a mark
@@ -55,20 +55,25 @@ class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Begin or end it on a card; `place` (1 to 15) is where in the order of those that a card has, and its name."""
+    """Begin or end it on a card; `place` (1 to 15) is where in the order of those that a card has, and its name. With
+    `back` packets come back to the card, as if it had got them, instead of being sent by it."""
 
     op: Literal["begin", "end"]
     card: str
     place: int
     impairment: Impairment = Impairment()
+    back: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why not; else, of one that begins, the index of the device that takes packets, and the marks of those that have
-    been there."""
+    """Why not; else, of one that begins, the name and the index of the device that takes packets, the card's index, and
+    the marks of those that have been there: by this one, and by any of the card's."""
 
     error: str = ""
+    name: str = ""
     device: int = 0
+    card: int = 0
+    mark: int = 0
     first_mark: int = 0
     last_mark: int = 0
 
@@ -91,8 +96,8 @@ def ask(path: Path, request: Request) -> Reply:
 class Detour:
     """The way around by which a card's packets go. Raises OSError where there is no such card."""
 
-    def __init__(self, card: str, place: int, how: Impairment) -> None:
-        self._how, self._dice = how, random.Random()
+    def __init__(self, card: str, place: int, how: Impairment, *, back: bool = False) -> None:
+        self._how, self._dice, self._back = how, random.Random(), back
         self._waiting: list[tuple[float, int, bytes]] = []
         self._order = itertools.count()
         try:
@@ -104,7 +109,7 @@ class Detour:
             self.out = held.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0))
             self.out.bind((card, 0))
             self.out.setsockopt(socket.SOL_SOCKET, _SO_MARK, self.mark)
-            name = f"aside{self.card}-{place}"
+            self.name = name = f"aside{self.card}-{place}"
             self.tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             held.callback(os.close, self.tap)
             fcntl.ioctl(self.tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP | _NO_PI))
@@ -154,7 +159,11 @@ class Detour:
     def _send(self, frame: bytes) -> None:
         # A card without link, or that has no room, loses it as any card would.
         with contextlib.suppress(OSError):
-            self.out.send(frame)
+            # What is written to the device comes from it, and from there (lab.faults.bpf.as_received) to the card.
+            if self._back:
+                os.write(self.tap, frame)
+            else:
+                self.out.send(frame)
 
     def due(self, now: float) -> float | None:
         """Send what has waited long enough; in how many seconds the next is due."""
@@ -231,10 +240,12 @@ class Daemon:
             return Reply("it has a fault of this kind already: end that first")
         # A machine's card of before its power was off.
         self._end(*key)
-        one = self._detours[key] = Detour(*key, request.impairment)
+        one = self._detours[key] = Detour(*key, request.impairment, back=request.back)
         self._on(one.tap, one.take)
         last = one.mark - one.mark % _PLACES + _PLACES - 1
-        return Reply(device=one.device, first_mark=one.mark, last_mark=last)
+        return Reply(
+            name=one.name, device=one.device, card=one.card, mark=one.mark, first_mark=one.mark, last_mark=last
+        )
 
     def _end(self, card: str, place: int) -> Reply:
         one = self._detours.pop((card, place), None)

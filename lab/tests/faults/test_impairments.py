@@ -102,10 +102,12 @@ class World:
     def ip(self, words: str) -> None:
         self.here(subprocess.run, ["ip", *words.split()], check=True, timeout=SECONDS)
 
-    def sent(self, numbers: Sequence[int], wanted: int) -> list[tuple[int, float]]:
-        """Send a packet with each number and its time; the numbers that come, with how long each took. Not before
-        `wanted` have come, and until none comes any more."""
-        with self._far.call(_listening) as listening, self.here(_connected) as sending:
+    def sent(self, numbers: Sequence[int], wanted: int, *, way: str = "to") -> list[tuple[int, float]]:
+        """Send a packet with each number and its time, to the other side or from it; the numbers that come, with how
+        long each took. Not before `wanted` have come, and until none comes any more."""
+        sender, receiver = (self.here, self._far.call) if way == "to" else (self._far.call, self.here)
+        address = THERE if way == "to" else HERE
+        with receiver(_listening, address) as listening, sender(_connected, address) as sending:
             for number in numbers:
                 sending.send(f"{number} {time.monotonic_ns()}".encode())
             arrived: list[tuple[int, float]] = []
@@ -160,16 +162,16 @@ class World:
             fault.end(self.lab)
 
 
-def _listening() -> socket.socket:
+def _listening(address: str) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    sock.bind((THERE, PORT))
+    sock.bind((address, PORT))
     return sock
 
 
-def _connected() -> socket.socket:
+def _connected(address: str) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.connect((THERE, PORT))
+    sock.connect((address, PORT))
     return sock
 
 
@@ -183,7 +185,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def _whole(world: World) -> Iterator[None]:
     """Each test leaves the way as it was: all come, once, in their order."""
     yield
-    assert [number for number, _ in world.sent(range(50), 50)] == list(range(50))
+    for way in ("to", "from"):
+        assert [number for number, _ in world.sent(range(50), 50, way=way)] == list(range(50))
 
 
 def test_packets_come_late_and_with_jitter_in_another_order(world: World) -> None:
@@ -195,6 +198,24 @@ def test_packets_come_late_and_with_jitter_in_another_order(world: World) -> Non
         arrived = world.sent(range(COUNT), COUNT)
         assert sorted(number for number, _ in arrived) == list(range(COUNT)) != [number for number, _ in arrived]
         assert min(late for _, late in arrived) >= 0.05
+
+
+def test_what_a_machine_sends_is_another_matter_than_what_is_sent_to_it(world: World) -> None:
+    with world.fault(Latency(100, way="from")):
+        assert min(late for _, late in world.sent(range(COUNT), COUNT, way="from")) >= 0.1
+        assert min(late for _, late in world.sent(range(10), 10)) < 0.1
+        with world.fault(Latency(50)), world.fault(Duplicated(100, way="from")):
+            assert min(late for _, late in world.sent(range(10), 10)) >= 0.05
+            numbers = [number for number, _ in world.sent(range(COUNT), 2 * COUNT, way="from")]
+            assert numbers == [number for number in range(COUNT) for _ in range(2)]
+    with world.fault(Loss(50, way="from")):
+        assert COUNT * 0.3 < len(world.sent(range(COUNT), 1, way="from")) < COUNT * 0.7
+        assert len(world.sent(range(COUNT), COUNT)) == COUNT
+    with world.fault(Reordered(20, 50, way="from")):
+        numbers = [number for number, _ in world.sent(range(COUNT), COUNT, way="from")]
+        assert sorted(numbers) == list(range(COUNT)) != numbers
+    with world.fault(Corrupted(50, way="from")):
+        assert COUNT * 0.3 < len(world.sent(range(COUNT), 1, way="from")) < COUNT * 0.7
 
 
 def test_some_packets_come_behind_later_ones(world: World) -> None:
@@ -271,7 +292,7 @@ def test_what_comes_while_the_daemon_waits_for_a_processor_is_not_lost(world: Wo
     many = 3000
     with world.fault(Latency(1)):
         before = world.here(_sent_by, "lab0")
-        with suspended(world), world.here(_connected) as sending:
+        with suspended(world), world.here(_connected, THERE) as sending:
             for _ in range(many):
                 sending.send(b"0 0")
         wait_until(lambda: world.here(_sent_by, "lab0") >= before + many, SECONDS, "all packets to be sent", poll=0.05)

@@ -20,12 +20,12 @@ class Kernel:
         self.lacks = lacks
         self.begun: list[str] = []
 
-    def attach(self, device: str, _program: bytes, _priority: int) -> None:
+    def attach(self, device: str, _program: bytes, _priority: int, _way: str) -> None:
         if device == self.lacks:
             raise LabError(f"there is no network card {device}")
         self.begun.append(device)
 
-    def detach(self, device: str, _priority: int) -> None:
+    def detach(self, device: str, _priority: int, _way: str) -> None:
         self.begun.remove(device)
 
 
