@@ -28,12 +28,15 @@ from drivers.protocols import BootDevice, PowerState
 _ANSWER_SECONDS = 90.0
 _NAMES = {BootDevice.DISK: "hd", BootDevice.CD: "cdrom", BootDevice.NETWORK: "network"}
 
-Operation = Literal["list", "look", "on", "off", "shutdown", "reset", "media", "first", "link"]
+Operation = Literal[
+    "list", "look", "on", "off", "shutdown", "reset", "suspend", "resume", "cpu", "media", "first", "link"
+]  # fmt: skip
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What may be asked of the daemon about one machine, by its name or UUID. `value` is the image's path ("": none),
-    the device to boot from, or the card's MAC address; `once` counts for the next power-on only; `up` is for a link."""
+    the device to boot from, the card's MAC address, or a percentage of one processor ("": all that it has); `once`
+    counts for the next power-on only; `up` is for a link."""
 
     op: Operation
     machine: str = ""
@@ -141,6 +144,19 @@ class Machine:
         """Off, then on."""
         self.off()
         self.on()
+
+    def suspend(self) -> None:
+        """Let nothing in it run until it is resumed or loses its power. The host's kernel answers for its network all
+        the same: ARP, ping, and connections that nobody takes."""
+        self.ask("suspend")
+
+    def resume(self) -> None:
+        """Let it go on; nothing when it is off."""
+        self.ask("resume")
+
+    def limit_cpu(self, percent: int | None) -> None:
+        """Leave it so much of one processor, in percent, until its power is off; None: as many as it has."""
+        self.ask("cpu", "" if percent is None else str(percent))
 
     def insert(self, url: str) -> None:
         """Put an image of this host, a file: URL, into the drive."""

@@ -140,6 +140,22 @@ class Machine:
         self.off()
         self.on()
 
+    def suspend(self) -> None:
+        """Let its processors stand still until it is resumed or loses its power."""
+        try:
+            self._domain().suspend()
+        except libvirt.libvirtError as error:
+            raise PowerError(f"cannot be suspended: {error}", machine=self.name) from error
+
+    def resume(self) -> None:
+        """Let it go on where it was; nothing when it is off."""
+        if self.state() is PowerState.OFF:
+            return
+        try:
+            self._domain().resume()
+        except libvirt.libvirtError as error:
+            raise PowerError(f"cannot be resumed: {error}", machine=self.name) from error
+
     def first(self) -> BootDevice | None:
         """The device with the lowest boot order in the definition for the next cold boot."""
         return next((place.kind for place in in_order(places(ElementTree.fromstring(self.xml())))), None)

@@ -4,8 +4,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from drivers.errors import BootError
+from drivers.errors import BootError, PowerError
 from drivers.libvirt import Hypervisor
+from drivers.protocols import PowerState
 
 XML = """
 <domain type="test">
@@ -69,6 +70,22 @@ def test_a_machine_without_a_cd_is_switched_on_as_it_is():
     assert order(machine) == ["DISK", "STICK"]
     with pytest.raises(BootError, match="it has no CD to boot from"), machine.chosen():
         pass
+
+
+def test_it_is_on_while_it_stands_still_and_one_that_is_off_does_not_stand_still():
+    machine = defined(2, 3, 4)
+    with pytest.raises(PowerError, match="cannot be suspended"):
+        machine.suspend()
+    machine.resume()
+    machine.on()
+    machine.suspend()
+    assert machine.state() is PowerState.ON
+    with pytest.raises(PowerError, match="cannot be suspended"):
+        machine.suspend()
+    machine.resume()
+    machine.suspend()
+    machine.off()
+    assert machine.state() is PowerState.OFF
 
 
 @pytest.mark.parametrize("serial", ["NONE", "OTHER"])

@@ -35,6 +35,7 @@ Examples:
 _TEXTS = {
     "address": "an IP address",
     "away": "how many seconds have passed for its clock when it is on again; VMs only",
+    "cpu_percent": "how much of one processor is left to it, in percent",
     "disk": "the disk's name in the machine, for example vda",
     "dns": "address of the DNS server that leases name",
     "down_ms": "milliseconds of each period without the link",
@@ -55,11 +56,12 @@ _TEXTS = {
     "percent": "of 100 packets, how many",
     "period_ms": "length of a period in milliseconds",
     "process": "which process of the host",
+    "way": "which packets: to the machine, or from it",
     "seconds": "by how many the clock jumps, or after how many the host gives its memory back (0: it does not)",
     "service": "the lab's service: dnsmasq, registry, chronyd, bmc, http or proxy",
 }
 #: What an option that is left out means where the fault's own default is empty.
-_WITHOUT = {"disk": "the one to install on", "node": "all that the lab sends"}
+_WITHOUT = {"disk": "the one to install on", "node": "any that the lab talks to"}
 
 
 def _kinds() -> Mapping[str, type[msgspec.Struct]]:

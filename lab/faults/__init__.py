@@ -20,6 +20,7 @@ from lab.faults.daemons import (
     RegistryRefuses,
 )
 from lab.faults.disks import DiskErrors, DiskSlow
+from lab.faults.guests import GuestHung, GuestStarved
 from lab.faults.impairments import Corrupted, Duplicated, Latency, Reordered
 from lab.faults.machines import ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic, PowerCut, Reset
 from lab.faults.network import BlackHole, Duplicate, LinkDown, Loss, NamesSlow, Partition, Throttle
@@ -38,6 +39,8 @@ Fault = (
     | Duplicated
     | Flapping
     | Freeze
+    | GuestHung
+    | GuestStarved
     | Hang
     | Kill
     | Latency
@@ -76,6 +79,8 @@ __all__ = [
     "Fault",
     "Flapping",
     "Freeze",
+    "GuestHung",
+    "GuestStarved",
     "Hang",
     "Kill",
     "Latency",

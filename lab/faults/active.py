@@ -18,6 +18,8 @@ from lab.faults import (
     DiskErrors,
     DiskSlow,
     Fault,
+    GuestHung,
+    GuestStarved,
     Kill,
     LinkDown,
     Partition,
@@ -131,6 +133,8 @@ def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
             return {("cable", node) for node in fault.nodes}
         case WrongVlan() | Swapped():
             return {("port", fault.node)}
+        case GuestHung() | GuestStarved():
+            return {(type(fault).__name__, fault.node)}
         case DiskErrors() | DiskSlow():
             node = lab.nodes[fault.node].name
             return {(type(fault).__name__, failing.place(lab.layout, node, fault.disk).device)}
@@ -145,7 +149,7 @@ def begin_now(lab: RunningLab, fault: Fault) -> None:
 
 
 def _end(lab: RunningLab, fault: Fault) -> None:
-    if isinstance(fault, ENDS_WITH_POWER) and is_off(lab, fault.node):
+    if isinstance(fault, (*ENDS_WITH_POWER, GuestHung, GuestStarved)) and is_off(lab, fault.node):
         return
     if isinstance(fault, LOGS_IN_AGAIN):
         check_login(lab, fault.node)

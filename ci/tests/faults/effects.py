@@ -31,6 +31,19 @@ def _process(lane: SwarmLane, fault: Any) -> Undo:
     return _nothing
 
 
+def _hung(lane: SwarmLane, fault: real.GuestHung) -> Undo:
+    """All that runs on a host stands still, the service too where it is the rendezvous host."""
+    host, first = lane.hosts[fault.node], fault.node == lane.topology.nodes[0].name
+
+    def freeze(frozen: bool) -> None:
+        host.freeze_agent(frozen)
+        if first:
+            lane.freeze_service(frozen)
+
+    freeze(True)
+    return lambda: freeze(False)
+
+
 def _power(lane: SwarmLane, fault: Any) -> Undo:
     """PowerCut and Reset."""
     host, first = lane.hosts[fault.node], fault.node == lane.topology.nodes[0].name
@@ -92,6 +105,7 @@ def _step(lane: SwarmLane, fault: simulated.StepFails) -> Undo:
 BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
     real.Kill: _process,
     real.Freeze: _process,
+    real.GuestHung: _hung,
     real.PowerCut: _power,
     real.Reset: _power,
     real.LinkDown: lambda lane, fault: _cables(lane, (fault.node,)),

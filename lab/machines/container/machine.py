@@ -130,7 +130,7 @@ class Machine:
         except subprocess.TimeoutExpired as error:
             raise MachineError("power", f"its warden has not ended within {END_SECONDS:.0f} s") from error
         self.warden = None
-        cgroups.Group(self._hierarchies, self._group).remove()
+        self._limits().remove()
         return code
 
     def power_off(self) -> None:
@@ -151,7 +151,7 @@ class Machine:
         except ProcessLookupError:
             return
         try:
-            group = cgroups.Group(self._hierarchies, self._group)
+            group = self._limits()
             signal.pidfd_send_signal(process, signal.SIGKILL)
             deadline = time.monotonic() + END_SECONDS
             while not select.select([process], [], [], 0.1)[0] and time.monotonic() < deadline:
@@ -169,6 +169,24 @@ class Machine:
         for outer in _children(self.warden.pid):
             for init in _children(outer):
                 os.kill(init, _POWER_OFF)
+
+    def suspend(self, suspended: bool) -> None:
+        """Let nothing in it run, or all again; nothing of that lasts longer than its power. Raises MachineError where
+        it is off, or no init runs in it yet."""
+        if self.running:
+            self._limits().freeze(suspended)
+        elif suspended:
+            raise MachineError("power", "nothing in it runs: it is off, or starting")
+
+    def limit_cpu(self, percent: int | None) -> None:
+        """Leave it so much of one processor, or (None) all that it has. Raises MachineError as `suspend` does."""
+        if self.running:
+            self._limits().limit_cpu(MachineSpec.load(self.directory / "on").vcpus, percent)
+        elif percent is not None:
+            raise MachineError("power", "nothing in it runs: it is off, or starting")
+
+    def _limits(self) -> cgroups.Group:
+        return cgroups.Group(self._hierarchies, self._group)
 
     def media(self, path: str) -> None:
         """Put an image into the drive, or ("") take it out."""

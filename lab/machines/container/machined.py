@@ -69,6 +69,10 @@ class Daemon:
             self._listen(machine)
         elif request.op == "shutdown":
             machine.shut_down()
+        elif request.op in ("suspend", "resume"):
+            machine.suspend(request.op == "suspend")
+        elif request.op == "cpu":
+            machine.limit_cpu(int(request.value) if request.value else None)
         elif request.op == "media":
             machine.media(request.value)
         elif request.op == "first":

@@ -20,6 +20,7 @@ from lab.faults import (
     Duplicate,
     Duplicated,
     Fault,
+    GuestStarved,
     Kill,
     Latency,
     LinkDown,
@@ -60,6 +61,8 @@ def parsed(*words: str) -> argparse.Namespace:
         (["reordered", "--percent", "10"], Reordered(10, 20)),
         (["duplicated", "--percent", "0.5", "--node", "a"], Duplicated(0.5, node="a")),
         (["corrupted", "--percent", "1"], Corrupted(1)),
+        (["corrupted", "--percent", "1", "--way", "from"], Corrupted(1, way="from")),
+        (["guest-starved", "--node", "a", "--cpu-percent", "5"], GuestStarved("a", 5)),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
@@ -67,7 +70,7 @@ def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
 
 
 def test_an_empty_default_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, default in ((["disk-errors"], "the one to install on"), (["black-hole"], "all that the lab sends")):
+    for words, default in ((["disk-errors"], "the one to install on"), (["black-hole"], "any that the lab talks to")):
         with pytest.raises(SystemExit):
             parsed(*words, "--help")
         assert f"(default: {default})" in " ".join(capsys.readouterr().out.split())
@@ -79,11 +82,14 @@ def test_a_list_says_in_words_what_an_empty_field_means(
     monkeypatch.setenv("NODE0_STATE", str(tmp_path))
     record = Record(id="sno-1", topology=topology.sno(), owner=(1, 1), created=0, artifacts="/")
     record.root.mkdir(parents=True)
-    lasting = [Begun(1, "2026-11-26T10:00:00Z", Loss(5)), Begun(2, "2026-11-26T10:01:00Z", DiskSlow("master-0", 64))]
+    lasting = [
+        Begun(1, "2026-11-26T10:00:00Z", Loss(5, way="from")),
+        Begun(2, "2026-11-26T10:01:00Z", DiskSlow("master-0", 64)),
+    ]
     (record.root / "faults.json").write_bytes(msgspec.json.encode({"next": 3, "begun": lasting}))
     assert run(argparse.Namespace(what="ls"), record) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: all that the lab sends",
+        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: any that the lab talks to, way: from",
         "2  2026-11-26T10:01:00Z  type: DiskSlow, node: master-0, kib: 64, disk: the one to install on",
     ]
 
@@ -122,6 +128,8 @@ def test_the_page_says_what_each_fault_does(kind: type[msgspec.Struct]) -> None:
         ["reordered", "--percent", "10", "--ms", "0"],
         ["disk-slow", "--node", "a", "--kib", "1M"],
         ["disk-full", "--node", "a", "--left-mib", "-1"],
+        ["loss", "--percent", "5", "--way", "both"],
+        ["guest-starved", "--node", "a", "--cpu-percent", "0"],
     ],
 )
 def test_what_is_wrong_is_an_option(words: list[str], capsys) -> None:

@@ -33,6 +33,8 @@ _PIDS = 8192
 # machine looks (`too_many`).
 MOST_GROUPS, _DEPTH = 4096, 64
 _PERIOD = 100_000
+# What a group of v1's `cpu` may use in a period of 100 ms, unless somebody says otherwise; -1: all.
+_QUOTA = "cpu.cfs_quota_us"
 # What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. 5:1, the
 # host's console, is none of them: a machine's is a terminal.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*", "10:229")
@@ -141,7 +143,6 @@ class Group:
             remove(folder, self.unhold)
             folder.mkdir()
             self._pass_on(kind, folder)
-        host = len(os.sched_getaffinity(0))
         if self._hierarchies.unified:
             folder = self._folders[""]
             for name, value in unified_limits(memory_mib, vcpus).items():
@@ -152,8 +153,7 @@ class Group:
             (memory / "memory.limit_in_bytes").write_text(str(memory_mib << 20))
             # Memory and swap together.
             _limit_swap(memory / "memory.memsw.limit_in_bytes", memory_mib << 20)
-            if vcpus < host:
-                (self._find("cpu") / "cpu.cfs_quota_us").write_text(str(vcpus * _PERIOD))
+            self.limit_cpu(vcpus, None)
             (self._find("pids") / "pids.max").write_text(str(_PIDS))
             fence = self._find("devices")
             (fence / "devices.deny").write_text("a")
@@ -164,6 +164,23 @@ class Group:
         for kind, folder in self._folders.items():
             (folder / OWN).mkdir(exist_ok=True)
             self._pass_on(kind, folder / OWN, last=True)
+
+    def limit_cpu(self, vcpus: int, percent: int | None) -> None:
+        """Leave it so many percent of one processor, or (None) as many processors. Raises OSError."""
+        quota = vcpus * _PERIOD if percent is None else percent * _PERIOD // 100
+        if self._hierarchies.unified:
+            (self._folders[""] / "cpu.max").write_text(f"{quota} {_PERIOD}")
+        elif percent is not None or vcpus < len(os.sched_getaffinity(0)):
+            (self._find("cpu") / _QUOTA).write_text(str(quota))
+        else:
+            (self._find("cpu") / _QUOTA).write_text("-1")
+
+    def freeze(self, frozen: bool) -> None:
+        """Let nothing in it run, or all again but what it has frozen itself. Raises OSError."""
+        if self._hierarchies.unified:
+            (self._folders[""] / "cgroup.freeze").write_text(str(int(frozen)))
+        else:
+            (self._find("freezer") / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
 
     def allow(self, number: str) -> None:
         """Let it open one more block device. With cgroup2 there is nothing to open but what is in its /dev."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import MediaError, NotFoundError, ScreenshotError
+from drivers.errors import MediaError, NotFoundError, PowerError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
 from lab.testing.containers.kit import PATIENCE, World
+from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -94,6 +95,44 @@ def test_a_cable_can_be_pulled(world, machine):
         machine.link("52:54:00:00:00:00").is_up()
 
 
+def test_it_stands_still_and_goes_on_where_it_was(world, machine):
+    ticking = "systemd-run --unit ticks sh -c 'while :; do echo >> /run/ticks; sleep 0.01; done'"
+    assert world.run(machine, ticking).returncode == 0
+    ticks = Path(f"/proc/{world.init(machine)}/root/run/ticks")
+    seen = [-1]
+
+    def stands():
+        seen.append(ticks.stat().st_size)
+        return seen[-1] == seen[-2]
+
+    wait_until(ticks.exists, PATIENCE, "its first tick", poll=0.05)
+    machine.suspend()
+    wait_until(stands, PATIENCE, "it to stand still", poll=0.5)
+    assert machine.state() is PowerState.ON
+    machine.resume()
+    wait_until(lambda: not stands(), PATIENCE, "it to go on", poll=0.5)
+    world.run(machine, "systemctl stop ticks")
+
+
+def test_it_is_left_hardly_any_processor(world, machine):
+    quota = next(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/m0/cpu.cfs_quota_us"), None)
+    if quota is None:
+        pytest.skip("cgroup v1's cpu is not here")
+
+    def throttled():
+        lines = quota.with_name("cpu.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["nr_throttled"])
+
+    machine.limit_cpu(5)
+    assert quota.read_text() == "5000\n"
+    before = throttled()
+    world.run(machine, "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done")
+    assert throttled() > before
+    machine.limit_cpu(None)
+    usual = -1 if len(os.sched_getaffinity(0)) <= 1 else 100_000
+    assert int(quota.read_text()) == usual
+
+
 def test_boot_order_and_drive_are_kept(world, machine, tmp_path):
     assert machine.first() is BootDevice.DISK
     machine.set_first(BootDevice.CD)
@@ -134,6 +173,22 @@ def test_it_powers_itself_off(world, machine):
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}"))
     machine.on()
     machine.off()
+    assert machine.state() is PowerState.OFF
+
+
+def test_one_that_stands_still_can_be_powered_off_and_one_that_is_off_does_not_stand_still(world, machine):
+    console = world.console(machine)
+    console.mark()
+    machine.on()
+    console.wait_for(r"login: ", PATIENCE)
+    machine.suspend()
+    machine.off()
+    assert machine.state() is PowerState.OFF
+    for ask in (machine.suspend, lambda: machine.limit_cpu(5)):
+        with pytest.raises(PowerError, match="nothing in it runs"):
+            ask()
+    machine.resume()
+    machine.limit_cpu(None)
     assert machine.state() is PowerState.OFF
 
 
