@@ -221,6 +221,16 @@ class Layout:
         """The socket of the daemon that delays, doubles and spoils packets."""
         return self.root / "impair.sock"
 
+    @property
+    def rogue(self) -> Path:
+        """What the second DHCP server, where a fault has one, is to do."""
+        return self.root / "rogue-dhcp.json"
+
+    @property
+    def rogue_socket(self) -> Path:
+        """The socket that tells that it is up."""
+        return self.root / "rogue-dhcp.sock"
+
     def stick(self, node: NodeSpec) -> Path:
         """The raw image of a node's USB stick."""
         return self.root / "disks" / f"{node.name}-stick.raw"

@@ -114,6 +114,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         *_switch(layout),
         _impair(layout),
         _dnsmasq(layout),
+        _rogue(layout),
         _chronyd(layout),
         _registry(layout, credentials, storage),
         *([_proxy(layout)] if topology.proxy else []),
@@ -212,6 +213,12 @@ def _impair(layout: Layout) -> Service:
     """What delays, doubles and spoils packets, for the faults that do."""
     service = _python(layout, "impair", "lab.daemons.switch.impair", [str(layout.impair)], port=None)
     return msgspec.structs.replace(service, ready=Ready("unix", str(layout.impair)), by_request=True)
+
+
+def _rogue(layout: Layout) -> Service:
+    """The second DHCP server, for the fault that has one."""
+    service = _python(layout, "rogue-dhcp", "lab.daemons.switch.rogue", [str(layout.rogue)], port=None)
+    return msgspec.structs.replace(service, ready=Ready("unix", str(layout.rogue_socket)), by_request=True)
 
 
 def _dnsmasq(layout: Layout) -> Service:

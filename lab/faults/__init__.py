@@ -18,6 +18,7 @@ from lab.faults.daemons import (
     RegistryCertificate,
     RegistryImage,
     RegistryRefuses,
+    RogueDhcp,
 )
 from lab.faults.disks import DiskErrors, DiskSlow
 from lab.faults.guests import GuestHung, GuestStarved
@@ -60,6 +61,7 @@ Fault = (
     | RegistryRefuses
     | Reordered
     | Reset
+    | RogueDhcp
     | Swapped
     | Throttle
     | WrongVlan
@@ -100,6 +102,7 @@ __all__ = [
     "RegistryRefuses",
     "Reordered",
     "Reset",
+    "RogueDhcp",
     "Swapped",
     "Throttle",
     "WrongVlan",

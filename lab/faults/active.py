@@ -25,6 +25,7 @@ from lab.faults import (
     Partition,
     PowerCut,
     Reset,
+    RogueDhcp,
     Swapped,
     WrongVlan,
 )
@@ -133,6 +134,8 @@ def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
             return {("cable", node) for node in fault.nodes}
         case WrongVlan() | Swapped():
             return {("port", fault.node)}
+        case RogueDhcp():
+            return {("rogue-dhcp", "")}
         case GuestHung() | GuestStarved():
             return {(type(fault).__name__, fault.node)}
         case DiskErrors() | DiskSlow():

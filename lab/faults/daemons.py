@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,7 @@ import msgspec
 import yaml
 
 from lab.cleanup import finish
+from lab.daemons.switch import rogue
 from lab.errors import LabError
 from lab.faults.values import check_address
 from lab.release.cluster import yamltext
@@ -26,6 +29,8 @@ _STORAGE = "docker/registry/v2"
 # The lab's daemon that other faults go by: without it nothing would pass where they last.
 _OF_FAULTS = "impair"
 How = Literal["absent", "truncated", "wrong", "error"]
+# The second DHCP server, and how many seconds the offers of one of two come after the other's.
+_ROGUE, _LATE_SECONDS = "rogue-dhcp", 3
 
 
 class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -131,6 +136,45 @@ class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     def end(self, lab: RunningLab) -> None:
         """Lease with the right settings again."""
         _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+
+
+class RogueDhcp(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Somebody has plugged in a router: a second DHCP server, which leases addresses of its own `network` and names
+    itself as gateway and DNS server, though nobody is behind it. Its offers come first, or last, by seconds."""
+
+    network: str = "192.168.1.0/24"
+    comes: Literal["first", "last"] = "first"
+
+    def __post_init__(self) -> None:
+        try:
+            small = IPv4Network(self.network).num_addresses < 16
+        except ValueError as error:
+            raise ValueError(f"network: {error}") from error
+        if small:
+            raise ValueError(f"network: {self.network} has no room for leases: want a /28 at least")
+
+    def begin(self, lab: RunningLab) -> None:
+        """Plug it in. Raises LabError where the lab leases nothing."""
+        path = lab.layout.root / "dnsmasq.conf"
+        leasing = re.search(r"(?m)^dhcp-range=set:([^,]+),\d+\.", path.read_text())
+        if leasing is None:
+            raise LabError("dnsmasq leases no IPv4 addresses in this lab: nobody asks a second DHCP server")
+        late = _LATE_SECONDS if self.comes == "last" else 0
+        leases, sock = lab.layout.root / "rogue-dhcp.leases", lab.layout.rogue_socket
+        config = rogue.Config(leasing[1], self.network, late, str(leases), str(sock))
+        lab.layout.rogue.write_bytes(msgspec.json.encode(config))
+        with ExitStack() as begun:
+            lab.services.start(_ROGUE)
+            begun.callback(lab.services.stop, _ROGUE)
+            if self.comes == "first":
+                _edit(lab, "dnsmasq", path, lambda text: f"{text}dhcp-reply-delay={_LATE_SECONDS}\n")
+            begun.pop_all()
+
+    def end(self, lab: RunningLab) -> None:
+        """Unplug it; who has one of its leases keeps that for an hour."""
+        lab.services.stop(_ROGUE)
+        if self.comes == "first":
+            _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
 
 
 class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
