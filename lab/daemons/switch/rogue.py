@@ -1,4 +1,4 @@
-"""A second DHCP server in a lab's network, a router that somebody has plugged in: `python -m lab.daemons.switch.rogue CONFIG`.
+"""A second DHCP server in a lab, a router that somebody has plugged in: `python -m lab.daemons.switch.rogue CONFIG`.
 
 It is a host of its own, with a network namespace, a card in a bridge of the lab's and an address, and runs dnsmasq
 without DNS. It leases addresses of its own network, and names itself as gateway and DNS server, which it is not. All of
