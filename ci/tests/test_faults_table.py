@@ -1,14 +1,18 @@
 """The table of faults is whole: each row can be read, says what must come of it, and blames no one else."""
 
 import io
+import re
 import subprocess
 import tarfile
+from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Stage
-from lab.faults import DiskErrors, DiskSlow
+from lab.faults import DiskErrors, DiskSlow, Freeze, Kill
+from lab.faults.machines import Process
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.faulty import ROWS, Outcome, load
 from scenarios.catalogue.ids import topology_of
@@ -40,6 +44,23 @@ def test_disks_can_fail_where_a_row_has_them_fail_and_nowhere_else():
         failing = {fault.node for fault in row.faults if isinstance(fault, DiskErrors | DiskSlow)}
         for node in topology_of(row.id).nodes:
             assert {disk.can_fail for disk in node.all_disks} == {node.name in failing}, row.name
+
+
+def test_each_process_of_a_host_is_killed_and_stopped_or_the_page_says_why_not():
+    page = (Path(__file__).parents[2] / "docs/faults.md").read_text()
+    section = page.partition("\n## Each process")[2].partition("\n## ")[0]
+    table = re.findall(r"^\| `([\w-]+)` \| ([^|]*) \| ([^|]*) \|$", section, re.MULTILINE)
+    assert [process for process, _, _ in table] == list(get_args(Process))
+    for process, *cells in table:
+        for kind, cell in zip((Kill, Freeze), cells, strict=True):
+            rows = {
+                row.name for row in ROWS for fault in row.faults if isinstance(fault, kind) and fault.process == process
+            }
+            # Without rows, a reason in words.
+            assert set(re.findall(r"`(\w+)`", cell)) == rows if rows else re.match(r"none: \w+ \w+", cell), (
+                process,
+                kind,
+            )
 
 
 def test_three_rows_are_in_the_gate():

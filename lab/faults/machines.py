@@ -18,12 +18,17 @@ from lab.running import RunningLab
 from lab.waiting import wait_until
 
 Process = Literal[
-    "agent", "assisted-service", "orchestrator", "kubelet", "containerd", "etcd", "kube-apiserver",
-    "kube-controller-manager", "haproxy", "keepalived",
+    "agent", "assisted-service", "orchestrator", "bootkube", "cluster-bootstrap", "kubelet", "containerd", "etcd",
+    "kube-apiserver", "kube-controller-manager", "haproxy", "keepalived",
 ]  # fmt: skip
 # How its process id is found on a host: what runs in a container of podman's, as a unit, or by its program's name.
-_CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
-_UNITS = ("kubelet", "containerd")
+_CONTAINERS = {
+    "agent": "agent",
+    "assisted-service": "assisted-service",
+    "orchestrator": "assisted-installer",
+    "cluster-bootstrap": "cluster-bootstrap",
+}
+_UNITS = ("bootkube", "kubelet", "containerd")
 _SSH_SECONDS = 60.0
 SSH_PORT, _GREETING, GREETING_SECONDS = 22, b"SSH-", 4.0
 _TAKEN = "/run/fault-memory"
