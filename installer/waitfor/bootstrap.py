@@ -72,6 +72,12 @@ class Bootstrap:
             interval = max(self.settings.interval, self.settings.interval_quiet) if quiet else self.settings.interval
             time.sleep(min(interval, deadline - now))
 
+    def follow(self) -> None:
+        """Look at the service once more after the bootstrap, until its host reboots. Raises BootstrapFailed when it has
+        ended the installation: its host does not reboot then, and never joins the cluster."""
+        if self.rest_seen and (self.rest_state == "answers" or not self.rebooting):
+            self._look_at_rest()
+
     def _evaluate(self) -> bool:
         """One look at both APIs; True when the bootstrap is complete."""
         if self.complete:

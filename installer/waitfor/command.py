@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from installer.errors import EXIT_INTERRUPTED, InstallerError, WaitError
+from installer.errors import EXIT_INSTALL_FAILED, EXIT_INTERRUPTED, InstallerError, WaitError
 from installer.observe import state
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
@@ -57,12 +57,18 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
             raise
         if target == "bootstrap-complete":
             return
-        install = Install(inputs, kube, settings, deadline)
+        install = Install(inputs, kube, settings, deadline, follow=bootstrap.follow)
         try:
             install.wait()
         except KeyboardInterrupt:
             log.warning(f"Until now: {install.last}")
             raise
+        except BootstrapFailed as error:
+            for line in error.causes:
+                log.error(line)
+            bootstrap.keep_evidence(logs_expected=error.logs_expected)
+            log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
+            raise WaitError(f"failed to initialize the cluster: {error}", EXIT_INSTALL_FAILED) from error
         except WaitError:
             _tell_nodes(kube, inputs, settings)
             _tell_operators(kube)

@@ -21,17 +21,22 @@ T = TypeVar("T")
 
 
 class Install:
-    """The second half of install-complete. ``deadline``: monotonic end of all stages, None for each one's own."""
+    """The second half of install-complete. ``deadline``: monotonic end of all stages, None for each one's own;
+    ``follow`` is called at each look until the cluster is initialized, and raises what ends the waiting."""
 
-    def __init__(self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None) -> None:
+    def __init__(
+        self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None, *, follow: Callable[[], None]
+    ) -> None:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
+        self.follow = follow
         self.began = self.asks_at = time.monotonic()
         self.report = Reporter()
         #: What was seen last, for the line after an interrupt.
         self.last = "the cluster's API has not answered"
 
     def wait(self) -> None:
-        """Returns when the cluster is installed and its access was logged. Raises WaitError with exit code 6 or 7."""
+        """Returns when the cluster is installed and its access was logged. Raises WaitError with exit code 6 or 7, and
+        what `follow` raises."""
         self._initialize()
         self._router_ca()
         self._stable_operators()
@@ -65,6 +70,7 @@ class Install:
         log.info(f"Waiting up to {self._until(limit)} for the cluster at {self.kube.host} to initialize...")
 
         def look() -> bool | None:
+            self.follow()
             try:
                 version = self.kube.cluster_version()
             except KubeError as error:

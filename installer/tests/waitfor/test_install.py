@@ -25,7 +25,9 @@ from installer.testing.waitfor_kit import (
     ROUTER_CA,
     VERSION,
     Moment,
+    cluster,
     config_map,
+    host,
     nodes,
     operator,
     version,
@@ -108,6 +110,32 @@ def test_a_node_that_is_missing_or_not_ready_is_named_first(run, there, first):
     assert run([Moment(kube=state)], names=names, target="install-complete", timeout=600) == 6
     assert run.lines("ERROR")[0].startswith(first)
     assert any(line.startswith(first) for line in run.lines("DEBUG"))
+
+
+def test_a_host_that_is_lost_before_the_rendezvous_host_reboots_ends_the_waiting(run):
+    state = {**DONE, VERSION: version("False", "True", "Working towards 4: waiting on etcd")}
+    waits = host("master-0", "installing-in-progress", "Waiting for controller")
+    lost = host("worker-0", "error", "Waiting for control plane", "Host lost its connection to the service")
+    lost["logs_info"] = "completed"
+    there = host("worker-0", "installing-in-progress", "Waiting for control plane")
+    moments = [
+        Moment(cluster("installing"), [waits, there], kube=state, evaluations=4),
+        Moment(cluster("error", "cluster has hosts in error"), [waits, lost], kube=state),
+    ]
+    assert run(moments, names=("master-0", "worker-0"), target="install-complete", timeout=30) == 6
+    assert "cluster bootstrap is complete" in run.lines("INFO")
+    errors = run.lines("ERROR")
+    assert (
+        errors[0] == "Host worker-0 failed at stage Waiting for control plane: Host lost its connection to the service"
+    )
+    assert errors[-1].startswith("failed to initialize the cluster: ")
+    assert errors[-1].endswith("status error: cluster has hosts in error")
+    assert (run.dir / "logs" / "hosts.json").is_file()
+
+
+def test_the_service_may_go_with_its_hosts_reboot_once_the_bootstrap_is_complete(run):
+    rebooting = [Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Rebooting")], kube=DONE)]
+    assert run([*rebooting, Moment(kube=READY_CLUSTER)], target="install-complete") == 0
 
 
 def test_nodes_without_names_are_counted():
