@@ -321,9 +321,11 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
     assert "tok.en" not in run
 
 
-def look_at_the_status(tmp_path: Path, last_line: str, *, listens: bool = False, **environment: str) -> str:
+def look_at_the_status(
+    tmp_path: Path, last_line: str, *, listens: bool = False, agent: str = "active", **environment: str
+) -> str:
     """One look of install-status.sh, where these are the last lines of each unit's journal; sshd's banner."""
-    env = sandbox(tmp_path, systemctl="printf 'active\\nactive\\n'", journalctl='cat "$STATE/journal"')
+    env = sandbox(tmp_path, systemctl=f"printf 'active\\n{agent}\\n'", journalctl='cat "$STATE/journal"')
     (tmp_path / "journal").write_text(last_line + "\n")
     env_file = tmp_path / "etc/assisted/rendezvous-host.env"
     env_file.write_text(env_file.read_text().replace("NODE_ZERO_IP=fd00::5", "NODE_ZERO_IP=127.0.0.1"))
@@ -361,6 +363,14 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
     assert output == (
         "install-status: Images cannot be pulled through the proxy http://192.0.2.1:3128: assisted-service.service: "
         "initializing source docker://r.example/a: Access violation\n"
+    )
+
+
+def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_path):
+    line = "Error: writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"
+    assert look_at_the_status(tmp_path, line, listens=True, agent="activating") == (
+        "install-status: Not running: agent.service(activating). See journalctl -u UNIT.\n"
+        f"install-status: Images cannot be pulled: agent.service: {line.removeprefix('Error: ')}\n"
     )
 
 

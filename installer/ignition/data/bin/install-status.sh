@@ -10,7 +10,7 @@ RUN_DIR=${PATH_PREFIX-}/run/agent-installer
 FAILURES=$RUN_DIR/host-config-failures
 TROUBLES=(70-agent-services 75-agent-images 80-host-config)
 # Podman's words for a pull that failed and is tried again, and for one that is given up.
-PULL='level=warning msg="Failed, retrying|^Error: .*(initializing source|copying system image|reading blob)'
+PULL='level=warning msg="Failed, retrying|^Error: .*(initializing source|copying system image|reading blob|writing blob)'
 
 # unpulled UNIT: the pull that failed, where that is among the last lines that its processes wrote.
 unpulled() {
@@ -36,24 +36,26 @@ banner() {
 }
 
 while :; do
-    down="" images=""
+    down="" images="" stopped=()
     mapfile -t states < <(systemctl is-active "${UNITS[@]}")
     for index in "${!UNITS[@]}"; do
-        [ "${states[index]-}" = active ] || down+=" ${UNITS[index]}(${states[index]-unknown})"
+        [ "${states[index]-}" = active ] && continue
+        stopped+=("${UNITS[index]}")
+        down+=" ${UNITS[index]}(${states[index]-unknown})"
     done
     if [ -n "$down" ]; then
         issue_set 70-agent-services "Not running:$down. See journalctl -u UNIT."
     else
         issue_clear 70-agent-services
     fi
-    # Once it listens, it has been pulled, and hosts say the rest to it.
-    if ! service_listens; then
-        for unit in "${UNITS[@]}"; do
-            why=$(unpulled "$unit")
-            [ -z "$why" ] || images="$unit: $why"
-            [ -z "$images" ] || break
-        done
-    fi
+    # Once the service listens, hosts whose agent runs say the rest to it.
+    doubtful=("${stopped[@]}")
+    service_listens || doubtful=("${UNITS[@]}")
+    for unit in "${doubtful[@]}"; do
+        why=$(unpulled "$unit")
+        [ -z "$why" ] || images="$unit: $why"
+        [ -z "$images" ] || break
+    done
     if [ -n "$images" ]; then
         issue_set 75-agent-images "Images cannot be pulled${proxy:+ through the proxy $proxy}: $images"
     else
