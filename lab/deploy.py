@@ -22,7 +22,7 @@ import yaml
 
 from lab import boots, textfiles
 from lab.derive import AGENT, INSTALL, derive
-from lab.derive.fields import label, spelled
+from lab.derive.fields import Field, Problems, label, spelled
 from lab.derive.manifests import derive_from_manifests
 from lab.errors import ConfigsError, InstallFailedError, TopologyError
 from lab.inputs import ztp
@@ -120,15 +120,18 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
     }
 
 
-def fenced_by_lab(config: dict[str, Any], access: Access) -> dict[str, Any]:
+def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) -> dict[str, Any]:
     """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
-    name; without fencing, as it is."""
+    name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
+    by_mac = {mac: ours[node.name] for node in topology.nodes if node.name in ours for _, mac in node.mac_fields}
 
     def replaced(entry: Any) -> Any:
         if not isinstance(entry, dict):
             return entry
-        credential = ours.get(label(str(entry.get(spelled(entry, "hostName")) or "")), {})
+        place = Field(value=entry, source=INSTALL, path="", problems=Problems())
+        name, mac = label(place.get("hostName").text()), place.get("macAddress").mac()
+        credential = ours.get(name) or by_mac.get(mac) or {}
         return {**entry, **{spelled(entry, key): value for key, value in credential.items()}}
 
     def within(value: Any, *names: str) -> Any:
@@ -197,7 +200,7 @@ class Deployment:
         elif adapt:
             install, agent = read(source)
             install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
-            install = fenced_by_lab(install, self.lab.access)
+            install = fenced_by_lab(install, self.lab.access, self.topology)
             _write(self.directory / INSTALL, install)
             _write(self.directory / AGENT, adapt_agent_config(agent, self.topology))
 

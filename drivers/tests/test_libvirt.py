@@ -6,7 +6,7 @@ import pytest
 
 from drivers.errors import BootError, PowerError
 from drivers.libvirt import Hypervisor
-from drivers.protocols import PowerState
+from drivers.protocols import BootDevice, PowerState
 
 XML = """
 <domain type="test">
@@ -58,6 +58,20 @@ def test_the_cd_is_first_for_one_power_on():
     with machine.chosen():
         assert order(machine) == ["CD", "DISK", "STICK"]
     assert order(machine) == ["DISK", "STICK", "CD"]
+
+
+def test_of_two_cds_the_first_that_boots_is_chosen():
+    empty = '    <disk type="file" device="cdrom"><target dev="hdb" bus="ide"/></disk>\n'
+    other = '    <disk type="file" device="cdrom"><source file="/x"/><target dev="hdd" bus="ide"/><serial>X</serial>'
+    xml = XML.replace("  <devices>\n", f"  <devices>\n{empty}{other}<boot order='5'/></disk>\n")
+    for word, place in (("FIRST", "2"), ("SECOND", "3"), ("THIRD", "4")):
+        xml = xml.replace(word, place)
+    machine = Hypervisor("test:///default").define_machine(xml)
+    machine.boot_from_cd_once()
+    with machine.chosen():
+        assert order(machine) == ["CD", "DISK", "STICK", "X"]
+    machine.set_first(BootDevice.CD)
+    assert order(machine) == ["X", "CD", "DISK", "STICK"]
 
 
 def test_a_machine_without_a_cd_is_switched_on_as_it_is():
