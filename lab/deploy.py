@@ -109,15 +109,31 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
     # The deprecated field and the new one exclude each other.
     deprecated = spelled(config, "imageContentSources")
     field = deprecated if config.get(deprecated) else spelled(config, "imageDigestSources")
+    mirrors = config.get(field) or []
     texts = {
         spelled(config, "additionalTrustBundle"): access.trust_bundle, spelled(config, "sshKey"): access.ssh_key,
     }  # fmt: skip
     return {
         **config,
         spelled(config, "pullSecret"): secret,
-        field: [*(config.get(field) or []), *access.digest_sources],
+        # What is no list is the installer's to refuse.
+        field: [*mirrors, *access.digest_sources] if isinstance(mirrors, list) else mirrors,
         **{key: "\n".join(filter(None, [str(config.get(key) or "").strip(), text])) for key, text in texts.items()},
     }
+
+
+def unadaptable(directory: Path) -> list[str]:
+    """What keeps the lab from adding its own credentials to a user's files, a line each; to be asked before there is a
+    lab."""
+    nobody = Access(pull_secret='{"auths": {}}', trust_bundle="", ssh_key="", mirrors=())
+    try:
+        if ztp.is_ztp(directory):
+            ztp.check_secret(directory, nobody)
+        else:
+            adapt_install_config(read(directory)[0], nobody)
+    except TopologyError as error:
+        return [f"{error.source}: {line}" for line in error.lines]
+    return []
 
 
 def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, topology_for
+from lab.deploy import Deployment, topology_for, unadaptable
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
@@ -100,6 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if topology.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
+    if arguments.iso is None:
+        # Of a plan the secret is no part: it may be the documentation's placeholder.
+        lines += unadaptable(arguments.directory)
     if lines:
         raise TopologyError(str(arguments.directory), lines)
     for handler in logging.getLogger().handlers:

@@ -151,6 +151,12 @@ def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access, key
     )
 
 
+def check_secret(directory: Path, access: Access) -> None:
+    """Raises TopologyError where the lab's credentials cannot be added to the user's."""
+    if manifest := _manifest(directory, PULL_SECRET):
+        _secret(manifest, access)
+
+
 def _registry(source: str, mirror: str) -> str:
     """An entry of containers-registries.conf(5) for a repository that is pulled by digest."""
     return (

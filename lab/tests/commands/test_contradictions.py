@@ -155,3 +155,40 @@ def test_contradictions_are_told_all_at_once(name, tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [f"node0-lab: {line}" for line in wanted]
+
+
+def _manifests(folder, secret):
+    documents = {
+        "agent-cluster-install": "spec: {provisionRequirements: {controlPlaneAgents: 1}, "
+        "networking: {machineNetwork: [{cidr: 192.168.122.0/24}]}}\n",
+        "cluster-deployment": "spec: {clusterName: z, baseDomain: example.com}\n",
+        "pull-secret": f"stringData: {{.dockerconfigjson: '{secret}'}}\n",
+    }
+    (folder / "cluster-manifests").mkdir()
+    for name, text in documents.items():
+        (folder / f"cluster-manifests/{name}.yaml").write_text(text)
+    (folder / "agent-config.yaml").write_text(agent(host(["eno1"])))
+
+
+def _files(folder, secret):
+    text = install().replace('{"auths": {"registry.example.com": {"auth": "dTpw"}}}', secret)
+    (folder / "install-config.yaml").write_text(text)
+    (folder / "agent-config.yaml").write_text(agent(CARDS))
+
+
+@pytest.mark.parametrize(
+    ("write", "where"),
+    [(_files, "install-config.yaml: pullSecret"), (_manifests, "pull-secret.yaml: stringData..dockerconfigjson")],
+    ids=["files", "manifests"],
+)
+def test_a_pull_secret_that_is_none_is_told_before_there_is_a_lab(write, where, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("lab.commands.deploy.Lab", lambda *_, **__: pytest.fail("there is a lab"))
+    # As the documentation has it, where others put theirs.
+    write(tmp_path, '{"auths": ...}')
+    assert cli.main(["deploy", str(tmp_path), "--plan"]) == 0
+    capsys.readouterr()
+    assert cli.main(["deploy", str(tmp_path), "--set", "nodes[0].tpm=true", "--machines", "container"]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert "nodes[0].tpm: " in first
+    assert f"{where}: not a dockerconfigjson" in second
+    assert "..." not in second

@@ -253,6 +253,8 @@ def test_the_labs_needs_stand_beside_the_users_own():
     external = derive({**install, "platform": {"external": {"platformName": "mine"}}}, agent)
     fetched = {key: value for key, value in adapt_agent_config({}, external).items() if key != "additionalNTPSources"}
     assert fetched == {"bootArtifactsBaseURL": "http://192.168.111.1:8080/boot"}, "no ISO is a full one there"
+    for none in ({"source": "a"}, 1, "quay.io"):
+        assert adapt_install_config({"imageDigestSources": none}, ACCESS)["imageDigestSources"] == none
     with pytest.raises(TopologyError, match="pullSecret: not a dockerconfigjson"):
         adapt_install_config({"pullSecret": "["}, ACCESS)
 
