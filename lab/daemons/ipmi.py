@@ -178,17 +178,19 @@ def serve(config: Config) -> None:
     """Answer until killed."""
     accounts = {config.user: config.password}
     for place in config.machines:
-        machine, boot = (_contained if config.contained else _virtual)(config, place.name)
+        machine, boot = (contained if config.contained else virtual)(config, place.name)
         Bmc(accounts, place, config.address, machine, boot=boot)
     bmc.Bmc.listen(_LISTEN_SECONDS)
 
 
-def _contained(config: Config, name: str) -> tuple[Machine, Callable[[BootDevice, bool], None]]:
+def contained(config: Config, name: str) -> tuple[Machine, Callable[[BootDevice, bool], None]]:
+    """A container machine, and what sets its boot device."""
     machine = Machines(Path(config.owner)).machine(name)
     return machine, lambda device, once: machine.set_first(device, once=once)
 
 
-def _virtual(config: Config, name: str) -> tuple[Machine, Callable[[BootDevice, bool], None]]:
+def virtual(config: Config, name: str) -> tuple[Machine, Callable[[BootDevice, bool], None]]:
+    """A virtual machine, and what sets its boot device."""
     from drivers.libvirt import Hypervisor  # libvirt is costly to load
 
     machine = Hypervisor(config.owner).machine(name)

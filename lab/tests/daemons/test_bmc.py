@@ -16,8 +16,8 @@ from lab.daemons import ipmi
 from lab.daemons.bmc import LabMachines
 from lab.layout import Layout
 from lab.machines.domain import domain_xml
-from lab.testing.domains import Domain, libvirt_of, with_cd
 from lab.testing.topologies import SAN
+from lab.tests.daemons.kit import Domain, libvirt_of, with_cd
 from lab.topology import Disk, Nic
 
 
@@ -73,8 +73,7 @@ def disk(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def bmc(monkeypatch):
-    monkeypatch.setattr(LabMachines, "_from_cd", set())
+def bmc():
     return LabMachines.initialize({}, logging.getLogger("test"), "test:///default")()
 
 
@@ -214,30 +213,42 @@ def test_a_power_on_that_fails_is_none(disk, bmc, monkeypatch):
     assert disk.starts == [["cd", "disk"], ["cd", "disk"], ["disk", "cd"]]
 
 
+#: What IPMI calls devices (table 28-14, parameter 5, data 2), and a flag (data 1): for good.
+NONE, DISK, SAFE, CD = 0, 2, 3, 5
+FOR_GOOD = 0b0100_0000
+
+
+class Session:
+    """A client that is told nothing."""
+
+    def send_ipmi_response(self, **_answer: object) -> None:
+        return
+
+
 def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(disk, tmp_path):
     with_cd(disk)
     place = ipmi.Place("master-0", 0, str(tmp_path / "log"), str(tmp_path / "socket"))
     config = ipmi.Config(
         address="127.0.0.1", user="u", password="p", owner="test:///default", contained=False, machines=(place,)
     )
-    machine, boot = ipmi._virtual(config, "master-0")
-    bmc = ipmi.Bmc.__new__(ipmi.Bmc)
-    bmc._machine, bmc._boot = machine, boot
+    machine, boot = ipmi.virtual(config, "master-0")
+    bmc = ipmi.Bmc({"u": "p"}, place, "127.0.0.1", machine, boot=boot)
 
-    def starts(device, *, once):
-        bmc._once = once
-        bmc.set_boot_device(device)
+    def ask_for(device, flags=0):
+        bmc.set_system_boot_options({"data": bytes([5, 0b1000_0000 | flags, device << 2, 0, 0])}, Session())
+
+    def starts(device, flags=0):
+        ask_for(device, flags)
         begun = len(disk.starts)
         assert bmc.power_reset() == 0
         assert bmc.power_cycle() == 0
         return disk.starts[begun:]
 
-    assert starts("optical", once=True) == [["cd", "disk"], ["disk", "cd"]]
-    assert starts("optical", once=False) == [["cd", "disk"]] * 2
-    assert starts("default", once=True) == [["disk", "cd"]] * 2
-    for other in ("default", "hd"):
-        bmc._once = True
-        bmc.set_boot_device("optical")
-        assert starts(other, once=True) == [["disk", "cd"]] * 2
-    assert starts("safe", once=False) == [["disk", "cd"]] * 2
+    assert starts(CD) == [["cd", "disk"], ["disk", "cd"]]
+    assert starts(CD, FOR_GOOD) == [["cd", "disk"]] * 2
+    assert starts(NONE) == [["disk", "cd"]] * 2
+    for other in (NONE, DISK):
+        ask_for(CD)
+        assert starts(other) == [["disk", "cd"]] * 2
+    assert starts(SAFE, FOR_GOOD) == [["disk", "cd"]] * 2
     assert [boot(device, False) for device in BootDevice] == [None] * 3
