@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ci import combinations
 from ci.tests import pytest_kit
 from lab.inputs.configs import Access
+from lab.release.components import hardware_requirements
 from lab.topology import Topology
 from scenarios.catalogue import matrix as catalogue
 from scenarios.catalogue.errors import MatrixError
@@ -170,6 +172,14 @@ def test_workers_come_behind_the_others_with_addresses_of_their_own() -> None:
         assert {len(more.known_addresses(node)) for node in more.nodes} == {2 if stack == "dual" else 1}
         assert {node.firmware for node in more.nodes} == {"bios"}
     assert [node.name for node in topology_of("ha-ipv4-static-uefi-workers").workers[2:]] == ["worker-2", "worker-3"]
+
+
+def test_a_lone_node_of_the_least_size_has_what_the_release_asks_for() -> None:
+    (least,) = json.loads(hardware_requirements())
+    (node,) = topology_of("sno-ipv4-static-uefi-minimum").nodes
+    assert (node.vcpu, node.memory_mib) == (least["sno"]["cpu_cores"], least["sno"]["ram_mib"])
+    # Of disks the release counts GB, and the lab GiB.
+    assert (node.disk_gib - 1) << 30 < least["sno"]["disk_size_gb"] * 10**9 <= node.disk_gib << 30
 
 
 def test_platform_external_is_balanced_by_the_user_where_there_is_something_to_balance() -> None:

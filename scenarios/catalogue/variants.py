@@ -21,6 +21,8 @@ from scenarios.catalogue.faulty import ROWS, Row
 SMALL_DISK_GIB = 4
 WORKERS = 2
 JUMBO = 9000
+# What the lab release asks of a lone node: processors, MiB, GiB (lab.release.components).
+MINIMUM = (2, 3072, 10)
 STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
 VLAN = 111
 # More than the 256 KiB that an ISO's embed area holds, in objects that each fit into etcd.
@@ -89,6 +91,13 @@ def _networks(topology: Topology, change: Callable[[Network], Network], *more: N
 def _small_disk(topology: Topology) -> Topology:
     """Every node's disk is smaller than the lab release requires."""
     return each(topology, lambda _, node: msgspec.structs.replace(node, disk_gib=SMALL_DISK_GIB, disks=()))
+
+
+def _minimum(topology: Topology) -> Topology:
+    """Machines have no more than a lone node must have."""
+    vcpu, memory, disk = MINIMUM
+    least = {"vcpu": vcpu, "memory_mib": memory, "disk_gib": disk, "disks": ()}
+    return each(topology, lambda _, node: msgspec.structs.replace(node, **least))
 
 
 def _node0_alone(topology: Topology) -> Topology:
@@ -318,6 +327,7 @@ BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one in working())
 FEATURES: dict[str, Variant] = {
     # Without static addresses in agent-config.yaml there is none to choose the rendezvous IP from.
     "left_out": Variant(agent_config=_left_out, addressing=("static",)),
+    "minimum": Variant(machines=_minimum),
     "three_disks": Variant(machines=_three_disks),
     "jumbo": Variant(machines=_jumbo),
     "second_nic": Variant(machines=_second_nic),
