@@ -27,6 +27,7 @@ from ci.informer.history.store import History, Row
 from ci.informer.judging import clusters
 from ci.informer.judging.review import watched
 from ci.informer.revision import revision
+from lab.subject.hardware import Hardware
 from lab.topology import MachineKind
 
 if TYPE_CHECKING:
@@ -38,9 +39,14 @@ VOID_RETRIES, MOST_MORE = 2, 60
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run: jobs (SCENARIO@KIND) on a payload, so often each; `limit` is in seconds a run."""
+    """What to run: jobs (SCENARIO@KIND) on a payload, so often each; `limit` is in seconds a run.
+
+    `digest` is the release's and `limits` what it demands of machines by their role; empty of the lab release.
+    """
 
     payload: str
+    digest: str = ""
+    limits: dict[str, Hardware] = {}  # msgspec makes a new one each time
     jobs: tuple[str, ...]
     rounds: int = 1
     limit: float = LIMIT
@@ -92,7 +98,8 @@ class _Session:
             scenario=scenario,
             machines=machines,
             limit=plan.limit,
-            needs=needs_of(scenario, machines),
+            needs=needs_of(scenario, machines, plan.limits),
+            digest=plan.digest,
             kvm=plan.kvm,
             program=plan.program,
             arguments=plan.arguments,

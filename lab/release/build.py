@@ -82,6 +82,13 @@ def built_release(digest: str, cache: Path | None = None) -> Release | None:
     return None
 
 
+def built_digests(cache: Path | None = None) -> list[str]:
+    """The digests of all releases that were built on this machine and have not been pruned."""
+    cache = cache or default_cache()
+    records = (Store(cache).root / RECORDS).glob("*.json")
+    return [Release.load(record, cache).digest for record in records]
+
+
 def build_release(
     cache: Path | None = None, *, machine_os: bool = True, variant: str | None = None, agent: Path | None = None
 ) -> Release:

@@ -110,6 +110,11 @@ class Cache:
             hardware=record.hardware,
         )
 
+    @property
+    def digests(self) -> list[str]:
+        """The digests of all releases that were copied."""
+        return [f"sha256:{path.stem}" for path in (self.root / "releases").glob("*.json")]
+
     def _has(self, name: str) -> bool:
         """Whether the registry would serve it: docker-registry writes an image's link when all its parts are there."""
         source, _, digest = name.partition("@")

@@ -13,6 +13,7 @@ from lab.redact import without_login
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import default_cache
 from lab.subject import credentials, hardware
+from lab.subject.hardware import Hardware
 from lab.subject.installer import checked, default_installer, is_ours
 from lab.subject.mirroring import Cache, from_directory, from_registry, parse_name
 from lab.subject.model import Subject, of_lab
@@ -54,12 +55,16 @@ class Chosen:
     subject: Subject
     installer: tuple[str, ...]
 
-    def sized(self, topology: Topology) -> Topology:
-        """The topology with machines at least as large as demanded: by the release's service, or by OpenShift's own
-        limits, which openshift-install's ISO brings with it."""
-        ours = is_ours(self.installer)
+    @property
+    def limits(self) -> Mapping[str, Hardware]:
+        """What machines must have by their role: as the release's service demands, or OpenShift's own limits, which
+        openshift-install's ISO brings with it. Raises SubjectError."""
         limits = hardware.requirements(self.subject.hardware, self.subject.version, self.subject.pullspec)
-        return hardware.sized(topology, limits if ours else hardware.OPENSHIFT)
+        return limits if is_ours(self.installer) else hardware.OPENSHIFT
+
+    def sized(self, topology: Topology) -> Topology:
+        """The topology with machines at least as large as that. Raises SubjectError."""
+        return hardware.sized(topology, self.limits)
 
 
 def choose(get: Callable[[str], str | None]) -> Chosen:
@@ -87,6 +92,13 @@ def _release(name: str | None, directory: str | None, upstream: Upstream) -> Sub
         return _built(name) or from_registry(cache, name, upstream)
     except ReleaseError as error:
         raise SubjectError("--release-dir" if directory else "--release", str(error)) from error
+
+
+def here() -> list[str]:
+    """The digests of the releases that were copied to this machine, or built on it."""
+    from lab.release.build import built_digests
+
+    return sorted({*Cache(default_cache() / "subjects").digests, *built_digests()})
 
 
 def built_lab_release() -> Subject:

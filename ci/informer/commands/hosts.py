@@ -9,7 +9,7 @@ from pathlib import Path
 from ci.informer import text
 from ci.informer.commands.common import ACCEPTED, Adder, name, say
 from ci.informer.engine import tls
-from ci.informer.engine.announce import CONTAINER, GIB, KVM, MIB, VCPU, VERSION, announced
+from ci.informer.engine.announce import CONTAINER, GIB, KVM, MIB, RELEASE, VCPU, VERSION, announced, releases
 from lab.host.budget import Amount
 from lab.host.paths import state_dir
 from lab.numbers import MEMORY_MIB, whole_type
@@ -41,7 +41,7 @@ def _worker(arguments: argparse.Namespace) -> int:
     address, security = tls.checked(arguments.address, arguments.tls)
     most = Amount(arguments.memory or MEMORY_MIB, arguments.vcpu or 1 << 16, 1 << 30)
     spool = arguments.spool or state_dir() / "units" / arguments.name
-    serving.worker(address, security, arguments.name, announced(most), spool=spool, say=say)
+    serving.worker(address, security, arguments.name, {**announced(most), **releases()}, spool=spool, say=say)
     return ACCEPTED
 
 
@@ -51,12 +51,13 @@ def _hosts(arguments: argparse.Namespace) -> int:
     address, security = tls.checked(arguments.address, arguments.tls)
     with Engine(lambda line: None, address=address, security=security, patience=10) as engine:
         hosts = engine.hosts()
-    heads = ("host", "memory MiB", "vCPUs", "disk GiB", "containers", "KVM", "version")
+    heads = ("host", "memory MiB", "vCPUs", "disk GiB", "containers", "KVM", "releases", "version")
     rows = [
         [
             host,
             *(f"{has.get(what, 0):.0f}" for what in (MIB, VCPU, GIB)),
             *("yes" if has.get(what) else "no" for what in (CONTAINER, KVM)),
+            str(sum(one.startswith(RELEASE) for one in has)),
             next((one.removeprefix(VERSION) for one in has if one.startswith(VERSION)), ""),
         ]
         for host, has in sorted(hosts.items())

@@ -76,8 +76,8 @@ def _nightly(arguments: argparse.Namespace) -> int:
     budget = 3600 * arguments.hours
     # The history first: a release takes minutes to copy.
     with opened(arguments) as history:
-        named_payload, options = subject(history, arguments)
-        payload = named_payload or f"lab-{revision()[:12] or now.date()}"
+        asked = subject(history, arguments)
+        payload = asked.payload or f"lab-{revision()[:12] or now.date()}"
         differs, bad = cache(changed), {*rejected(history)} - {payload}
 
         def decides(rows: Sequence[Row], job: str) -> bool:
@@ -102,11 +102,13 @@ def _nightly(arguments: argparse.Namespace) -> int:
             return ACCEPTED
         plan = running.Plan(
             payload=payload,
+            digest=asked.digest,
+            limits=dict(asked.limits),
             jobs=tuple(one.job for one in chosen),
             limit=60 * arguments.minutes,
             more=arguments.more,
             program=program(arguments),
-            arguments=options,
+            arguments=asked.options,
         )
         with engine(arguments) as hosts:
             for _ in running.carry_out(history, running.begin(history, plan, arguments.artifacts), hosts, say):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
@@ -21,6 +22,7 @@ from ci.informer.history import work
 from ci.informer.history.store import History, Row
 from ci.informer.judging.review import counts_of
 from lab.numbers import real_type, whole_type
+from lab.subject.hardware import Hardware
 from lab.subject.mirroring import parse_name
 from lab.subject.options import OPTIONS, add_options, choose
 
@@ -28,8 +30,18 @@ if TYPE_CHECKING:
     from ci.informer.engine.engine import Engine
 
 
-def subject(history: History, arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """What is to be installed: the payload's name, empty where nothing is said of it, and pytest's options for it.
+class Asked(NamedTuple):
+    """What is to be installed: the payload's name, empty where nothing is said of it, and pytest's options for it; the
+    digest of its release, and what that demands of machines, where options say which."""
+
+    payload: str
+    options: tuple[str, ...]
+    digest: str = ""
+    limits: Mapping[str, Hardware] = MappingProxyType({})
+
+
+def subject(history: History, arguments: argparse.Namespace) -> Asked:
+    """What is to be installed.
 
     What does not fit is told, and a release copied, before the first run. Runs have a directory of their own, and come
     again from another: paths are absolute.
@@ -39,9 +51,11 @@ def subject(history: History, arguments: argparse.Namespace) -> tuple[str, tuple
     }
     chosen = choose(lambda one: options.get(f"--{one}")) if options else None
     payload: str = arguments.payload or (chosen.subject.version if chosen else "")
-    if chosen:
-        history.identify(payload, chosen.subject.digest)
-    return payload, tuple(f"{option}={value}" for option, value in options.items())
+    words = tuple(f"{option}={value}" for option, value in options.items())
+    if not chosen:
+        return Asked(payload, words)
+    history.identify(payload, chosen.subject.digest)
+    return Asked(payload, words, chosen.subject.digest, chosen.limits)
 
 
 def _absolute(option: str, value: str) -> str:
@@ -113,16 +127,18 @@ def _code(rows: list[Row]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     # The history first: a release takes minutes to copy.
     with opened(arguments) as history:
-        payload, options = subject(history, arguments)
+        asked = subject(history, arguments)
         plan = running.Plan(
-            payload=payload or "lab",
+            payload=asked.payload or "lab",
+            digest=asked.digest,
+            limits=dict(asked.limits),
             jobs=tuple(f"{scenario}@{arguments.machines}" for scenario in arguments.scenarios),
             rounds=arguments.n,
             limit=60 * arguments.minutes,
             more=arguments.more,
             kvm=arguments.kvm,
             program=program(arguments),
-            arguments=options,
+            arguments=asked.options,
         )
         with engine(arguments) as hosts:
             rows = running.run(history, plan, arguments.artifacts, hosts, say=say)

@@ -13,12 +13,13 @@ from lab.errors import LabError
 from lab.host import budget, kvm
 from lab.host.paths import labs_dir
 from lab.host.preflight import container_problems
+from lab.subject.options import here
 
 MIB, VCPU, GIB = "MiB", "vCPU", "GiB"
 #: Whether machines of a kind can run, and virtual ones with KVM.
 CONTAINER, KVM = "container", "kvm"
-#: In front of the version of its code.
-VERSION = "version:"
+#: In front of the version of its code, and of the digest of each release that it need not copy.
+VERSION, RELEASE = "version:", "release:"
 
 
 @cache
@@ -49,6 +50,11 @@ def announced(most: budget.Amount | None = None, labs: Path | None = None) -> di
     except LabError:
         has[KVM] = 0.0
     return has
+
+
+def releases() -> dict[str, float]:
+    """The releases that are on this machine already."""
+    return {RELEASE + digest: 1 for digest in here()}
 
 
 def amount(has: Mapping[str, float]) -> budget.Amount:

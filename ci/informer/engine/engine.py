@@ -292,8 +292,9 @@ class Engine:
             room = [address for address in fits if address != reserved]
             if room:
                 self._waiting.remove(unit)
-                best = max(room, key=lambda address: self._free(address).mib)
+                best = max(room, key=lambda one: (self._places[one].knows(unit.digest), self._free(one).mib))
                 self._say(f"{unit.job}: " + (f"to {self._places[best].name}" if self._address else "begins"))
+                self._places[best].sent.add(unit.digest)
                 self._send(unit, best)
             elif able and not reserved:
                 reserved = max(able, key=lambda address: self._free(address).mib)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
+from ci.informer.engine.announce import RELEASE
 from ci.informer.engine.unit import Unit
 from lab.host.budget import Amount
 
@@ -28,3 +29,8 @@ class Place:
     name: str
     has: Mapping[str, float]
     others: Amount = field(default_factory=Amount)  # what units of other collectors take
+    sent: set[str] = field(default_factory=set)  # releases of units that were sent to it: it has copied them
+
+    def knows(self, release: str) -> bool:
+        """Whether it need not copy a release, which takes minutes, before a run."""
+        return bool(release) and (release in self.sent or RELEASE + release in self.has)

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -23,6 +24,7 @@ from ci.informer.history.model import LIMIT, Run
 from ci.informer.history.model import Attempt as RunAttempt
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
+from lab.subject.hardware import Hardware, sized
 from lab.topology import MachineKind
 from scenarios.catalogue.ids import topology_of
 
@@ -40,7 +42,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """One run that is to be made: a scenario on a payload, on a kind of machines, for at most `limit` seconds.
 
     `key` names it among all runs that there ever are. `folder` is where its evidence goes; empty: where the host that
-    runs it keeps such things. `needs` is what its lab takes of the host.
+    runs it keeps such things. `needs` is what its lab takes of the host, `digest` the release image that it installs;
+    empty: the lab release.
     """
 
     key: str
@@ -50,6 +53,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     limit: float = LIMIT
     folder: str = ""
     needs: Amount = Amount()
+    digest: str = ""
     kvm: bool = False
     program: tuple[str, ...] = PYTEST
     arguments: tuple[str, ...] = ()
@@ -76,12 +80,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     full: bool = False
 
 
-def needs_of(scenario: str, machines: MachineKind) -> Amount:
+def needs_of(scenario: str, machines: MachineKind, limits: Mapping[str, Hardware] = MappingProxyType({})) -> Amount:
     """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of faults is
-    called by its scenario and a word more."""
+    called by its scenario and a word more. `limits` are what a release demands of machines, if it is not the lab's."""
     for one in (scenario, scenario.rpartition("-")[0]):
         with contextlib.suppress(ValueError):
-            return need_of(topology_of(one).with_machines(machines))
+            topology = topology_of(one, lambda shape: sized(shape, limits)) if limits else topology_of(one)
+            return need_of(topology.with_machines(machines))
     return Amount()
 
 

@@ -15,7 +15,7 @@ from ci.informer import running
 from ci.informer.cli import main
 from ci.informer.commands import runs
 from ci.informer.engine.engine import Engine
-from ci.informer.engine.unit import Unit
+from ci.informer.engine.unit import Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.again import command
@@ -24,6 +24,7 @@ from ci.informer.history.store import History
 from ci.informer.judging.verdict import judge
 from ci.informer.pages import build
 from ci.informer.tests.kit import PROGRAM
+from lab.subject.hardware import OPENSHIFT
 
 
 @pytest.fixture
@@ -287,14 +288,26 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
     """They run in the repository's folder, whatever directory somebody was in."""
     monkeypatch.chdir(tmp_path)
     subject = SimpleNamespace(version="1", digest="sha256:1")
-    monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=subject))
+    monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=subject, limits=OPENSHIFT))
     for name in ("installer", "secret", "ca.pem"):
         (tmp_path / name).touch()
     options_given = {"release": "r.example/r:1", "release_dir": None, "pull_secret": "secret", "ca": "./ca.pem"}
     for installer, wanted in (("installer", f"{tmp_path}/installer"), ("docker://r.example/i:1",) * 2):
-        _, options = runs.subject(history, argparse.Namespace(**options_given, installer=installer, payload=None))
+        asked = runs.subject(history, argparse.Namespace(**options_given, installer=installer, payload=None))
         paths = (f"--pull-secret={tmp_path}/secret", f"--ca={tmp_path}/ca.pem", f"--installer={wanted}")
-        assert options == ("--release=r.example/r:1", *paths)
+        assert asked.options == ("--release=r.example/r:1", *paths)
+        assert (asked.payload, asked.digest, asked.limits) == ("1", "sha256:1", OPENSHIFT)
+
+
+def test_a_release_that_wants_larger_machines_than_a_host_has_is_told_before_a_run(history, script, monkeypatch):
+    """Of its own release the lab's one node takes 4 GiB, of a real one 16."""
+    scenario = "sno-ipv4-static-uefi"
+    assert needs_of(scenario, "vm").mib < 6000 < 16384 < needs_of(scenario, "vm", OPENSHIFT).mib
+    monkeypatch.setenv("NODE0_BUDGET_MIB", "6000")
+    plan = script.plan("passed", jobs=(f"{scenario}@vm",), digest="sha256:1", limits=dict(OPENSHIFT))
+    with pytest.raises(InformerError, match=f"scenario: '{scenario}': no host can run it: here: too little memory"):
+        script.run(plan)
+    assert script.left == ["passed"]
 
 
 @pytest.mark.parametrize("option", ["--installer=/bin/ls", "--ca=/etc/passwd", "--pull-secret=/etc/passwd"])

@@ -306,7 +306,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
-        "ci.informer.judging", "lab.topology",
+        "ci.informer.judging", "lab.subject", "lab.topology",
     },
     "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
     "ci.informer.commands": {
@@ -316,7 +316,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "ci.informer.engine": {
         "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
-        "lab.topology", "scenarios.catalogue",
+        "lab.subject", "lab.topology", "scenarios.catalogue",
     },
     "ci.informer.errors": {"ci.errors"},
     "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab.evidence", "lab.topology"},

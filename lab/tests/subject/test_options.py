@@ -125,3 +125,12 @@ def test_of_a_bundle_one_certificate_must_be_valid(tmp_path):
     path.write_bytes(old + FILES["broken"].encode() + certificate("ours", -1, 30))
     assert credentials.ca(str(path)) == path
     assert credentials.ca(None) is None
+
+
+def test_releases_that_need_not_be_copied_are_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODE0_CACHE", str(tmp_path))
+    assert options.here() == []
+    (tmp_path / "subjects/releases").mkdir()
+    for name in ("b", "a"):
+        (tmp_path / f"subjects/releases/{name * 64}.json").touch()
+    assert options.here() == [f"sha256:{name * 64}" for name in "ab"]

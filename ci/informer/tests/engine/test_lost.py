@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 from distributed import Client
 
@@ -123,6 +124,23 @@ def test_a_result_that_comes_too_late_ends_the_second_run(world):
     assert world.dropped == ["b"]
     assert world.sent == ["a", "b", "a2"]
     assert "sno@vm: host-a2 has its result; host-b ends it" in world.lines
+
+
+def test_a_run_goes_where_its_release_is(world):
+    """Else to the host with the most room, as one of the lab release does; copying it takes minutes."""
+    world.there = {"a": {}, "b": {}, "c": {}}
+    world.look()
+    del world._flights[UNIT.key]
+    for address, mib in (("a", 4000), ("b", 20000), ("c", 9000)):
+        world._places[address].has = {**HAS, announce.MIB: mib, announce.VCPU: 9, announce.GIB: 900}
+    world._places["c"].has[announce.RELEASE + "sha256:1"] = 1
+    world.sent.clear()
+    for number, digest in enumerate(("", "sha256:1", "sha256:2", "sha256:2", "", "sha256:1", "sha256:1")):
+        unit = msgspec.structs.replace(UNIT, key=f"plan/job/{number}", digest=digest)
+        world.submit([unit])
+        world._hand_out()
+    # sha256:2 is copied to b; c has room for three.
+    assert world.sent == ["b", "c", "b", "b", "b", "c", "c"]
 
 
 def test_hosts_of_another_version_alone_are_told_before_anything_runs(monkeypatch):
