@@ -4,16 +4,52 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import lzma
 import shutil
 import subprocess
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Annotated, Any, cast
+
+import msgspec
 
 from lab.subject.errors import IncompleteImage
 from lab.subject.stores import Store
+
+Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+
+
+class _Part(msgspec.Struct):
+    digest: Digest
+    platform: dict[str, Any] | None = None
+
+
+class _Manifest(msgspec.Struct):
+    """What is read of a manifest (OCI image specification; Docker's image manifest, version 2, schema 2)."""
+
+    config: _Part
+    layers: list[_Part]
+
+
+class _Index(msgspec.Struct):
+    """What is read of an index, or a manifest list."""
+
+    manifests: Annotated[list[_Part], msgspec.Meta(min_length=1)]
+
+
+class _Labelled(msgspec.Struct):
+    Labels: dict[str, str] | None = None
+
+
+class _Config(msgspec.Struct):
+    """What is read of an image's config."""
+
+    architecture: str = ""
+    config: _Labelled | None = None
+
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _PLATFORM = {"os": "linux", "architecture": "amd64"}
@@ -23,22 +59,38 @@ def _document(store: Store, digest: str) -> dict[str, Any]:
     path = store.blob(digest)
     if path is None:
         raise IncompleteImage(f"{digest} is missing")
-    document = json.loads(path.read_bytes())
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise IncompleteImage(f"{digest} is not JSON") from error
     if not isinstance(document, dict):
         raise IncompleteImage(f"{digest} is no manifest")
     return cast(dict[str, Any], document)
 
 
+def _of_kind(store: Store, digest: str) -> dict[str, Any]:
+    """A manifest or an index that is one: whoever made the directory may have written anything."""
+    document = _document(store, digest)
+    kind = _Index if "manifests" in document and "layers" not in document else _Manifest
+    return _checked(document, digest, kind)
+
+
+def _checked(document: dict[str, Any], digest: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    try:
+        msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise IncompleteImage(f"{digest} is no {kind.__name__.strip('_').lower()}: {error}") from error
+    return document
+
+
 def parts(store: Store, digest: str) -> Iterator[str]:
     """The digests of everything that belongs to an image: manifests, the config, layers. Raises IncompleteImage."""
     yield digest
-    document = _document(store, digest)
-    if "manifests" in document:
+    document = _of_kind(store, digest)
+    if "layers" not in document:
         for entry in document["manifests"]:
             yield from parts(store, entry["digest"])
         return
-    if "layers" not in document:
-        raise IncompleteImage(f"{digest} is no manifest")
     yield document["config"]["digest"]
     for layer in document["layers"]:
         yield layer["digest"]
@@ -46,18 +98,18 @@ def parts(store: Store, digest: str) -> Iterator[str]:
 
 def manifest(store: Store, digest: str) -> dict[str, Any]:
     """The image's manifest: of a list, the one for linux/amd64, else its first. Raises IncompleteImage."""
-    document = _document(store, digest)
-    if entries := document.get("manifests"):
-        fits = [e for e in entries if _PLATFORM.items() <= (e.get("platform") or {}).items()]
-        return manifest(store, (fits or entries)[0]["digest"])
-    if "layers" not in document:
-        raise IncompleteImage(f"{digest} is no manifest")
-    return document
+    document = _of_kind(store, digest)
+    if "layers" in document:
+        return document
+    entries = document["manifests"]
+    fits = [e for e in entries if _PLATFORM.items() <= (e.get("platform") or {}).items()]
+    return manifest(store, (fits or entries)[0]["digest"])
 
 
 def config(store: Store, digest: str) -> dict[str, Any]:
     """The image's config (OCI image specification, image configuration). Raises IncompleteImage."""
-    return _document(store, manifest(store, digest)["config"]["digest"])
+    name = manifest(store, digest)["config"]["digest"]
+    return _checked(_document(store, name), name, _Config)
 
 
 def layers(store: Store, digest: str) -> list[Path]:
@@ -79,7 +131,8 @@ def opened(blob: Path) -> Iterator[IO[bytes]]:
         if not zstd:
             yield file
             return
-        with subprocess.Popen(["zstd", "-dcq"], stdin=file, stdout=subprocess.PIPE) as process:
+        argv = ["zstd", "-dcq"]
+        with subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None
             yield process.stdout
 
@@ -88,8 +141,16 @@ def extract(blobs: Sequence[Path], pattern: str, target: Path) -> list[Path]:
     """Copy the files that match (a path from the root, `*` within a name) into a folder; those that were copied.
 
     An upper layer's file stands for a lower one's, a link for what it leads to within the same folder. Whiteouts take
-    lower files away (OCI image specification, layers).
+    lower files away (OCI image specification, layers). Raises IncompleteImage for a layer that is damaged.
     """
+    try:
+        return _extracted(blobs, pattern, target)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        why = str(error).partition(":\n")[0]  # and not what each kind of compression says of it
+        raise IncompleteImage(f"a layer of it cannot be unpacked: {why}") from error
+
+
+def _extracted(blobs: Sequence[Path], pattern: str, target: Path) -> list[Path]:
     wanted = pattern.strip("/")
     folder, _, name = wanted.rpartition("/")
     copied: dict[str, Path] = {}

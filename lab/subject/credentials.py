@@ -43,6 +43,12 @@ def pull_secret(value: str | None) -> Path | None:
     return Path(value)
 
 
+def hosts_of(path: Path) -> set[str]:
+    """The registries that a pull secret has credentials for; they may be written with a scheme and a path."""
+    names = json.loads(path.read_bytes())["auths"]
+    return {name.rpartition("://")[2].partition("/")[0].replace("index.docker.io", "docker.io") for name in names}
+
+
 def _has_login(entry: dict[str, object]) -> bool:
     """Whether an entry says who is asking: containers-auth.json(5), and what openshift-install takes for one."""
     if "credsStore" in entry:

@@ -20,6 +20,7 @@ from pathlib import Path
 from lab.errors import SubjectError
 from lab.redact import shortened
 from lab.subject.contents import extract, layers
+from lab.subject.errors import IncompleteImage
 from lab.subject.stores import Store
 
 #: Seconds that `version` may take: openshift-install's and node0's take a fifth of one, and this machine may be busy.
@@ -139,7 +140,10 @@ def from_image(store: Store, digest: str, folder: Path, source: str) -> Path | N
         return target
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="installer-", dir=folder.parent) as scratch:
-        extracted = extract(layers(store, digest), PATH, Path(scratch))
+        try:
+            extracted = extract(layers(store, digest), PATH, Path(scratch))
+        except IncompleteImage as error:
+            raise SubjectError(source, f"the image is not whole: {error}") from error
         if not extracted:
             raise SubjectError(source, f"the image has no /{PATH}")
         machine = machine_of(_head(extracted[0]))

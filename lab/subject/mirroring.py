@@ -176,7 +176,7 @@ class Cache:
             components=dict(payload.components),
             mirrors=tuple((source, repository_of(source)) for source in sources),
             installer=_text(self.installer(installer, f"{label}: image installer")),
-            hardware=self._limits(payload),
+            hardware=self._limits(payload, f"{label}: image agent-installer-api-server"),
         )
         path = self._record(name.rpartition("@")[2])
         path.parent.mkdir(exist_ok=True)
@@ -188,12 +188,15 @@ class Cache:
         """The openshift-install of an image that has been copied; None where it does not run by itself."""
         return from_image(self._images, digest, self.root / "installers" / digest.partition(":")[2], label)
 
-    def _limits(self, payload: Payload) -> str:
-        """The service's own default_hw_requirements.json, empty where its image has none."""
+    def _limits(self, payload: Payload, label: str) -> str:
+        """The service's own default_hw_requirements.json, empty where its image has none. Raises SubjectError."""
         with tempfile.TemporaryDirectory(prefix="limits-") as folder:
             service = payload.components["agent-installer-api-server"].rpartition("@")[2]
-            extracted = extract(layers(self._images, service), _LIMITS, Path(folder))
-            return extracted[0].read_text() if extracted else ""
+            try:
+                extracted = extract(layers(self._images, service), _LIMITS, Path(folder))
+                return extracted[0].read_text() if extracted else ""
+            except ValueError as error:  # an IncompleteImage, or no UTF-8
+                raise SubjectError(label, f"the image is not whole: {error}") from error
 
 
 def _text(path: Path | None) -> str | None:

@@ -48,11 +48,23 @@ class Payload:
 def _decoded(path: Path, source: str) -> dict[str, Any]:
     try:
         document = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SubjectError(source, f"release-manifests/{path.name} is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise SubjectError(source, f"release-manifests/{path.name} is not a mapping")
     return document
+
+
+def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A mapping of a document that others wrote; empty where it has none."""
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(document: Mapping[str, Any], key: str) -> str:
+    """A text, likewise."""
+    value = document.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _components(document: Mapping[str, Any], source: str) -> dict[str, str]:
@@ -61,7 +73,7 @@ def _components(document: Mapping[str, Any], source: str) -> dict[str, str]:
     try:
         for entry in document["spec"]["tags"]:
             components[str(entry["name"])] = str(entry["from"]["name"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise SubjectError(source, f"release-manifests/{REFERENCES} is no ImageStream ({error})") from error
     for tag, name in components.items():
         repository, _, digest = name.partition("@")
@@ -85,16 +97,16 @@ def read_payload(store: Store, digest: str, source: str) -> Payload:
         try:
             blobs = layers(store, digest)
             architecture = str(config(store, digest).get("architecture", ""))
+            extracted = {path.name: path for path in extract(blobs, "release-manifests/*", Path(folder))}
         except IncompleteImage as error:
             raise SubjectError(source, f"the release image is not whole: {error}") from error
-        extracted = {path.name: path for path in extract(blobs, "release-manifests/*", Path(folder))}
         if REFERENCES not in extracted:
             raise SubjectError(source, f"is no release image: it has no /release-manifests/{REFERENCES}")
         references = _decoded(extracted[REFERENCES], source)
         metadata = _decoded(extracted[METADATA], source) if METADATA in extracted else {}
     components = _components(references, source)
-    version = str(metadata.get("version") or (references.get("metadata") or {}).get("name") or "")
-    architecture = str((metadata.get("metadata") or {}).get(ARCHITECTURE) or architecture)
+    version = _text(metadata, "version") or _text(_mapping(references, "metadata"), "name")
+    architecture = _text(_mapping(metadata, "metadata"), ARCHITECTURE) or architecture
     return Payload(version, architecture, components)
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from lab.errors import SubjectError
 from lab.subject.contents import parts
+from lab.subject.credentials import hosts_of
 from lab.subject.stores import Store, open_store
 
 COPY_SECONDS = 3600.0
@@ -83,21 +84,26 @@ class Upstream:
             Path(folder, "ca.crt").write_bytes(self.ca.read_bytes())
             yield [*options, f"--{prefix}cert-dir={folder}"]
 
-    @property
-    def _hint(self) -> str:
-        return f" of {self.pull_secret}" if self.pull_secret else ": --pull-secret FILE"
+    def _hint(self, name: str) -> str:
+        """What follows where the registry of an image does not accept the credentials."""
+        host = name.partition("/")[0]
+        if self.pull_secret is None:
+            return ": --pull-secret FILE"
+        if host in hosts_of(self.pull_secret):
+            return f" of {self.pull_secret}"
+        return f": {self.pull_secret} has none for {host}"
 
     def digest(self, name: str) -> str:
         """The digest of what a name by tag is now. Raises SubjectError."""
         with self._options() as options:
-            raw = skopeo(["inspect", "--raw", *options, f"docker://{name}"], name, self._hint)
+            raw = skopeo(["inspect", "--raw", *options, f"docker://{name}"], name, self._hint(name))
         return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
     def copy(self, name: str, destination: str) -> None:
         """Copy an image. Raises SubjectError."""
         with self._options("src-") as options:
             words = ["copy", "--quiet", "--all", "--preserve-digests", "--dest-tls-verify=false", *options]
-            skopeo([*words, f"docker://{name}", destination], name, self._hint)
+            skopeo([*words, f"docker://{name}", destination], name, self._hint(name))
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,10 @@ def one_image(store: Store, digest: str, folder: Path) -> None:
             raise ValueError(f"{part} is missing")
         (blobs / part.partition(":")[2]).symlink_to(path.absolute())
     data = (blobs / digest.partition(":")[2]).read_bytes()
-    kind = json.loads(data).get("mediaType") or "application/vnd.oci.image.manifest.v1+json"
+    document = json.loads(data)
+    # OCI's own documents need not say what they are.
+    of_oci = "manifest" if "layers" in document else "index"
+    kind = document.get("mediaType") or f"application/vnd.oci.image.{of_oci}.v1+json"
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     entry = {"mediaType": kind, "digest": digest, "size": len(data)}
     (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))

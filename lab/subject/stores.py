@@ -9,12 +9,13 @@ oc's files             v2/REPOSITORY/{blobs,manifests}: `oc adm release mirror -
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _STORAGE = "docker/registry/v2"
@@ -46,6 +47,17 @@ def _there(path: Path) -> Path | None:
     return path if path.is_file() else None
 
 
+class _Entry(msgspec.Struct):
+    digest: str
+    annotations: dict[str, str] | None = None
+
+
+class _Index(msgspec.Struct):
+    """What is read of an OCI image layout's index.json."""
+
+    manifests: list[_Entry] | None = None
+
+
 @dataclass(frozen=True)
 class OciLayout:
     """An OCI image layout."""
@@ -58,9 +70,12 @@ class OciLayout:
 
     def images(self) -> Iterator[tuple[str, str]]:
         """The images of index.json, by their annotations `org.opencontainers.image.ref.name`. Raises ValueError."""
-        for entry in json.loads((self.root / "index.json").read_bytes()).get("manifests") or []:
-            names = entry.get("annotations") or {}
-            yield str(names.get("org.opencontainers.image.ref.name") or ""), str(entry["digest"])
+        try:
+            index = msgspec.json.decode((self.root / "index.json").read_bytes(), type=_Index)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(f"index.json: {error}") from error
+        for entry in index.manifests or []:
+            yield (entry.annotations or {}).get("org.opencontainers.image.ref.name", ""), entry.digest
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def test_an_aggregated_job_wants_one_pass_at_least():
     assert not aggregate.accepted(Counts(10, 10), Counts(100, 90))
     assert aggregate.accepted(Counts(10, 9), Counts(100, 90))
     assert aggregate.percentage_of(Counts()) == 70
+    assert [aggregate.percentage_of(Counts(runs, 3)) for runs in (5, 6, 299)] == [70, 50, 98]
     assert not aggregate.accepted(Counts(10, 8), Counts())
 
 
@@ -133,11 +134,18 @@ def test_the_baseline_ends_ten_days_before(day):
         (Counts(10, 2), Counts(1000, 0), Status.UNCHANGED),  # two failures
         (Counts(10, 3), Counts(1000, 0), Status.EXTREME),
         (Counts(10, 3), Counts(10, 1), Status.UNCHANGED),  # not sure
+        (Counts(20, 3), Counts(100, 2), Status.REGRESSED),  # p 0.03
+        (Counts(1000, 50), Counts(1000, 0), Status.UNCHANGED),
+        (Counts(1000, 56), Counts(1000, 0), Status.REGRESSED),
+        (Counts(1000, 145), Counts(1000, 0), Status.REGRESSED),
+        (Counts(1000, 150), Counts(1000, 0), Status.REGRESSED),
+        (Counts(1000, 155), Counts(1000, 0), Status.EXTREME),
         (Counts(100, 0), Counts(100, 20), Status.IMPROVED),
         (Counts(), Counts(100, 0), Status.MISSING),
         (Counts(5, 5), Counts(), Status.NEW),
         (Counts(6, 1), Counts(), Status.NEW_REGRESSED),
         (Counts(20, 1), Counts(), Status.NEW),
+        (Counts(40, 3), Counts(), Status.NEW_REGRESSED),
     ],
 )
 def test_a_test_is_assessed_as_component_readiness_does(sample, base, status):

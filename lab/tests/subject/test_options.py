@@ -1,5 +1,6 @@
 """What the options name: it is checked before anything is copied, and no secret of theirs is shown."""
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 
@@ -134,3 +135,18 @@ def test_releases_that_need_not_be_copied_are_known(tmp_path, monkeypatch):
     for name in ("b", "a"):
         (tmp_path / f"subjects/releases/{name * 64}.json").touch()
     assert options.here() == [f"sha256:{name * 64}" for name in "ab"]
+
+
+def test_registries_of_a_pull_secret_are_known_however_they_are_written(tmp_path):
+    names = (
+        "quay.io",
+        "localhost:5000",
+        "https://registry.example/v2/",
+        "ours.example/team",
+        "https://index.docker.io/v1/",
+    )
+    path = tmp_path / "pull-secret.json"
+    path.write_text(json.dumps({"auths": {name: {"auth": "eDp5"} for name in names}}))
+    assert sorted(credentials.hosts_of(path)) == [
+        *("docker.io", "localhost:5000", "ours.example", "quay.io", "registry.example"),
+    ]

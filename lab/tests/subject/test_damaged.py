@@ -1,0 +1,180 @@
+"""Directories with a release that somebody has cut, mixed up or made up: one line, whatever is in them."""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+
+import pytest
+
+from lab.errors import SubjectError
+from lab.release.image.oci import MANIFEST_TYPE
+from lab.subject.mirroring import Cache, from_directory
+from lab.tests.subject.kit import VERSION, make
+
+DEEP = b"[" * 100_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(OCI layout, digests by tag) of a release that is whole."""
+    return make(tmp_path_factory.mktemp("release"))
+
+
+class Copy:
+    """A copy of it, to be damaged."""
+
+    def __init__(self, made, root):
+        layout, self.digests = made
+        self.root = root
+        shutil.copytree(layout.root, root)
+
+    def blob(self, digest):
+        return self.root / "blobs/sha256" / digest.partition(":")[2]
+
+    def put(self, data):
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.blob(digest).write_bytes(data)
+        return digest
+
+    def release(self, manifest):
+        """Have this for the release's manifest; the name that it then has."""
+        return f"quay.example/x/y@{self.put(manifest)}"
+
+    def layer(self, data):
+        """Have this for the release's only layer; the name that it then has."""
+        manifest = json.loads(self.blob(self.digests["release"]).read_bytes())
+        manifest["layers"] = [{**manifest["layers"][0], "digest": self.put(data), "size": len(data)}]
+        return self.release(json.dumps(manifest).encode())
+
+    def part(self, tag):
+        """The file of the first layer of one of its images."""
+        return self.blob(json.loads(self.blob(self.digests[tag]).read_bytes())["layers"][0]["digest"])
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    return Copy(made, tmp_path / "given")
+
+
+def told(copy, name=None):
+    """What is said of it: of the release of this name, else of what is found."""
+    with pytest.raises(SubjectError) as caught:
+        from_directory(Cache(copy.root.parent / "subjects"), copy.root, name)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "rule"),
+    [
+        (b"not JSON", "is not JSON"),
+        (DEEP, "is not JSON"),
+        (b"[]", "is no manifest"),
+        (b"{}", "is no manifest: Object missing required field `config`"),
+        (b'{"config": {"digest": "sha256:../../etc"}, "layers": []}', "is no manifest: Expected `str` matching regex"),
+        (b'{"manifests": 3}', "is no index: Expected `array`, got `int`"),
+        (b'{"manifests": ["x"]}', "is no index: Expected `object`, got `str`"),
+        (b'{"manifests": [{"platform": {}}]}', "is no index: Object missing required field `digest`"),
+        (b'{"manifests": []}', "is no index: Expected `array` of length >= 1"),
+    ],
+)
+def test_a_manifest_that_is_none(copy, manifest, rule):
+    assert rule in told(copy, copy.release(manifest))
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage" * 100, gzip.compress(bytes(9000))[:-20], b"\x28\xb5\x2f\xfdgarbage"])
+def test_a_layer_that_is_damaged(copy, capfd, data):
+    assert "the release image is not whole: a layer of it cannot be unpacked: " in told(copy, copy.layer(data))
+    assert "stdin" not in capfd.readouterr().err
+
+
+def packed(references, metadata=None):
+    """A release's layer."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w:gz") as archive:
+        for name, text in (("image-references", references), ("release-metadata", metadata)):
+            if text is not None:
+                member = tarfile.TarInfo(f"release-manifests/{name}")
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text))
+    return layer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("references", "metadata", "rule"),
+    [
+        (b"x", None, "image-references is not JSON"),
+        (DEEP, None, "image-references is not JSON"),
+        (b"[]", None, "image-references is not a mapping"),
+        (b'{"spec": null}', None, "image-references is no ImageStream"),
+        (b'{"spec": {"tags": [1]}}', None, "image-references is no ImageStream"),
+        (b'{"spec": {"tags": []}, "metadata": [1]}', None, "release-metadata has no version"),
+        (b'{"spec": {"tags": []}}', b'{"version": {"a": 1}, "metadata": []}', "release-metadata has no version"),
+        (b'{"spec": {"tags": []}}', b"[]", "release-metadata is not a mapping"),
+    ],
+)
+def test_a_release_that_says_nothing_of_itself(copy, references, metadata, rule):
+    assert rule in told(copy, copy.layer(packed(references, metadata)))
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (b"x", "index.json: JSON is malformed"),
+        (DEEP, "index.json: Expected `object`, got `array`"),
+        (b'{"manifests": [null]}', "index.json: Expected `object`, got `null`"),
+        (b'{"manifests": [{"annotations": [1], "digest": "sha256:1"}]}', "index.json: Expected `object | null`"),
+    ],
+)
+def test_an_index_that_is_none(copy, text, rule):
+    (copy.root / "index.json").write_bytes(text)
+    assert told(copy) == f"--release-dir {copy.root}: cannot be read: {told(copy).partition('cannot be read: ')[2]}"
+    assert rule in told(copy)
+
+
+@pytest.mark.parametrize("tag", ["etcd", "installer", "agent-installer-api-server"])
+def test_a_release_that_was_mirrored_by_half(copy, tag):
+    """Some of it may be in the cache by then; the next time the rest is copied."""
+    part = copy.part(tag)
+    content = part.read_bytes()
+    part.unlink()
+    assert f"is not whole there: sha256:{part.name} is missing" in told(copy)
+    part.write_bytes(b"cut")
+    assert "Digest did not match" in told(copy)
+    part.write_bytes(content)
+    cache = Cache(copy.root.parent / "subjects")
+    assert from_directory(cache, copy.root, None).version == VERSION
+
+
+def platforms(copy, *architectures):
+    """Have a manifest list for the release; the name that it then has."""
+    entries = [
+        {
+            "mediaType": MANIFEST_TYPE,
+            "size": copy.blob(digest).stat().st_size,
+            "digest": digest,
+            "platform": {"os": "linux", "architecture": architecture},
+        }
+        for digest, architecture in architectures
+    ]
+    return copy.release(json.dumps({"schemaVersion": 2, "manifests": entries}).encode())
+
+
+def test_of_a_manifest_list_this_machine_s_image_is_read(copy):
+    """With a tag besides, the digest counts. One without an image for amd64 says what it is for."""
+    arm = json.loads(copy.blob(copy.digests["release"]).read_bytes())
+    config = json.loads(copy.blob(arm["config"]["digest"]).read_bytes()) | {"architecture": "arm64"}
+    data = json.dumps(config).encode()
+    arm["config"] = {**arm["config"], "digest": copy.put(data), "size": len(data)}
+    arm["layers"] = [{**arm["layers"][0], "digest": copy.put(packed(b'{"spec": {"tags": []}}'))}]
+    arm["layers"][0]["size"] = copy.blob(arm["layers"][0]["digest"]).stat().st_size
+    digest = copy.put(json.dumps(arm).encode())
+    both = [(digest, "arm64")]
+    assert "it is for arm64, the lab's machines are amd64" in told(copy, f"quay.example/x/y@{digest}")
+    both.append((copy.digests["release"], "amd64"))
+    name = platforms(copy, *both).replace("@", ":4.1-multi@")
+    subject = from_directory(Cache(copy.root.parent / "subjects"), copy.root, name)
+    assert (subject.version, subject.digest) == (VERSION, name.rpartition("@")[2])
