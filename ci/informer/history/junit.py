@@ -18,6 +18,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite, 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import files
+from ci.informer.history.artifacts import KIND_BYTES
 from ci.informer.history.model import Attempt, Run, began_of, seconds_of
 from lab.redact import shortened
 
@@ -159,7 +160,7 @@ def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
         began=at,
         seconds=seconds,
         attempts=attempts,
-        evidence={"message": text} if text else {},
+        evidence={"message": text[:KIND_BYTES]} if text else {},
         # No folder: what lies beside the file is somebody else's, and `prune` would remove it.
     )
 
