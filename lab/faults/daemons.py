@@ -161,7 +161,9 @@ class RogueDhcp(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
             raise LabError("dnsmasq leases no IPv4 addresses in this lab: nobody asks a second DHCP server")
         late = _LATE_SECONDS if self.comes == "last" else 0
         leases, sock = lab.layout.root / "rogue-dhcp.leases", lab.layout.rogue_socket
-        config = rogue.Config(leasing[1], self.network, late, str(leases), str(sock))
+        config = rogue.Config(
+            bridge=leasing[1], network=self.network, seconds=late, leases=str(leases), socket=str(sock)
+        )
         lab.layout.rogue.write_bytes(msgspec.json.encode(config))
         with ExitStack() as begun:
             lab.services.start(_ROGUE)

@@ -46,13 +46,15 @@ class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         lab.services.start(_SERVICE)
         with ExitStack() as begun:
             for card in cards:
-                request = impair.Request("begin", card, self._place, self._impairment(), back=self.way == "from")
+                request = impair.Request(
+                    op="begin", card=card, place=self._place, impairment=self._impairment(), back=self.way == "from"
+                )
                 reply = impair.ask(lab.layout.impair, request)
                 begun.callback(self._let_pass, lab, [card])
                 if self.way == "from":
-                    attach(lab, [reply.name], bpf.as_received(reply.card, reply.mark), _PROGRAM, "from")
+                    attach(lab, [reply.name], bpf.as_received(reply.card, reply.mark), _PROGRAM, way="from")
                 marks = range(reply.first_mark, reply.last_mark + 1)
-                attach(lab, [card], bpf.aside(reply.device, marks), _PROGRAM + self._place, self.way)
+                attach(lab, [card], bpf.aside(reply.device, marks), _PROGRAM + self._place, way=self.way)
             begun.pop_all()
 
     def end(self, lab: RunningLab) -> None:
@@ -64,7 +66,7 @@ class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         detach(lab, cards, _PROGRAM + self._place, self.way)
         if lab.services.running().get(_SERVICE):
             for card in cards:
-                impair.ask(lab.layout.impair, impair.Request("end", card, self._place))
+                impair.ask(lab.layout.impair, impair.Request(op="end", card=card, place=self._place))
 
 
 class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):

@@ -85,7 +85,7 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node), bpf.lossy(self.percent), _LOSS, self.way)
+        attach(lab, there(lab, self.node), bpf.lossy(self.percent), _LOSS, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
@@ -103,7 +103,7 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node), bpf.no_larger(self.mtu), _SIZE, self.way)
+        attach(lab, there(lab, self.node), bpf.no_larger(self.mtu), _SIZE, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
@@ -181,7 +181,7 @@ def there(lab: RunningLab, node: str) -> list[str]:
     return devices(lab, node)
 
 
-def attach(lab: RunningLab, cards: Iterable[str], program: bytes, priority: int, way: Way = "to") -> None:
+def attach(lab: RunningLab, cards: Iterable[str], program: bytes, priority: int, *, way: Way = "to") -> None:
     """Run a packet program on all of these cards, or on none, for what they send or (`from`) get. Raises LabError."""
     # Not within: it reads /proc/net when it is imported, which leads nowhere there, and complains.
     importlib.import_module("pyroute2")

@@ -54,7 +54,7 @@ class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     wrong: float = 0
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Begin or end it on a card; `place` (1 to 15) is where in the order of those that a card has, and its name. With
     `back` packets come back to the card, as if it had got them, instead of being sent by it."""
 
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     back: bool = False
 
 
-class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Why not; else, of one that begins, the name and the index of the device that takes packets, the card's index, and
     the marks of those that have been there: by this one, and by any of the card's."""
 
@@ -232,12 +232,12 @@ class Daemon:
             request = msgspec.json.decode(asked, type=Request)
             return self._begin(request) if request.op == "begin" else self._end(request.card, request.place)
         except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-            return Reply(str(error))
+            return Reply(error=str(error))
 
     def _begin(self, request: Request) -> Reply:
         key = (request.card, request.place)
         if key in self._detours and self._detours[key].there():
-            return Reply("it has a fault of this kind already: end that first")
+            return Reply(error="it has a fault of this kind already: end that first")
         # A machine's card of before its power was off.
         self._end(*key)
         one = self._detours[key] = Detour(*key, request.impairment, back=request.back)

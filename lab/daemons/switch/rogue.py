@@ -34,7 +34,7 @@ exec "$@"
 """
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The bridge that it is plugged into, its network, after how many seconds it answers, where its files lie, and the
     socket that tells that it is up."""
 

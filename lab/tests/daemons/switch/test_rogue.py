@@ -68,7 +68,9 @@ def offered() -> tuple[dict[int, bytes], str, float]:
 @pytest.mark.parametrize("late", [0, 2])
 def test_it_offers_addresses_of_its_own_network_and_itself(network: int, tmp_path: Path, late: int) -> None:
     sock = tmp_path / "sock"
-    config = rogue.Config("lab0", "192.168.1.0/24", late, str(tmp_path / "leases"), str(sock))
+    config = rogue.Config(
+        bridge="lab0", network="192.168.1.0/24", seconds=late, leases=str(tmp_path / "leases"), socket=str(sock)
+    )
     (tmp_path / "config").write_bytes(msgspec.json.encode(config))
     argv = [sys.executable, "-m", "lab.daemons.switch.rogue", str(tmp_path / "config")]
     environment = clean_environment({"PYTHONPATH": str(ROOT)}) | {"PATH": f"{os.environ['PATH']}:/usr/sbin"}
