@@ -170,8 +170,9 @@ def sandbox(tmp: Path, **stubs: str) -> dict[str, str]:
 
 
 ADDRESSES = (
-    '[{"ifname":"lo","address":"00:00:00:00:00:00","addr_info":[{"local":"127.0.0.1"}]},'
-    '{"ifname":"ens3","address":"52:54:00:00:00:01","addr_info":[{"local":"10.0.0.5"},{"local":"%s"}]},'
+    '[{"ifname":"lo","address":"00:00:00:00:00:00","addr_info":[{"local":"127.0.0.1","scope":"host"}]},'
+    '{"ifname":"ens3","address":"52:54:00:00:00:01","addr_info":'
+    '[{"local":"10.0.0.5","scope":"global"},{"local":"%s","scope":"global"},{"local":"fe80::1","scope":"link"}]},'
     '{"ifname":"ens4","address":"52:54:00:00:00:02"}]'
 )
 
@@ -191,7 +192,18 @@ def test_an_address_that_only_looks_alike_is_not_node_zero(tmp_path):
     script.write_text(script.read_text().replace("DEADLINE=60", "DEADLINE=0"))
     subprocess.run(["bash", script], env=env, check=True, capture_output=True)
     assert not (tmp_path / "etc/assisted/node0").exists()
-    assert "is not the rendezvous host" in (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
+    said = (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
+    assert ", 10.0.0.5, fd00::55) is not the rendezvous host. The rendezvous host is at fd00::5." in said
+
+
+@needs_jq
+def test_a_host_without_an_address_says_so(tmp_path):
+    env = sandbox(tmp_path, ip="""echo '[{"ifname":"ens4","addr_info":[{"local":"fe80::1","scope":"link"}]}]'""")
+    script = tmp_path / "usr/local/bin/set-node-zero.sh"
+    script.write_text(script.read_text().replace("DEADLINE=60", "DEADLINE=0"))
+    subprocess.run(["bash", script], env=env, check=True, capture_output=True)
+    said = (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
+    assert ", no address) is not the rendezvous host" in said
 
 
 # bash counts SECONDS by the clock: a clock that was set a day ahead since the script began.

@@ -11,12 +11,17 @@ owner() { # the MAC address of the interface that has the rendezvous IP
         '.[] | select(any(.addr_info[]?; .local == $ip)) | .address' | head -n 1
 }
 
+own() { # its addresses, which another DHCP server may have given it, or "no address"
+    ip -json address | jq -r '[.[].addr_info[]? | select(.scope == "global").local] |
+        if . == [] then "no address" else join(", ") end'
+}
+
 uptime_now
 started=$UPTIME
 until mac=$(owner) && [ -n "$mac" ]; do
     uptime_now
     if [ $((UPTIME - started)) -ge "$DEADLINE" ]; then
-        issue_set 60-rendezvous-host "This host ($(hostname)) is not the rendezvous host. The rendezvous host is at $NODE_ZERO_IP."
+        issue_set 60-rendezvous-host "This host ($(hostname), $(own)) is not the rendezvous host. The rendezvous host is at $NODE_ZERO_IP."
         exit 0
     fi
     sleep 0.5
