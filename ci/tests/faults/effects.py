@@ -26,9 +26,9 @@ def _process(lane: SwarmLane, fault: Any) -> Undo:
     if fault.process == "agent":
         (host.freeze_agent(True) if frozen else host.kill_agent())
         return (lambda: host.freeze_agent(False)) if frozen else _nothing
-    assert (fault.process, frozen) == ("orchestrator", False), f"no {fault.process} can be so in a swarm"
-    host.kill_orchestrator()
-    return _nothing
+    assert fault.process == "orchestrator", f"a swarm has no {fault.process}"
+    (host.freeze_orchestrator(True) if frozen else host.kill_orchestrator())
+    return (lambda: host.freeze_orchestrator(False)) if frozen else _nothing
 
 
 def _hung(lane: SwarmLane, fault: real.GuestHung) -> Undo:
@@ -110,7 +110,7 @@ BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
     real.Reset: _power,
     real.LinkDown: lambda lane, fault: _cables(lane, (fault.node,)),
     real.Partition: lambda lane, fault: _cables(lane, fault.nodes),
-    real.Loss: lambda lane, fault: _set(lane.truth, "loss", fault.percent),
+    real.Loss: lambda lane, fault: _set(lane.truth, "loss_sent" if fault.way == "from" else "loss", fault.percent),
     real.Duplicate: lambda lane, fault: _member(lane.truth.taken, fault.address),
     real.NameMissing: lambda lane, fault: _member(lane.truth.unknown, fault.name),
     real.RegistryRefuses: lambda lane, fault: _images(lane, "", "unauthorized: authentication required"),

@@ -49,6 +49,8 @@ class Truth:
     #: Why images cannot be pulled, by a part of their name: "" is all.
     images: dict[str, str] = field(default_factory=dict)
     loss: float = 0.0
+    #: Of what hosts send alone, in percent.
+    loss_sent: float = 0.0
     replayed: bool = False
 
 
@@ -65,7 +67,7 @@ class Line(AssistedClient):
         if host.cut:
             time.sleep(0.05)
             raise ClientError(f"{method} {path}", None, "No route to host")
-        if host.dice.random() * 100 < truth.loss:
+        if host.dice.random() * 100 < truth.loss + truth.loss_sent:
             raise ClientError(f"{method} {path}", None, "timed out")
         if "timestamp" in (kwargs.get("query") or {}):
             kwargs["query"] = {**kwargs["query"], "timestamp": str(int(time.time()) + host.clock_off)}
@@ -99,6 +101,8 @@ class FailingHost(SimulatedHost):
         self.reached: list[Stage] = []
         self._thawed = threading.Event()
         self._thawed.set()
+        self._orchestrates = threading.Event()
+        self._orchestrates.set()
         # Which run of the agent, of the orchestrator, and of the machine this is.
         self._agents = self._orchestrators = 0
         self.over = False
@@ -170,6 +174,10 @@ class FailingHost(SimulatedHost):
     def kill_orchestrator(self) -> None:
         """SIGKILL."""
         self._orchestrators += 1
+
+    def freeze_orchestrator(self, frozen: bool) -> None:
+        """SIGSTOP, SIGCONT."""
+        (self._orchestrates.clear if frozen else self._orchestrates.set)()
 
     def power_off(self) -> None:
         """All that runs ends."""
@@ -275,7 +283,7 @@ class FailingHost(SimulatedHost):
     def _work(self, seconds: float) -> None:
         """A stage's work, up to where the orchestrator is killed."""
         born, end = self._orchestrators, time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or not self._orchestrates.is_set():
             if self.over:
                 raise Ended
             if born != self._orchestrators:
