@@ -44,6 +44,10 @@ def _nodes(lab: records.Record | None) -> Sequence[str]:
     return [spec.name for spec in lab.topology.nodes] if lab else ()
 
 
+def _cards(lab: records.Record | None) -> Sequence[str]:
+    return sorted({nic.name for spec in lab.topology.nodes for nic in spec.all_nics}) if lab else ()
+
+
 def _images(lab: records.Record | None) -> Sequence[str]:
     return sorted(lab.components) if lab else ()
 
@@ -57,6 +61,7 @@ _NAMES: dict[str, Callable[[records.Record | None], Sequence[str]]] = {
     "lab": _labs,
     "node": _nodes,
     "nodes": _nodes,
+    "card": _cards,
     "image": _images,
     "number": _faults,
     "service": lambda _lab: _SERVICES,

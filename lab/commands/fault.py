@@ -22,6 +22,8 @@ Examples:
   node0-lab fault begin link-down --node master-0          pull a cable
   node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
   node0-lab fault begin latency --ms 100 --jitter-ms 10    whatever the lab sends comes late
+  node0-lab fault begin latency --link master-0 --card enp2s0 --ms 200
+                                                           what goes to a machine by one of its cables does
   node0-lab fault begin hang --service dnsmasq             DNS that is silent
   node0-lab fault begin name-missing --name api            no record for the API
   node0-lab fault begin registry-image --image etcd --how error
@@ -36,6 +38,7 @@ _TEXTS = {
     "address": "an IP address",
     "away": "how many seconds have passed for its clock when it is on again; VMs only",
     "cpu_percent": "how much of one processor is left to it, in percent",
+    "card": "one of its network cards by its name, for example enp2s0",
     "comes": "whose offers come first: the second server's, or (last) the lab's",
     "disk": "the disk's name in the machine, for example vda",
     "dns": "address of the DNS server that leases name",
@@ -63,7 +66,7 @@ _TEXTS = {
     "service": "the lab's service: dnsmasq, registry, chronyd, bmc, http or proxy",
 }
 #: What an option that is left out means where the fault's own default is empty.
-_WITHOUT = {"disk": "the one to install on", "node": "any that the lab talks to"}
+_WITHOUT = {"card": "all", "disk": "the one to install on", "node": "any that the lab talks to"}
 
 
 def _kinds() -> Mapping[str, type[msgspec.Struct]]:
@@ -71,8 +74,9 @@ def _kinds() -> Mapping[str, type[msgspec.Struct]]:
     return {re.sub(r"(?<=.)([A-Z])", r"-\1", kind.__name__).lower(): kind for kind in get_args(Fault)}
 
 
-def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The options of a fault: its fields, with their types, defaults and choices."""
+def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """The options of a fault by their names: its fields, with their types, defaults and choices. A machine whose cables
+    are what fails may be named as a link."""
     hints = get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
         hint = hints[field.name]
@@ -92,7 +96,8 @@ def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]
         else:
             default = _WITHOUT[field.name] if field.default == "" else field.default
             option |= {"default": field.default, "help": f"{_TEXTS[field.name]} (default: {default})"}
-        yield f"--{field.name.replace('_', '-')}", option
+        names = [f"--{field.name.replace('_', '-')}"]
+        yield [*names, "--link"] if field.name == "node" and "card" in hints else names, option
 
 
 def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.ArgumentParser], object]) -> None:
@@ -104,8 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.A
     for name, kind in _kinds().items():
         text = " ".join((kind.__doc__ or "").split())
         one = kinds.add_parser(name, help=text.partition(". ")[0].rstrip("."), description=text, allow_abbrev=False)
-        for option, settings in _options(kind):
-            one.add_argument(option, **settings)
+        for names, settings in _options(kind):
+            one.add_argument(*names, **settings)
         add_lab(one)
     end = commands.add_parser("end", help="mend what was broken", description="End a fault, or all of them.")
     end.add_argument(

@@ -22,9 +22,9 @@ from lab.faults.daemons import (
 )
 from lab.faults.disks import DiskErrors, DiskSlow
 from lab.faults.guests import GuestHung, GuestStarved
-from lab.faults.impairments import Corrupted, Duplicated, Latency, Reordered
+from lab.faults.impairments import Corrupted, Duplicated, Latency, Reordered, Throttle
 from lab.faults.machines import ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic, PowerCut, Reset
-from lab.faults.network import BlackHole, Duplicate, LinkDown, Loss, NamesSlow, Partition, Throttle
+from lab.faults.network import BlackHole, Duplicate, LinkDown, Loss, NamesSlow, Partition
 from lab.faults.ports import Flapping, Swapped, WrongVlan
 
 Fault = (

@@ -14,23 +14,31 @@ import msgspec
 from drivers.errors import DriverError
 from lab.errors import LabError
 from lab.faults import (
+    BlackHole,
     ClockJump,
+    Corrupted,
     DiskErrors,
     DiskSlow,
+    Duplicated,
     Fault,
+    Flapping,
     GuestHung,
     GuestStarved,
     Kill,
+    Latency,
     LinkDown,
+    Loss,
     Partition,
     PowerCut,
+    Reordered,
     Reset,
     RogueDhcp,
     Swapped,
+    Throttle,
     WrongVlan,
 )
 from lab.faults.machines import ENDS_WITH_POWER, LOGS_IN, LOGS_IN_AGAIN, check_login
-from lab.faults.network import is_off
+from lab.faults.network import cards, is_off
 from lab.machines import failing
 from lab.running import RunningLab
 from lab.waiting import wait_until
@@ -129,9 +137,14 @@ def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
         case PowerCut() | Reset():
             return {("power", fault.node)}
         case LinkDown():
-            return {("cable", fault.node)}
+            return {("cable", f"{fault.node} {nic.name}") for nic in cards(lab, fault.node, fault.card)}
         case Partition():
-            return {("cable", node) for node in fault.nodes}
+            return {("cable", f"{node} {nic.name}") for node in fault.nodes for nic in cards(lab, node)}
+        case (
+            BlackHole() | Corrupted() | Duplicated() | Flapping() | Latency() | Loss() | Reordered() | Throttle()
+        ):  # fmt: skip
+            names = [nic.name for nic in cards(lab, fault.node, fault.card)] if fault.node else [""]
+            return {(f"{type(fault).__name__} {fault.way}", f"{fault.node} {name}") for name in names}
         case WrongVlan() | Swapped():
             return {("port", fault.node)}
         case RogueDhcp():

@@ -1,4 +1,4 @@
-"""What happens to packets on their way, all but their loss: late, out of order, twice, with a wrong bit.
+"""What happens to packets on their way, all but their loss: late, out of order, twice, with a wrong bit, too many.
 
 They go by a daemon of the lab (lab.daemons.switch.impair) instead of sch_netem, which the kernel of a lab's host may
 lack. Several can last on one card at once, and in both directions: a packet goes from each to the next.
@@ -6,6 +6,8 @@ lack. Several can last on one card at once, and in both directions: a packet goe
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import ClassVar
@@ -15,8 +17,8 @@ import msgspec
 from lab.daemons.switch import impair
 from lab.daemons.switch.impair import Impairment
 from lab.faults import bpf
-from lab.faults.network import attach, detach, devices, there
-from lab.faults.values import Jitter, Milliseconds, Percent, Way
+from lab.faults.network import attach, detach, devices, taps, tc, there
+from lab.faults.values import Jitter, Kbit, Milliseconds, Percent, Way, check_card
 from lab.running import RunningLab
 
 _SERVICE = "impair"
@@ -31,53 +33,33 @@ class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     place: ClassVar[int]
     node: str = ""
     way: Way = "to"
+    card: str = ""
+
+    def __post_init__(self) -> None:
+        check_card(self.node, self.card)
 
     def _impairment(self) -> Impairment:
         raise NotImplementedError
 
-    @property
-    def _place(self) -> int:
-        """Its place among all on a card: what comes from a machine goes by others than what goes to it."""
-        return self.place + (_FROM if self.way == "from" else 0)
-
     def begin(self, lab: RunningLab) -> None:
         """Turn packets aside on all cards that lead to the machine, or on none. Raises LabError."""
-        cards = there(lab, self.node)
-        lab.services.start(_SERVICE)
-        with ExitStack() as begun:
-            for card in cards:
-                request = impair.Request(
-                    op="begin", card=card, place=self._place, impairment=self._impairment(), back=self.way == "from"
-                )
-                reply = impair.ask(lab.layout.impair, request)
-                begun.callback(self._let_pass, lab, [card])
-                if self.way == "from":
-                    attach(lab, [reply.name], bpf.as_received(reply.card, reply.mark), _PROGRAM, way="from")
-                marks = range(reply.first_mark, reply.last_mark + 1)
-                attach(lab, [card], bpf.aside(reply.device, marks), _PROGRAM + self._place, way=self.way)
-            begun.pop_all()
+        _turn_aside(lab, there(lab, self.node, self.card), self.place, self._impairment(), self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Let them pass."""
-        self._let_pass(lab, devices(lab, self.node))
-
-    def _let_pass(self, lab: RunningLab, cards: Sequence[str]) -> None:
-        # All cards first: packets pass then, even where the daemon does not answer.
-        detach(lab, cards, _PROGRAM + self._place, self.way)
-        if lab.services.running().get(_SERVICE):
-            for card in cards:
-                impair.ask(lab.layout.impair, impair.Request(op="end", card=card, place=self._place))
+        _let_pass(lab, devices(lab, self.node, self.card), self.place, self.way)
 
 
 class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets to (or from) a running machine come `ms` milliseconds late, give or take `jitter_ms`, which also puts
-    them out of order; without a machine, all that the lab itself sends (or gets)."""
+    """Packets to (or from) a running machine, or one card of it, come `ms` milliseconds late, give or take `jitter_ms`,
+    which also puts them out of order; without a machine, all that the lab itself sends (or gets)."""
 
     place = 1
     ms: Milliseconds
     jitter_ms: Jitter = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.jitter_ms > self.ms:
             raise ValueError(f"jitter_ms: {self.jitter_ms} is more than ms, {self.ms}: nothing comes before it is sent")
 
@@ -86,8 +68,8 @@ class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Reordered(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a running machine come `ms` milliseconds late, behind others that
-    were sent after them; without a machine, of all that the lab itself sends (or gets)."""
+    """`percent` percent of the packets to (or from) a running machine, or one card of it, come `ms` milliseconds late,
+    behind others that were sent after them; without a machine, of all that the lab itself sends (or gets)."""
 
     place = 2
     percent: Percent
@@ -98,8 +80,8 @@ class Reordered(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Duplicated(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a running machine come twice; without a machine, of all that the
-    lab itself sends (or gets)."""
+    """`percent` percent of the packets to (or from) a running machine, or one card of it, come twice; without a
+    machine, of all that the lab itself sends (or gets)."""
 
     place = 3
     percent: Percent
@@ -109,11 +91,82 @@ class Duplicated(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Corrupted(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a running machine come with one wrong bit, so that their checksums
-    are wrong; without a machine, of all that the lab itself sends (or gets)."""
+    """`percent` percent of the packets to (or from) a running machine, or one card of it, come with one wrong bit, so
+    that their checksums are wrong; without a machine, of all that the lab itself sends (or gets)."""
 
     place = 4
     percent: Percent
 
     def _impairment(self) -> Impairment:
         return Impairment(wrong=self.percent)
+
+
+class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Traffic to (or from) a running machine, or one card of it, is limited to `kbit` kbit/s, each card by itself;
+    packets that would wait over 400 ms are dropped."""
+
+    place: ClassVar[int] = 5
+    node: str
+    kbit: Kbit
+    way: Way = "to"
+    card: str = ""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Put a token bucket before each card, or before none. Raises LabError."""
+        ports = there(lab, self.node, self.card)
+        if self.way == "from":
+            # The kernel shapes what a card sends, and not what it gets.
+            _turn_aside(lab, ports, self.place, Impairment(kbit=self.kbit), self.way)
+            return
+        shape = f"tbf rate {self.kbit}kbit burst {impair.burst(self.kbit)}kbit latency {impair.WAIT_MS}ms"
+        with ExitStack() as begun:
+            for port in ports:
+                tc(lab, f"qdisc add dev {port} root {shape}")
+                begun.callback(_unshape, lab, [port])
+            begun.pop_all()
+
+    def end(self, lab: RunningLab) -> None:
+        """Remove it; if the machine's power was cut, the card and its limit are gone already."""
+        ports = taps(lab, self.node, self.card)
+        if self.way == "from":
+            _let_pass(lab, ports, self.place, self.way)
+        else:
+            _unshape(lab, ports)
+
+
+def _unshape(lab: RunningLab, ports: Sequence[str]) -> None:
+    """Take what shapes packets away; a card that is new since has nothing of the kind."""
+    for port in ports:
+        shown = lab.inside(subprocess.run, ["tc", "qdisc", "show", "dev", port], capture_output=True, text=True)
+        if re.search(r"^qdisc tbf ", shown.stdout, re.MULTILINE):
+            tc(lab, f"qdisc del dev {port} root")
+
+
+def _at(place: int, way: Way) -> int:
+    """A place among all on a card: what comes from a machine goes by others than what goes to it."""
+    return place + (_FROM if way == "from" else 0)
+
+
+def _turn_aside(lab: RunningLab, ports: Sequence[str], place: int, how: Impairment, way: Way) -> None:
+    """Turn packets aside at all of these ends, or at none. Raises LabError."""
+    at = _at(place, way)
+    lab.services.start(_SERVICE)
+    with ExitStack() as begun:
+        for port in ports:
+            request = impair.Request(op="begin", card=port, place=at, impairment=how, back=way == "from")
+            reply = impair.ask(lab.layout.impair, request)
+            begun.callback(_let_pass, lab, [port], place, way)
+            if way == "from":
+                attach(lab, [reply.name], bpf.as_received(reply.card, reply.mark), _PROGRAM, way="from")
+            marks = range(reply.first_mark, reply.last_mark + 1)
+            attach(lab, [port], bpf.aside(reply.device, marks), _PROGRAM + at, way=way)
+        begun.pop_all()
+
+
+def _let_pass(lab: RunningLab, ports: Sequence[str], place: int, way: Way) -> None:
+    at = _at(place, way)
+    # At all of them first: packets pass then, even where the daemon does not answer.
+    detach(lab, ports, _PROGRAM + at, way)
+    if lab.services.running().get(_SERVICE):
+        for port in ports:
+            impair.ask(lab.layout.impair, impair.Request(op="end", card=port, place=at))

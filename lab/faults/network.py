@@ -1,4 +1,4 @@
-"""What fails between machines: cables, lost and oversized packets, bandwidth, addresses that are taken."""
+"""What fails between machines: cables, lost and oversized packets, addresses that are taken."""
 
 from __future__ import annotations
 
@@ -10,29 +10,39 @@ from contextlib import ExitStack
 
 import msgspec
 
-from drivers.protocols import PowerState
+from drivers.protocols import Link, PowerState
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.values import Kbit, Mtu, Percent, Way, check_address
+from lab.faults.values import Mtu, Percent, Way, check_address, check_card
 from lab.machines.factory import ports
 from lab.running import RunningLab
+from lab.topology import Nic
 
 # Priorities of our packet programs on a card, by which they are removed again.
 _LOSS, _SIZE, _NAMES = 101, 102, 104
 
 
 class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A machine's network cable is unplugged."""
+    """A machine's network cables are unplugged, or that of one card."""
 
     node: str
+    card: str = ""
 
     def begin(self, lab: RunningLab) -> None:
-        """Pull the cable."""
-        lab.nodes[self.node].link.set_up(False)
+        """Pull them, or none where one cannot be pulled. Raises LabError where the machine has no such card."""
+        with ExitStack() as pulled:
+            for link in self._links(lab):
+                link.set_up(False)
+                pulled.callback(link.set_up, True)
+            pulled.pop_all()
 
     def end(self, lab: RunningLab) -> None:
-        """Plug it in again."""
-        lab.nodes[self.node].link.set_up(True)
+        """Plug them in again."""
+        for link in self._links(lab):
+            link.set_up(True)
+
+    def _links(self, lab: RunningLab) -> list[Link]:
+        return [lab.nodes[self.node].links[nic.name] for nic in cards(lab, self.node, self.card)]
 
 
 class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -46,8 +56,13 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Pull all their cables, or none where one of the machines is not there."""
-        for link in [lab.nodes[node].link for node in self.nodes]:
-            link.set_up(False)
+        for node in self.nodes:
+            cards(lab, node)
+        with ExitStack() as pulled:
+            for node in self.nodes:
+                LinkDown(node).begin(lab)
+                pulled.callback(LinkDown(node).end, lab)
+            pulled.pop_all()
 
     def end(self, lab: RunningLab) -> None:
         """Plug them in again."""
@@ -55,26 +70,9 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
             LinkDown(node).end(lab)
 
 
-class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Traffic to a running machine is limited to `kbit` kbit/s; packets that would wait over 400 ms are dropped."""
-
-    node: str
-    kbit: Kbit
-
-    def begin(self, lab: RunningLab) -> None:
-        """Put a token bucket before the machine's network card."""
-        for tap in there(lab, self.node):
-            shape = f"tbf rate {self.kbit}kbit burst {max(self.kbit // 8, 16)}kbit latency 400ms"
-            _tc(lab, f"qdisc add dev {tap} root {shape}")
-
-    def end(self, lab: RunningLab) -> None:
-        """Remove it; if the machine's power was cut, the card and its limit are gone already."""
-        _unshape(lab, self.node)
-
-
 class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a machine are lost; without a machine, of all that the lab itself
-    sends (or gets).
+    """`percent` percent of the packets to (or from) a machine, or one card of it, are lost; without a machine, of all
+    that the lab itself sends (or gets).
 
     A machine's cable is another one after its power was off: what is to outlast that is the lab's.
     """
@@ -82,32 +80,40 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     percent: Percent
     node: str = ""
     way: Way = "to"
+    card: str = ""
+
+    def __post_init__(self) -> None:
+        check_card(self.node, self.card)
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node), bpf.lossy(self.percent), _LOSS, way=self.way)
+        attach(lab, there(lab, self.node, self.card), bpf.lossy(self.percent), _LOSS, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        detach(lab, devices(lab, self.node), _LOSS, self.way)
+        detach(lab, devices(lab, self.node, self.card), _LOSS, self.way)
 
 
 class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets of more than `mtu` bytes to (or from) a machine vanish, and no ICMP message says so; without a machine,
-    all such that the lab sends (or gets).
+    """Packets of more than `mtu` bytes to (or from) a machine, or one card of it, vanish, and no ICMP message says so;
+    without a machine, all such that the lab sends (or gets).
     """
 
     mtu: Mtu
     node: str = ""
     way: Way = "to"
+    card: str = ""
+
+    def __post_init__(self) -> None:
+        check_card(self.node, self.card)
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node), bpf.no_larger(self.mtu), _SIZE, way=self.way)
+        attach(lab, there(lab, self.node, self.card), bpf.no_larger(self.mtu), _SIZE, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        detach(lab, devices(lab, self.node), _SIZE, self.way)
+        detach(lab, devices(lab, self.node, self.card), _SIZE, self.way)
 
 
 class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -159,9 +165,21 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         return f"{self.address}/{128 if ':' in self.address else 32}"
 
 
-def taps(lab: RunningLab, node: str) -> list[str]:
-    """The lab's ends of a running machine's cables."""
-    return ports(lab.hypervisor.machine(lab.nodes[node].name))
+def cards(lab: RunningLab, node: str, card: str = "") -> list[Nic]:
+    """A machine's cards, or the one of that name. Raises LabError where it has none of that name."""
+    every = lab.nodes[node].spec.all_nics
+    found = [nic for nic in every if card in ("", nic.name)]
+    if not found:
+        raise LabError(f"{node} has no network card {card}; it has {', '.join(nic.name for nic in every)}")
+    return found
+
+
+def taps(lab: RunningLab, node: str, card: str = "") -> list[str]:
+    """The lab's ends of a running machine's cables, in the order of its cards, or of that of one card. Raises LabError
+    where it has no such card."""
+    wanted = cards(lab, node, card)
+    found = ports(lab.hypervisor.machine(lab.nodes[node].name))
+    return [found[nic.mac] for nic in wanted if nic.mac in found]
 
 
 def is_off(lab: RunningLab, node: str) -> bool:
@@ -169,46 +187,39 @@ def is_off(lab: RunningLab, node: str) -> bool:
     return lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF
 
 
-def devices(lab: RunningLab, node: str) -> list[str]:
-    """The cards that are between the lab and a machine; without one, those between it and its networks."""
-    return taps(lab, node) if node else [lab.layout.bridge(one) for one in lab.layout.topology.all_networks]
+def devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
+    """What is between the lab and a machine, or one card of it; without a machine, between the lab and its networks."""
+    return taps(lab, node, card) if node else [lab.layout.bridge(one) for one in lab.layout.topology.all_networks]
 
 
-def there(lab: RunningLab, node: str) -> list[str]:
-    """The cards of `devices`. Raises LabError when there are none: a fault that does nothing is no fault."""
-    if node and is_off(lab, node):
+def there(lab: RunningLab, node: str, card: str = "") -> list[str]:
+    """Those of `devices`. Raises LabError when there are none: a fault that does nothing is no fault."""
+    if node and cards(lab, node, card) and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
-    return devices(lab, node)
+    return devices(lab, node, card)
 
 
-def attach(lab: RunningLab, cards: Iterable[str], program: bytes, priority: int, *, way: Way = "to") -> None:
-    """Run a packet program on all of these cards, or on none, for what they send or (`from`) get. Raises LabError."""
+def attach(lab: RunningLab, ports: Iterable[str], program: bytes, priority: int, *, way: Way = "to") -> None:
+    """Run a packet program at all of these ends, or at none, for what they send or (`from`) get. Raises LabError."""
     # Not within: it reads /proc/net when it is imported, which leads nowhere there, and complains.
     importlib.import_module("pyroute2")
     with ExitStack() as begun:
-        for card in cards:
-            lab.inside(bpf.attach, card, program, priority, way)
-            begun.callback(lab.inside, bpf.detach, card, priority, way)
+        for port in ports:
+            lab.inside(bpf.attach, port, program, priority, way)
+            begun.callback(lab.inside, bpf.detach, port, priority, way)
         begun.pop_all()
 
 
-def detach(lab: RunningLab, cards: Iterable[str], priority: int, way: Way = "to") -> None:
+def detach(lab: RunningLab, ports: Iterable[str], priority: int, way: Way = "to") -> None:
     """Take it away. Raises LabError."""
     importlib.import_module("pyroute2")
-    for card in cards:
-        lab.inside(bpf.detach, card, priority, way)
+    for port in ports:
+        lab.inside(bpf.detach, port, priority, way)
 
 
-def _tc(lab: RunningLab, words: str) -> None:
+def tc(lab: RunningLab, words: str) -> None:
+    """Run tc(8) in the lab's network namespace. Raises LabError with what it says."""
     _run(lab, "tc", words)
-
-
-def _unshape(lab: RunningLab, node: str) -> None:
-    """Take what shapes the packets of a machine's cards away; a card that is new since has nothing of the kind."""
-    for tap in taps(lab, node):
-        shown = lab.inside(subprocess.run, ["tc", "qdisc", "show", "dev", tap], capture_output=True, text=True)
-        if re.search(r"^qdisc tbf ", shown.stdout, re.MULTILINE):
-            _tc(lab, f"qdisc del dev {tap} root")
 
 
 def ip(lab: RunningLab, words: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import msgspec
 
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.network import attach, detach, ip, is_off, taps
-from lab.faults.values import Milliseconds
+from lab.faults.network import attach, detach, ip, is_off, taps, there
+from lab.faults.values import Milliseconds, Way
+from lab.machines.attach import cables_of
+from lab.machines.factory import ports
 from lab.running import RunningLab
 
 # The priority of our packet program on a card, by which it is removed again (lab.faults.bpf).
@@ -20,8 +24,11 @@ class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     node: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Take its ports out of their networks. Raises LabError where it is off."""
-        for port, _ in _cables(lab, self.node):
+        """Take its ports out of their networks. Raises LabError where it is off, or a port is in none by itself."""
+        cables = _cables(lab, self.node)
+        if not all(bridge for _, bridge in cables):
+            raise LabError(f"{self.node} has a trunk or an aggregated bond: such ports are in no network by themselves")
+        for port, _ in cables:
             ip(lab, f"link set {port} nomaster")
 
     def end(self, lab: RunningLab) -> None:
@@ -36,7 +43,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     def begin(self, lab: RunningLab) -> None:
         """Swap them. Raises LabError where it has not two cards in two networks, or is off."""
-        cables = _cables(lab, self.node)
+        cables = [cable for cable in _cables(lab, self.node) if cable[1]]
         if len(cables) < 2 or cables[0][1] == cables[1][1]:
             raise LabError(
                 f"{self.node} has not two network cards in different networks: swapped, nothing would change"
@@ -50,11 +57,14 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The way to a running machine comes and goes: for `down_ms` of every `period_ms` milliseconds nothing arrives."""
+    """The way to (or from) a running machine, or one card of it, comes and goes: for `down_ms` of every `period_ms`
+    milliseconds nothing arrives."""
 
     node: str
     period_ms: Milliseconds = 6000
     down_ms: Milliseconds = 2000
+    way: Way = "to"
+    card: str = ""
 
     def __post_init__(self) -> None:
         if self.down_ms >= self.period_ms:
@@ -64,25 +74,20 @@ class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     def begin(self, lab: RunningLab) -> None:
         """Drop packets in the first part of each period. Raises LabError where the machine is off."""
-        ports = [port for port, _ in _cables(lab, self.node)]
-        attach(lab, ports, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING)
+        ends = there(lab, self.node, self.card)
+        attach(lab, ends, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Nothing is lost any more."""
-        detach(lab, taps(lab, self.node), _FLAPPING)
+        detach(lab, taps(lab, self.node, self.card), _FLAPPING, self.way)
 
 
 def _drawn(lab: RunningLab, node: str) -> list[tuple[str, str]]:
-    """The ports of a machine, each with the bridge that the topology has it in, in the order of its cards."""
-    topology = lab.layout.topology
-    [spec] = [one for one in topology.nodes if one.name == node]
-    networks = {one.name: one for one in topology.all_networks}
-    home = next(iter(networks))
-    names = [nic.network or home for link in topology.links(spec) for nic in link.nics]
-    drawn = taps(lab, node)
-    if drawn and len(drawn) != len(names):
-        raise LabError(f"{node} has {len(drawn)} switch ports for {len(names)} network cards")
-    return [(port, lab.layout.bridge(networks[name])) for port, name in zip(drawn, names, strict=False)]
+    """The ports of a machine in the order of its cards, each with the bridge that the topology has it in ("": it leads
+    to the lab's switch)."""
+    found = ports(lab.hypervisor.machine(lab.nodes[node].name))
+    cables = cables_of(lab.nodes[node].spec, lab.layout)
+    return [(found[cable.nic.mac], cable.bridge) for cable in cables if cable.nic.mac in found]
 
 
 def _cables(lab: RunningLab, node: str) -> list[tuple[str, str]]:
@@ -95,5 +100,5 @@ def _as_drawn(lab: RunningLab, node: str) -> None:
     if is_off(lab, node):
         # It comes on with new cables, as the topology has them.
         return
-    for port, bridge in _drawn(lab, node):
+    for port, bridge in filter(itemgetter(1), _drawn(lab, node)):
         ip(lab, f"link set {port} master {bridge}")

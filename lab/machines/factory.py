@@ -67,12 +67,16 @@ def documents(machine: Machine | container.Machine) -> dict[str, str]:
     return definitions
 
 
-def ports(machine: Machine | container.Machine) -> list[str]:
-    """The lab's ends of a running machine's cables."""
+def ports(machine: Machine | container.Machine) -> dict[str, str]:
+    """The lab's ends of a running machine's cables, by the MAC addresses of its cards."""
     if isinstance(machine, container.Machine):
-        return [cables.port(mac) for mac in machine.look().macs]
-    live = ElementTree.fromstring(machine.xml(live=True))
-    return [target.get("dev", "") for target in live.findall("devices/interface/target") if target.get("dev")]
+        return {mac: cables.port(mac) for mac in machine.look().macs}
+    found = {}
+    for card in ElementTree.fromstring(machine.xml(live=True)).findall("devices/interface"):
+        mac, target = card.find("mac"), card.find("target")
+        if mac is not None and target is not None and target.get("dev"):
+            found[mac.get("address", "")] = target.get("dev", "")
+    return found
 
 
 def define(hypervisor: Owner, layout: Layout) -> dict[str, str]:

@@ -21,6 +21,8 @@ _PUSH, _POP, _REDIRECT, _HASH = 18, 19, 23, 34
 _UP, _DROP = 0, 2
 _LOAD, _PIN, _CLASSIFIER, _SYSCALL = 5, 6, 3, 321
 _LOG_BYTES = 1 << 16
+# Behind the programs of faults, which leave to it what they do not keep (lab.faults.bpf).
+_PRIORITY = "1000"
 _TC_SECONDS = 30
 
 
@@ -129,7 +131,7 @@ def attach(interface: str, program: bytes, folder: Path) -> None:
     finally:
         os.close(descriptor)
     _tc("qdisc", "replace", "dev", interface, "clsact")
-    where = ("dev", interface, "ingress", "prio", "1", "handle", "1")
+    where = ("dev", interface, "ingress", "prio", _PRIORITY, "handle", "1")
     _tc("filter", "replace", *where, "protocol", "all", "bpf", "direct-action", "object-pinned", str(place))
     place.unlink()
 

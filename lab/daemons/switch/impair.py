@@ -1,4 +1,4 @@
-"""Delays, doubles and spoils packets that a card sends or gets: `python -m lab.daemons.switch.impair SOCKET`.
+"""Delays, doubles, spoils and limits packets that a card sends or gets: `python -m lab.daemons.switch.impair SOCKET`.
 
 In the place of sch_netem, which the kernel of a lab's host may lack. A program of the packet path (lab.faults.bpf)
 turns what a card is about to send aside, to a TAP device of this daemon's, which sends it on by the card, with a mark
@@ -41,17 +41,26 @@ _FRAME, _ETHERNET = 65_536, 14
 # So many frames of a card are taken before all others have their turn, and what has waited long enough is sent.
 _TURN = 64
 _SECONDS, ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
+#: What would have to wait longer than that for a limit of bandwidth is lost.
+WAIT_MS = 400
+
+
+def burst(kbit: int) -> int:
+    """How many kbit may come at once under a limit of `kbit` kbit/s: an eighth of a second's, or a large packet's."""
+    return max(kbit // 8, 16)
 
 
 class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What happens to packets: `late` percent come `ms` milliseconds late, give or take `jitter_ms`; `twice` percent
-    come twice, and `wrong` percent with a wrong bit."""
+    come twice, and `wrong` percent with a wrong bit. With `kbit`, no more kbit/s than that come, and nothing else is
+    done to them."""
 
     ms: int = 0
     jitter_ms: int = 0
     late: float = 100
     twice: float = 0
     wrong: float = 0
+    kbit: int = 0
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -100,6 +109,8 @@ class Detour:
         self._how, self._dice, self._back = how, random.Random(), back
         self._waiting: list[tuple[float, int, bytes]] = []
         self._order = itertools.count()
+        # Until when the limit is used up.
+        self._taken = 0.0
         try:
             self.card = socket.if_nametoindex(card)
         except OSError as error:
@@ -138,14 +149,29 @@ class Detour:
 
     def _pass(self, frame: bytes) -> None:
         how = self._how
+        if how.kbit:
+            self._limit(frame, time.monotonic())
+            return
         if self._happens(how.wrong) and len(frame) > _ETHERNET:
             frame = self._spoilt(frame)
         for _ in range(2 if self._happens(how.twice) else 1):
             if not how.ms or not self._happens(how.late):
                 self._send(frame)
-            elif len(self._waiting) < _QUEUE:
+            else:
                 seconds = (how.ms + self._dice.uniform(-how.jitter_ms, how.jitter_ms)) / 1000
-                heapq.heappush(self._waiting, (time.monotonic() + seconds, next(self._order), frame))
+                self._keep(frame, time.monotonic() + seconds)
+
+    def _limit(self, frame: bytes, now: float) -> None:
+        """A token bucket."""
+        kbit = self._how.kbit
+        taken = max(self._taken, now - burst(kbit) / kbit) + len(frame) * 8 / (kbit * 1000)
+        if taken - now <= WAIT_MS / 1000:
+            self._taken = taken
+            self._keep(frame, taken)
+
+    def _keep(self, frame: bytes, until: float) -> None:
+        if len(self._waiting) < _QUEUE:
+            heapq.heappush(self._waiting, (until, next(self._order), frame))
 
     def _happens(self, percent: float) -> bool:
         return self._dice.random() * 100 < percent

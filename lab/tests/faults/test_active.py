@@ -21,10 +21,13 @@ from lab.faults import (
     DiskFull,
     DiskSlow,
     Fault,
+    Flapping,
     Freeze,
     Hang,
     Kill,
+    Latency,
     LinkDown,
+    Loss,
     MemoryTaken,
     NameMissing,
     NameWrong,
@@ -33,6 +36,7 @@ from lab.faults import (
     PowerCut,
     Reset,
     Swapped,
+    Throttle,
     WrongVlan,
     active,
     machines,
@@ -309,11 +313,29 @@ def test_a_file_that_cannot_be_read_is_one_line(lab, text):
     assert isinstance(caught.value.__cause__, msgspec.MsgspecError)
 
 
+#: Machines with two cards each.
+TWO_CARDS = {
+    name: SimpleNamespace(
+        name=name,
+        spec=SimpleNamespace(all_nics=[SimpleNamespace(name="enp1s0"), SimpleNamespace(name="enp2s0")]),
+    )
+    for name in ("master-0", "master-1", "master-2")
+}
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
         (LinkDown("master-0"), Partition(("master-1", "master-0"))),
         (Partition(("master-0", "master-1")), Partition(("master-1", "master-2"))),
+        (LinkDown("master-0", "enp2s0"), LinkDown("master-0")),
+        (LinkDown("master-0"), LinkDown("master-0", "enp1s0")),
+        (Partition(("master-1", "master-0")), LinkDown("master-0", "enp2s0")),
+        (Loss(5, "master-0"), Loss(6, "master-0", card="enp2s0")),
+        (Loss(5), Loss(6)),
+        (Flapping("master-0", card="enp1s0"), Flapping("master-0")),
+        (Throttle("master-0", 500, "from"), Throttle("master-0", 5000, "from", "enp2s0")),
+        (Latency(10, node="master-0", card="enp1s0"), Latency(20, node="master-0", card="enp1s0")),
         (WrongVlan("master-0"), Swapped("master-0")),
         # What is reset is on afterwards.
         (PowerCut("master-0"), Reset("master-0")),
@@ -330,14 +352,34 @@ def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
     disk = Disk(size_gib=1, root=True, can_fail=True)
     [node] = topology.sno().nodes
     shape = msgspec.structs.replace(topology.sno(), nodes=(msgspec.structs.replace(node, disks=(disk,)),))
-    lab.layout, lab.nodes = Layout(lab.layout.root, shape), {"master-0": SimpleNamespace(name="master-0")}
+    lab.layout, lab.nodes = Layout(lab.layout.root, shape), TWO_CARDS
     assert active.begin(lab, first).number == 1
     with pytest.raises(LabError, match=r"^fault 1 has changed the same since .*Z: `node0-lab fault end 1` ends it$"):
         active.begin(lab, second)
     assert [one.fault for one in active.lasting(lab.layout.root)] == begun == [first]
 
 
-def test_what_befalls_two_machines_lasts_beside_each_other(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (LinkDown("master-0"), Partition(("master-1",)), WrongVlan("master-0")),
+        (LinkDown("master-0", "enp1s0"), LinkDown("master-0", "enp2s0"), Partition(("master-1", "master-2"))),
+        (
+            Loss(5),
+            Loss(5, way="from"),
+            Loss(5, "master-0", card="enp1s0"),
+            Loss(5, "master-0", "from", "enp1s0"),
+            Loss(5, "master-0", card="enp2s0"),
+            Loss(5, "master-1"),
+            Latency(5, node="master-0", card="enp1s0"),
+        ),
+    ],
+    ids=str,
+)
+def test_what_befalls_two_machines_or_cards_lasts_beside_each_other(
+    lab: Any, faults: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(active, "begin_now", lambda *_: None)
-    for number, fault in enumerate((LinkDown("master-0"), Partition(("master-1",)), WrongVlan("master-0")), 1):
+    lab.nodes = TWO_CARDS
+    for number, fault in enumerate(faults, 1):
         assert active.begin(lab, fault).number == number

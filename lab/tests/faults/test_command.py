@@ -20,6 +20,7 @@ from lab.faults import (
     Duplicate,
     Duplicated,
     Fault,
+    Flapping,
     GuestStarved,
     Kill,
     Latency,
@@ -29,6 +30,7 @@ from lab.faults import (
     RegistryImage,
     RegistryRefuses,
     Reordered,
+    Throttle,
 )
 from lab.faults.active import Begun
 from lab.host.records import Record
@@ -63,6 +65,11 @@ def parsed(*words: str) -> argparse.Namespace:
         (["corrupted", "--percent", "1"], Corrupted(1)),
         (["corrupted", "--percent", "1", "--way", "from"], Corrupted(1, way="from")),
         (["guest-starved", "--node", "a", "--cpu-percent", "5"], GuestStarved("a", 5)),
+        (["latency", "--link", "master-0", "--ms", "200"], Latency(200, node="master-0")),
+        (["link-down", "--link", "a", "--card", "enp2s0"], LinkDown("a", "enp2s0")),
+        (["flapping", "--node", "a", "--way", "from"], Flapping("a", way="from")),
+        (["throttle", "--link", "a", "--kbit", "9", "--card", "b"], Throttle("a", 9, card="b")),
+        (["loss", "--percent", "5", "--link", "a", "--card", "b"], Loss(5, "a", card="b")),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
@@ -70,7 +77,11 @@ def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
 
 
 def test_an_empty_default_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, default in ((["disk-errors"], "the one to install on"), (["black-hole"], "any that the lab talks to")):
+    for words, default in (
+        (["disk-errors"], "the one to install on"),
+        (["black-hole"], "any that the lab talks to"),
+        (["link-down"], "all"),
+    ):
         with pytest.raises(SystemExit):
             parsed(*words, "--help")
         assert f"(default: {default})" in " ".join(capsys.readouterr().out.split())
@@ -89,7 +100,7 @@ def test_a_list_says_in_words_what_an_empty_field_means(
     (record.root / "faults.json").write_bytes(msgspec.json.encode({"next": 3, "begun": lasting}))
     assert run(argparse.Namespace(what="ls"), record) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: any that the lab talks to, way: from",
+        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: any that the lab talks to, way: from, card: all",
         "2  2026-11-26T10:01:00Z  type: DiskSlow, node: master-0, kib: 64, disk: the one to install on",
     ]
 
@@ -120,6 +131,7 @@ def test_the_page_says_what_each_fault_does(kind: type[msgspec.Struct]) -> None:
     [
         ["link-down"],
         ["link-down", "--no", "a"],
+        ["kill", "--link", "a", "--process", "etcd"],
         ["kill", "--node", "a", "--process", "b"],
         *(["loss", "--percent", text] for text in ("x", "0", "101", "-5", "nan", "5%")),
         *(["black-hole", "--mtu", text] for text in ("0", "67", "65536", "1.5k")),
@@ -153,6 +165,17 @@ def test_what_is_wrong_is_an_option(words: list[str], capsys) -> None:
         (
             ["latency", "--ms", "10", "--jitter-ms", "11"],
             "latency: jitter_ms: 11 is more than ms, 10: nothing comes before it is sent",
+        ),
+        *(
+            ([*words, "--card", "enp2s0"], f"{words[0]}: card: enp2s0 is a card of which machine? node names it")
+            for words in (
+                ["loss", "--percent", "5"],
+                ["black-hole", "--mtu", "1000"],
+                ["latency", "--ms", "10"],
+                ["reordered", "--percent", "10"],
+                ["duplicated", "--percent", "10"],
+                ["corrupted", "--percent", "10"],
+            )
         ),
     ],
 )

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from lab.daemons.switch import bpf as switch
 from lab.daemons.switch import impair
 from lab.errors import LabError
-from lab.faults import BlackHole, Corrupted, Duplicated, Fault, Latency, Loss, Reordered, impairments
+from lab.faults import BlackHole, Corrupted, Duplicated, Fault, Latency, Loss, Reordered, Throttle, impairments
 from lab.host.namespaces import NamespaceThreads
 from lab.host.process import clean_environment
 from lab.waiting import wait_until
@@ -102,19 +103,19 @@ class World:
     def ip(self, words: str) -> None:
         self.here(subprocess.run, ["ip", *words.split()], check=True, timeout=SECONDS)
 
-    def sent(self, numbers: Sequence[int], wanted: int, *, way: str = "to") -> list[tuple[int, float]]:
-        """Send a packet with each number and its time, to the other side or from it; the numbers that come, with how
-        long each took. Not before `wanted` have come, and until none comes any more."""
+    def sent(self, numbers: Sequence[int], wanted: int, *, way: str = "to", size: int = 0) -> list[tuple[int, float]]:
+        """Send a packet with each number and its time, to the other side or from it, of at least so many bytes; the
+        numbers that come, with how long each took. Not before `wanted` have come, and until none comes any more."""
         sender, receiver = (self.here, self._far.call) if way == "to" else (self._far.call, self.here)
         address = THERE if way == "to" else HERE
         with receiver(_listening, address) as listening, sender(_connected, address) as sending:
             for number in numbers:
-                sending.send(f"{number} {time.monotonic_ns()}".encode())
+                sending.send(f"{number} {time.monotonic_ns()}".encode().ljust(size))
             arrived: list[tuple[int, float]] = []
             listening.settimeout(SECONDS)
             while True:
                 try:
-                    text, now = listening.recv(100).decode(), time.monotonic_ns()
+                    text, now = listening.recv(2000).decode(), time.monotonic_ns()
                 except TimeoutError:
                     return arrived
                 number, begun = map(int, text.split())
@@ -254,6 +255,67 @@ def test_several_at_once_are_done_each_once(world: World) -> None:
             assert COUNT * 0.8 < len(world.sent(range(COUNT), 1)) < COUNT * 1.2
     with world.fault(Latency(1)), world.fault(BlackHole(1000)):
         assert len(world.sent(range(COUNT), COUNT)) == COUNT
+
+
+@pytest.fixture
+def _one_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is far is a machine with one card."""
+    monkeypatch.setattr(impairments, "there", lambda *_: ["lab0"])
+    monkeypatch.setattr(impairments, "taps", lambda *_: ["lab0"])
+
+
+@pytest.mark.usefixtures("_one_card")
+@pytest.mark.parametrize("way", ["to", "from"])
+def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
+    with world.fault(Throttle("far", 800, way)):
+        arrived = world.sent(range(100), 1, way=way, size=1000)
+    numbers = [number for number, _ in arrived]
+    assert numbers == sorted(set(numbers))
+    # Of 833 kbit: 100 go at once, 320 within 400 ms; and what the time of sending is enough for.
+    assert 40 <= len(numbers) < 100
+    assert max(late for _, late in arrived) > 0.2
+    other = "from" if way == "to" else "to"
+    with world.fault(Throttle("far", 800, way)):
+        assert len(world.sent(range(100), 100, way=other, size=1000)) == 100
+        with pytest.raises(LabError, match="end that first"):
+            Throttle("far", 900, way).begin(world.lab)
+
+
+@pytest.fixture
+def _switched(world: World, tmp_path: Path) -> Iterator[None]:
+    """The lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address behind it."""
+    world.here(subprocess.run, ["mount", "-t", "bpf", "bpf", str(tmp_path)], check=True, timeout=SECONDS)
+    # Whom the other side knows already.
+    mac = world.here(Path("/sys/class/net/lab0/address").read_text).strip()
+    world.ip(f"link add leg address {mac} type veth peer name legp")
+    world.ip(f"address del {HERE}/24 dev lab0")
+    world.ip(f"address add {HERE}/24 dev leg")
+    world.ip("link set leg up")
+    world.ip("link set legp up")
+    leg, port = (world.here(socket.if_nametoindex, name) for name in ("legp", "lab0"))
+    world.here(switch.attach, "lab0", switch.from_port([(0, leg)]), tmp_path)
+    world.here(switch.attach, "legp", switch.to_ports(0, [port]), tmp_path)
+    yield
+    world.ip("link del leg")
+    world.ip("link del lab0")
+    world.make_cards()
+    world.here(subprocess.run, ["umount", str(tmp_path)], check=True, timeout=SECONDS)
+
+
+@pytest.mark.usefixtures("_switched")
+def test_what_comes_from_a_port_of_the_labs_switch_fails_before_the_switch_has_it(world: World) -> None:
+    # Both ways: the lab then knows where to send, and asks nobody whose answer is late.
+    for way in ("from", "to"):
+        assert len(world.sent(range(COUNT), COUNT, way=way)) == COUNT
+    with world.fault(Loss(50, way="from")):
+        assert COUNT * 0.3 < len(world.sent(range(COUNT), 1, way="from")) < COUNT * 0.7
+    with world.fault(Latency(100, way="from")):
+        assert min(late for _, late in world.sent(range(COUNT), COUNT, way="from")) >= 0.1
+        assert min(late for _, late in world.sent(range(10), 10)) < 0.1
+    with world.fault(Latency(100)), world.fault(Duplicated(100)):
+        arrived = world.sent(range(10), 20)
+        assert len(arrived) == 20
+        assert min(late for _, late in arrived) >= 0.1
 
 
 def test_connections_bear_all_of_it(world: World) -> None:

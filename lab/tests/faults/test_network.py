@@ -7,10 +7,34 @@ from typing import Any
 import msgspec
 import pytest
 
+from drivers import container
+from drivers.protocols import PowerState
 from lab import topology
 from lab.errors import LabError
-from lab.faults import Duplicate, Fault, Hang, Loss, NamesSlow, Outage, bpf, network
+from lab.faults import (
+    BlackHole,
+    Corrupted,
+    Duplicate,
+    Duplicated,
+    Fault,
+    Flapping,
+    Hang,
+    Latency,
+    LinkDown,
+    Loss,
+    NamesSlow,
+    Outage,
+    Partition,
+    Reordered,
+    Swapped,
+    Throttle,
+    WrongVlan,
+    bpf,
+    network,
+    ports,
+)
 from lab.layout import Layout
+from lab.machines import factory
 
 
 class Kernel:
@@ -92,3 +116,134 @@ def test_an_address_that_nobody_would_miss_is_refused(lab: Any, address: str, pr
 def test_what_other_faults_go_by_does_not_fail_itself(lab: Any, fault: Fault) -> None:
     with pytest.raises(LabError, match=r"^impair serves other faults of this lab"):
         fault.begin(lab)
+
+
+HOME, STORAGE = "52:54:00:6e:31:00", "52:54:00:6e:30:00"
+PORTS = {"enp1s0": "nv5254006e3100", "enp2s0": "nv5254006e3000"}
+
+
+class Cable:
+    """The cable of a card, `stuck` where it cannot be pulled."""
+
+    def __init__(self) -> None:
+        self.up, self.stuck = True, False
+
+    def set_up(self, up: bool) -> None:
+        if self.stuck:
+            raise LabError("it is glued")
+        self.up = up
+
+
+@pytest.fixture
+def bonded(tmp_path: Path) -> Any:
+    """A lab whose one machine has a bond of two cards, in the other order than their MAC addresses have."""
+    [node] = topology.sno().nodes
+    cards = (topology.Nic(mac=HOME), topology.Nic(mac=STORAGE))
+    bond = topology.Bond(nics=("enp1s0", "enp2s0"), addresses=("192.168.111.80",))
+    two = msgspec.structs.replace(node, mac="", nics=cards, bonds=(bond,))
+    shape = msgspec.structs.replace(topology.sno(), nodes=(two,))
+    machine = object.__new__(container.Machine)
+    view = SimpleNamespace(macs=(STORAGE, HOME))
+    machine.look = lambda: view  # type: ignore[method-assign,assignment,return-value]
+    machine.state = lambda: PowerState.ON  # type: ignore[method-assign]
+    master = SimpleNamespace(name=node.name, spec=two, links={name: Cable() for name in PORTS})
+    return SimpleNamespace(
+        layout=Layout(tmp_path, shape),
+        inside=lambda function, *words: function(*words),
+        nodes={node.name: master},
+        hypervisor=SimpleNamespace(machine=lambda _: machine),
+    )
+
+
+def test_a_card_is_known_by_its_mac_and_not_by_its_place(bonded: Any) -> None:
+    assert network.taps(bonded, "master-0") == list(PORTS.values())
+    assert [network.taps(bonded, "master-0", card) for card in PORTS] == [[port] for port in PORTS.values()]
+    xml = "<interface><mac address='%s'/><target dev='%s'/></interface>"
+    live = xml % (STORAGE, PORTS["enp2s0"]) + xml % (HOME, PORTS["enp1s0"]) + "<interface><source/></interface>"
+    guest: Any = SimpleNamespace(xml=lambda live: f"<domain><devices>{live_xml}</devices></domain>")
+    live_xml = live
+    assert factory.ports(guest) == {STORAGE: PORTS["enp2s0"], HOME: PORTS["enp1s0"]}
+
+
+@pytest.mark.parametrize("way", ["to", "from"])
+@pytest.mark.parametrize("kind", [Loss, BlackHole, Flapping])
+def test_packets_of_one_card_fail_alone(
+    bonded: Any, kind: type[Any], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[str, str]] = []
+    monkeypatch.setattr(bpf, "attach", lambda port, _program, _priority, way: begun.append((port, way)))
+    monkeypatch.setattr(bpf, "detach", lambda port, _priority, way: begun.remove((port, way)))
+    what: dict[str, Any] = {Loss: {"percent": 5}, BlackHole: {"mtu": 1000}}.get(kind, {})
+    for card, wanted in (("enp2s0", [PORTS["enp2s0"]]), ("enp1s0", [PORTS["enp1s0"]]), ("", list(PORTS.values()))):
+        fault = kind(node="master-0", way=way, card=card, **what)
+        fault.begin(bonded)
+        assert begun == [(port, way) for port in wanted]
+        fault.end(bonded)
+        assert begun == []
+
+
+def test_one_cable_is_pulled_or_all_are(bonded: Any) -> None:
+    links = bonded.nodes["master-0"].links
+
+    def up() -> list[bool]:
+        return [link.up for link in links.values()]
+
+    for fault, wanted in (
+        (LinkDown("master-0", "enp2s0"), [True, False]),
+        (LinkDown("master-0"), [False, False]),
+        (Partition(("master-0",)), [False, False]),
+    ):
+        fault.begin(bonded)
+        assert up() == wanted
+        fault.end(bonded)
+        assert up() == [True, True]
+    links["enp2s0"].stuck = True
+    for whole in (LinkDown("master-0"), Partition(("master-0",))):
+        with pytest.raises(LabError, match="glued"):
+            whole.begin(bonded)
+        assert up() == [True, True]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        LinkDown("master-0", "eth0"),
+        Flapping("master-0", card="eth0"),
+        Throttle("master-0", 500, card="eth0"),
+        Throttle("master-0", 500, "from", "eth0"),
+        Loss(5, "master-0", card="eth0"),
+        BlackHole(1000, "master-0", card="eth0"),
+        Latency(10, node="master-0", card="eth0"),
+        Reordered(10, node="master-0", card="eth0"),
+        Duplicated(10, node="master-0", card="eth0"),
+        Corrupted(10, node="master-0", card="eth0"),
+    ],
+    ids=str,
+)
+def test_a_card_that_the_machine_has_not_is_told_with_those_that_it_has(bonded: Any, fault: Fault) -> None:
+    with pytest.raises(LabError, match=r"^master-0 has no network card eth0; it has enp1s0, enp2s0$"):
+        fault.begin(bonded)
+
+
+def test_a_port_of_the_labs_switch_is_put_into_no_bridge(bonded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(ports, "ip", lambda _, words: said.append(words))
+    WrongVlan("master-0").begin(bonded)
+    WrongVlan("master-0").end(bonded)
+    assert said == [
+        *(f"link set {port} nomaster" for port in PORTS.values()),
+        *(f"link set {port} master lab0" for port in PORTS.values()),
+    ]
+    said.clear()
+    node = bonded.nodes["master-0"].spec
+    bond = msgspec.structs.replace(node.bonds[0], mode="802.3ad")
+    aggregated = msgspec.structs.replace(node, bonds=(bond,))
+    bonded.nodes["master-0"].spec = aggregated
+    shape = msgspec.structs.replace(bonded.layout.topology, nodes=(aggregated,))
+    bonded.layout = Layout(bonded.layout.root, shape)
+    with pytest.raises(LabError, match=r"^master-0 has a trunk or an aggregated bond: "):
+        WrongVlan("master-0").begin(bonded)
+    with pytest.raises(LabError, match=r"^master-0 has not two network cards in different networks: "):
+        Swapped("master-0").begin(bonded)
+    WrongVlan("master-0").end(bonded)
+    assert said == []
