@@ -39,6 +39,16 @@ def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
         assert nodes | hosts | named <= names, row.name
 
 
+def test_cards_are_of_the_machines_that_rows_name_them_for():
+    named = 0
+    for row in ROWS:
+        for node in topology_of(row.id).nodes:
+            cards = {fault.card for fault in row.faults if getattr(fault, "card", "") and fault.node == node.name}
+            named += len(cards)
+            assert cards <= {nic.name for nic in node.all_nics}, row.name
+    assert named, "no row has one cable of several fail"
+
+
 def test_disks_can_fail_where_a_row_has_them_fail_and_nowhere_else():
     for row in ROWS:
         failing = {fault.node for fault in row.faults if isinstance(fault, DiskErrors | DiskSlow)}

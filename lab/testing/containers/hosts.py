@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,16 +17,17 @@ from lab.supervisor.plan import Service
 from lab.testing.containers import plain
 from lab.testing.containers.kit import tree
 
-KEY, ADDRESS = "NODE0_TEST_KEY", "NODE0_TEST_ADDRESS"
+KEY, ADDRESSES = "NODE0_TEST_KEY", "NODE0_TEST_ADDRESSES"
 _USER = 1000
-_NETWORK = "[Match]\nName=en*\n[Network]\nAddress={address}/24\n"
+_NETWORK = "[Match]\nName={card}\n[Network]\nAddress={address}/24\n"
 # What stands in for a host's programs: by its unit, or by its name.
 _UNIT = "[Service]\nExecStart=/usr/local/bin/{name} infinity\nRestart=always\nRestartSec=0\n"
 PROGRAMS = ("kubelet", "etcd")
 
 
 def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
-    """As `plain`, with sshd for user core at the address that the environment names, and PROGRAMS that sleep."""
+    """As `plain`, with sshd for user core at the cards' addresses that the environment names, and PROGRAMS that
+    sleep."""
     booted = plain.boot(spec, devices=devices, root=root, console=console, fence=fence)
     etc, home = root / "etc", root / "home/core/.ssh"
     for name, line in (
@@ -42,7 +44,8 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
     for path in (home.parent, home, home / "authorized_keys"):
         os.chown(path, _USER, _USER)
     (etc / "systemd/network").mkdir(exist_ok=True)
-    (etc / "systemd/network/10-lab.network").write_text(_NETWORK.format(address=os.environ[ADDRESS]))
+    for card, address in json.loads(os.environ[ADDRESSES]).items():
+        (etc / f"systemd/network/10-{card}.network").write_text(_NETWORK.format(card=card, address=address))
     wants = etc / "systemd/system/multi-user.target.wants"
     (wants / "NetworkManager.service").unlink()
     (wants / "systemd-networkd.service").symlink_to("/lib/systemd/system/systemd-networkd.service")
@@ -61,7 +64,7 @@ def machined(layout: Layout, lab_id: str) -> Service:
     environment = {
         plain.TREE: str(tree()),
         KEY: layout.ssh_key.with_suffix(".pub").read_text(),
-        ADDRESS: node.ip,
+        ADDRESSES: json.dumps({nic.name: nic.addresses[0] for nic in node.all_nics}),
     }
     service = _MACHINED(layout, lab_id)
     return msgspec.structs.replace(service, argv=(*service.argv, f"{__name__}:boot"), env=service.env | environment)

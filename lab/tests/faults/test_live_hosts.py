@@ -1,5 +1,6 @@
 """What fails within a host: its processes, its disk, its memory, on the machine OS; needs root and a release."""
 
+import socket
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from lab import topology
 from lab.daemons import services
 from lab.errors import LabError
-from lab.faults import ClockJump, DiskFull, Freeze, Kill, MemoryTaken, PowerCut, active
+from lab.faults import ClockJump, DiskFull, Freeze, Kill, Latency, LinkDown, MemoryTaken, PowerCut, active
 from lab.host import preflight
 from lab.lab import Lab
 from lab.testing.containers import hosts
@@ -95,3 +96,61 @@ def test_a_host_fails_within_and_is_whole_again(tmp_path, monkeypatch):
         with pytest.raises(LabError, match=r"^master-0: no SSH at 192\.168\.111\.80: "):
             active.begin(lab, Kill(NODE, "kubelet"))
         print(f"that nobody answers was told after {time.monotonic() - begin:.1f} s")
+
+
+def connecting(address):
+    """How long it takes to connect to the host's sshd at that address: the quickest of three attempts."""
+    taken = []
+    for _ in range(3):
+        begin = time.monotonic()
+        with socket.create_connection((address, 22), timeout=PATIENCE):
+            taken.append(time.monotonic() - begin)
+    return min(taken)
+
+
+def test_each_of_two_cables_fails_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(services, "machined", hosts.machined)
+    one = shape()
+    [node] = one.nodes
+    storage = topology.Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
+    cards = (
+        topology.Nic(mac="52:54:00:6e:31:01", network="storage", addresses=("10.9.0.80",)),
+        topology.Nic(mac=node.mac, network=one.all_networks[0].name, addresses=one.known_addresses(node)),
+    )
+    two = msgspec.structs.replace(
+        one,
+        networks=(*one.all_networks, storage),
+        address=None,
+        aliases=(),
+        nodes=(msgspec.structs.replace(node, nics=cards),),
+    )
+    with Lab(two, artifacts=tmp_path) as lab:
+        lab.nodes[NODE].power.on()
+        host = lab.nodes[NODE].ssh(PATIENCE)
+
+        def up():
+            """Whether each card has a link, as the host sees it."""
+            shown = host.run("cat /sys/class/net/enp1s0/carrier /sys/class/net/enp2s0/carrier")
+            assert shown.rc == 0, shown.stderr
+            return shown.stdout.split() == ["1", "1"], shown.stdout.split()
+
+        addresses = {"enp1s0": "10.9.0.80", "enp2s0": node.ip}
+        wait_until(lambda: up()[0], PATIENCE, "both cards to have a link", up, poll=0.2)
+        with pytest.raises(LabError, match=r"^master-0 has no network card enp3s0; it has enp1s0, enp2s0$"):
+            active.begin(lab, LinkDown(NODE, "enp3s0"))
+        active.begin(lab, LinkDown(NODE, "enp1s0"))
+        with pytest.raises(LabError, match=r"^fault 1 has changed the same since "):
+            active.begin(lab, LinkDown(NODE))
+        wait_until(lambda: up()[1] == ["0", "1"], PATIENCE, "the first card to lose its link", up, poll=0.2)
+        # The other is late meanwhile, and takes logins.
+        active.begin(lab, Latency(300, node=NODE, card="enp2s0"))
+        assert lab.inside(connecting, node.ip) >= 0.3
+        assert [begun.number for begun in active.end(lab, 1)] == [1]
+        wait_until(lambda: up()[0], PATIENCE, "the first card to have its link again", up, poll=0.2)
+        times = {card: lab.inside(connecting, address) for card, address in addresses.items()}
+        print(f"with 300 ms on one card: {times}")
+        assert times["enp1s0"] < 0.3 <= times["enp2s0"]
+        active.begin(lab, LinkDown(NODE, "enp2s0"))
+        assert lab.inside(connecting, addresses["enp1s0"]) < 0.3
+        assert [begun.number for begun in active.end(lab)] == [3, 2]
+        assert max(lab.inside(connecting, address) for address in addresses.values()) < 0.3

@@ -11,7 +11,19 @@ import pytest
 
 from lab import topology
 from lab.errors import LabError
-from lab.faults import DhcpWrong, Flapping, NamesSlow, ProxyRefuses, Swapped, WrongVlan, bpf
+from lab.faults import (
+    DhcpWrong,
+    Flapping,
+    Latency,
+    LinkDown,
+    Loss,
+    NamesSlow,
+    ProxyRefuses,
+    Swapped,
+    Throttle,
+    WrongVlan,
+    bpf,
+)
 from lab.faults.network import taps
 from lab.host import preflight
 from lab.lab import Lab
@@ -95,6 +107,27 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
             lab.nodes[node.name].power.off()
             lab.nodes[node.name].power.on()
         assert masters() == right
+
+        first, second = taps(lab, node.name)
+        assert [taps(lab, node.name, card) for card in ("enp1s0", "enp2s0")] == [[first], [second]]
+
+        def programs(way):
+            """How many programs each of the machine's ports has for packets that go this way."""
+            shown = (lab.run(["tc", "filter", "show", "dev", port, way], timeout=10) for port in (first, second))
+            return [one.stdout.count("direct-action") for one in shown]
+
+        with lab.fault(Loss(5, node.name, card="enp2s0")), lab.fault(Latency(10, node=node.name, card="enp2s0")):
+            assert programs("egress") == [0, 2]
+        with lab.fault(Flapping(node.name, way="from", card="enp1s0")):
+            assert (programs("egress"), programs("ingress")) == ([0, 0], [1, 0])
+        with lab.fault(Throttle(node.name, 500, "from", "enp2s0")):
+            assert (programs("egress"), programs("ingress")) == ([0, 0], [0, 1])
+        links = lab.nodes[node.name].links
+        with lab.fault(LinkDown(node.name, "enp1s0")):
+            assert {name: link.is_up() for name, link in links.items()} == {"enp1s0": False, "enp2s0": True}
+        with lab.fault(LinkDown(node.name)):
+            assert not any(link.is_up() for link in links.values())
+        assert all(link.is_up() for link in links.values())
         with lab.fault(Flapping(node.name)), lab.fault(NamesSlow()):
             for device in (*taps(lab, node.name), "lab0", "lab1"):
                 shown = lab.run(["tc", "filter", "show", "dev", device, "egress"], timeout=10).stdout

@@ -159,9 +159,8 @@ def test_a_card_is_known_by_its_mac_and_not_by_its_place(bonded: Any) -> None:
     assert network.taps(bonded, "master-0") == list(PORTS.values())
     assert [network.taps(bonded, "master-0", card) for card in PORTS] == [[port] for port in PORTS.values()]
     xml = "<interface><mac address='%s'/><target dev='%s'/></interface>"
-    live = xml % (STORAGE, PORTS["enp2s0"]) + xml % (HOME, PORTS["enp1s0"]) + "<interface><source/></interface>"
-    guest: Any = SimpleNamespace(xml=lambda live: f"<domain><devices>{live_xml}</devices></domain>")
-    live_xml = live
+    cards = xml % (STORAGE, PORTS["enp2s0"]) + xml % (HOME, PORTS["enp1s0"]) + "<interface><source/></interface>"
+    guest: Any = SimpleNamespace(xml=lambda live: f"<domain><devices>{cards}</devices></domain>")
     assert factory.ports(guest) == {STORAGE: PORTS["enp2s0"], HOME: PORTS["enp1s0"]}
 
 
