@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.pages import NUMBER, Library, Page, unfenced
+from ci.syntax import nodes
 
 ROOT = Path(__file__).parents[1]
 SEARCHED = ("installer", "drivers", "lab", "scenarios", "ci", "docs")
@@ -116,10 +117,9 @@ def python_blocks(path: str, source: str) -> tuple[Block, ...]:
 
 def _python_blocks(path: str, source: str) -> Iterator[Block]:
     lines = source.splitlines()
-    tree = ast.parse(source)
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    statements = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
     seen = set()
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         span = slice(node.lineno - 1, node.end_lineno)  # parts of an f-string have the whole one's place

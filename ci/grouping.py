@@ -1,8 +1,8 @@
 """How `pytest -n N --dist loadfile` distributes tests: a module stays in one worker, what takes longest comes first.
 
-So a module's registry, service or ISO is made once. Modules of real labs run side by side as labs of several checkouts
-do: what is left on the machine is looked for by the lab's own name or users, and each worker has its own directory of
-labs (lab/tests/conftest.py).
+So a module's registry, service or ISO is made once, and so is what the modules of some folders share. Modules of real
+labs run side by side as labs of several checkouts do: what is left on the machine is looked for by the lab's own name
+or users, and each worker has its own directory of labs (lab/tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LONG: Mapping[str, float] = {
     "lab/tests/machines/test_live_secureboot.py": 90,
     "lab/tests/bmcs/test_contract.py": 40,
     "ci/informer/tests/engine/test_engine.py": 25,
+    "ci/tests/house": 12,
     "ci/tests/test_matrix.py": 10,
     "installer/tests/create/test_ended.py": 5,
     "installer/tests/create/test_forbidden.py": 4,
@@ -53,12 +54,12 @@ LONG: Mapping[str, float] = {
     "installer/tests/waitfor/test_causes.py": 4,
     "installer/tests/rendezvous/api/test_edges.py": 4,
     "installer/tests/gather/test_script.py": 4,
-    "ci/tests/house/test_arrows.py": 4,
     "ci/tests/bench/test_oracle.py": 4,
-    "ci/tests/house/test_citations.py": 4,
     "installer/tests/redact/test_growth.py": 7,
     "installer/tests/redact/test_redact.py": 12,
 }
+#: Folders that stay in one worker as a whole: their tests share what they read of the repository (ci/syntax.py).
+TOGETHER = ("ci/tests/house",)
 #: Seconds of a test in any other module, and of one in a module with labs.
 _EACH, _EACH_LAB = 0.03, 2.0
 #: Modules of real labs: named for it, or in the folder of container machines.
@@ -66,7 +67,11 @@ LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/machines/containe
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """By file, what takes longest first."""
+    """By file or folder, what takes longest first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return next((folder for folder in TOGETHER if module.startswith(f"{folder}/")), module)
 
     def _seconds(self, scope: str) -> float:
         return LONG.get(scope, (_EACH_LAB if LABS.match(scope) else _EACH) * len(self.workqueue[scope]))

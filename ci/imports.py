@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ci.syntax import nodes, parse
+
 Kind = Literal["now", "late", "typing"]
 
 # A script may run Python by an image's name, and say more in between.
@@ -67,7 +69,7 @@ def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.Im
 
 def imports(name: str, source: str, modules: Collection[str], *, package: bool = False) -> Iterator[Edge]:
     """What the module `name` imports of the modules `known`; `package` says that it is an `__init__`."""
-    for node, kind in _statements(ast.parse(source), "now"):
+    for node, kind in _statements(parse(source), "now"):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         else:
@@ -133,10 +135,9 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
                     (number, started[1]) for started in _STARTED_IN_SCRIPT.finditer(line) if started[1] in modules
                 )
         return
-    tree = ast.parse(source)
-    yield from _put_together(tree, modules)
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    yield from _put_together(source, modules)
+    documents = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
+    for node in nodes(source):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documents:
             continue
         whole = [node.value] if _DOTTED.fullmatch(node.value) else []
@@ -147,9 +148,9 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
                 yield node.lineno, module
 
 
-def _put_together(tree: ast.Module, modules: Collection[str]) -> Iterator[tuple[int, str]]:
+def _put_together(source: str, modules: Collection[str]) -> Iterator[tuple[int, str]]:
     """Rooms whose modules are named by a string that is made when it runs, and those that are loaded as a whole."""
-    for node in ast.walk(tree):
+    for node in nodes(source):
         match node:
             case (
                 ast.JoinedStr(values=[ast.Constant(value=str(begun)), *_])

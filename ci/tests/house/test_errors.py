@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.imports import modules
+from ci.syntax import nodes
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
@@ -23,10 +24,10 @@ ALONE = {
 }
 
 
-def origins(tree: ast.Module) -> dict[str, str]:
+def origins(source: str) -> dict[str, str]:
     """What a module has imported from elsewhere than this repository, by the names that it has there."""
     imported: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             for one in node.names:
                 imported[one.asname or one.name.partition(".")[0]] = (
@@ -57,9 +58,8 @@ def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
     }
     theirs: set[str] = set()
     for path, source in texts.items():
-        tree = ast.parse(source)
-        imported = origins(tree)
-        for node in ast.walk(tree):
+        imported = origins(source)
+        for node in nodes(source):
             if isinstance(node, ast.ClassDef):
                 own = f"{path}:{node.name}"
                 bases[own] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.syntax import nodes
 from lab import numbers
 from lab.commands.cli import main as lab_main
 from lab.errors import LabError
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 def unchecked(source: str) -> list[str]:
     """Arguments whose type is Python's own, and numbers of the environment that are made by it."""
     conversions = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if not isinstance(node, ast.Call):
             continue
         for keyword in node.keywords:

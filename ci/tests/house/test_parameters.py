@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.imports import modules
+from ci.syntax import nodes
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
@@ -53,9 +54,9 @@ def by_name(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return function.name.startswith("test_") or any("fixture" in ast.unparse(one) for one in function.decorator_list)
 
 
-def too_many(tree: ast.AST) -> Iterator[str]:
+def too_many(source: str) -> Iterator[str]:
     """Functions with more positional parameters than that, `self` and `cls` aside: `name (how many)`."""
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not by_name(node):
             names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
             count = len(names) - (names[:1] in (["self"], ["cls"]))
@@ -67,7 +68,7 @@ def test_no_function_has_more_than_four_positional_parameters():
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in modules(ROOT, ROOMS).values()
-        for name in too_many(ast.parse(path.read_text()))
+        for name in too_many(path.read_text())
     ]
     assert wrong == []
 
@@ -85,13 +86,13 @@ def test_no_function_has_more_than_four_positional_parameters():
     ],
 )
 def test_what_counts_is_seen(source, names):
-    assert list(too_many(ast.parse(source))) == names
+    assert list(too_many(source)) == names
 
 
-def kinds(tree: ast.Module) -> dict[str, str]:
+def kinds(source: str) -> dict[str, str]:
     """What a module calls dataclass, Struct, NamedTuple and KW_ONLY: `from dataclasses import dataclass as record`."""
     names = {name: name for name in ("dataclass", "Struct", "NamedTuple", "KW_ONLY")}
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.ImportFrom):
             names |= {one.asname: one.name for one in node.names if one.asname and one.name in names}
     return names
@@ -103,13 +104,13 @@ def words(kind: ast.ClassDef, names: dict[str, str]) -> set[str]:
     return {names.get(word, word) for word in last_words}
 
 
-def structs(trees: Iterable[ast.Module]) -> set[str]:
+def structs(sources: Iterable[str]) -> set[str]:
     """The names of our own classes that are made from a Struct, by others of ours too."""
     struct_names = {"Struct"}
     classes: list[tuple[str, set[str]]] = []
-    for tree in trees:
-        names = kinds(tree)
-        classes += [(node.name, words(node, names)) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for source in sources:
+        names = kinds(source)
+        classes += [(node.name, words(node, names)) for node in nodes(source) if isinstance(node, ast.ClassDef)]
     while True:
         more = {name for name, bases in classes if bases & struct_names} - struct_names
         if not more:
@@ -138,19 +139,19 @@ def positional_fields(kind: ast.ClassDef, names: dict[str, str], ours: set[str])
     return count
 
 
-def large(tree: ast.Module, ours: set[str]) -> Iterator[str]:
+def large(source: str, ours: set[str]) -> Iterator[str]:
     """Classes whose constructors take more values by position than that."""
-    names = kinds(tree)
-    for node in ast.walk(tree):
+    names = kinds(source)
+    for node in nodes(source):
         if isinstance(node, ast.ClassDef) and (positional_fields(node, names, ours) or 0) > MOST:
             yield node.name
 
 
 def test_no_constructor_takes_more_than_four_values_by_position():
-    trees = {path: ast.parse(path.read_text()) for path in modules(ROOT, ROOMS).values()}
-    ours = structs(trees.values())
+    sources = {path: path.read_text() for path in modules(ROOT, ROOMS).values()}
+    ours = structs(sources.values())
     assert {"Body", "Private"} <= ours
-    offenders = {f"{path.relative_to(ROOT)} {name}" for path, tree in trees.items() for name in large(tree, ours)}
+    offenders = {f"{path.relative_to(ROOT)} {name}" for path, source in sources.items() for name in large(source, ours)}
     assert offenders == BY_POSITION
 
 
@@ -187,5 +188,4 @@ def test_no_constructor_takes_more_than_four_values_by_position():
     ],
 )
 def test_what_constructors_take_is_seen(source, names):
-    tree = ast.parse(source)
-    assert list(large(tree, structs([tree]))) == names
+    assert list(large(source, structs([source]))) == names

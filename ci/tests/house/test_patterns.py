@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from ci.syntax import nodes, walk
 
 ROOT = Path(__file__).parents[3]
 POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[+*?]|\{\{?[\d,]+\}\}?)\+")
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every literal that a call of ``re.…`` is given, f-strings as written but for their values."""
-    for node in ast.walk(tree):
+def texts(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Every literal that a call of ``re.…`` among nodes is given, f-strings as written but for their values."""
+    for node in found:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and isinstance(node.func.value, ast.Name)
             and node.func.value.id == "re"
         ):
-            for part in ast.walk(node):
+            for part in walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.lineno, part.value
 
@@ -37,7 +39,7 @@ def test_no_group_is_possessive(room: str) -> None:
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in sorted((ROOT / room).rglob("*.py"))
         if path != Path(__file__)
-        for line, text in texts(ast.parse(path.read_text()))
+        for line, text in texts(nodes(path.read_text()))
         if POSSESSIVE_GROUP.search(text)
     ]
     assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
@@ -45,13 +47,13 @@ def test_no_group_is_possessive(room: str) -> None:
 
 def _ends_with_dollar(node: ast.AST) -> bool:
     """Whether the last text in an expression does: in a sum, an f-string or alone."""
-    literals = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    literals = [part for part in walk(node) if isinstance(part, ast.Constant)]
     literals.sort(key=lambda part: (part.lineno, part.col_offset))  # of an f-string in their order
     last = literals[-1].value if literals else ""
     return isinstance(last, str) and last.endswith("$") and not last.endswith(r"\$")
 
 
-def halves(tree: ast.Module) -> Iterator[str]:
+def halves(source: str) -> Iterator[str]:
     """Patterns that end with $ where a whole text is meant: a newline behind what they want passes.
 
     Those that are compiled and asked with ``match``, those that ``re.match`` is given, and ``pattern=`` of a type
@@ -59,14 +61,14 @@ def halves(tree: ast.Module) -> Iterator[str]:
     """
     ends = {
         target.id
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
         for target in node.targets
         if isinstance(target, ast.Name)
-        for _, text in texts(node.value)
+        for _, text in texts(walk(node.value))
         if text.endswith("$") and not text.endswith(r"\$")
     }
-    for node in ast.walk(tree):
+    for node in nodes(source):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr="match") if name in ends:
                 yield f"{node.lineno}: {name}"
@@ -85,7 +87,7 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
     dollars = [
         f"{path.relative_to(ROOT)}:{one}"
         for path in sorted((ROOT / room).rglob("*.py"))
-        for one in halves(ast.parse(path.read_text()))
+        for one in halves(path.read_text())
     ]
     assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch, or end with \\Z"
 
@@ -104,7 +106,7 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
     ],
 )
 def test_half_a_pattern_is_seen(source: str, expected: list[str]) -> None:
-    assert list(halves(ast.parse(source))) == expected
+    assert list(halves(source)) == expected
 
 
 @pytest.mark.parametrize("text", ["(?:a)++", "(?:a)?+b", "(a){0,3}+"])

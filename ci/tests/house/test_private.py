@@ -7,6 +7,7 @@ import ast
 from pathlib import Path
 
 from ci.imports import modules
+from ci.syntax import nodes
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
@@ -49,9 +50,8 @@ def in_words(call: ast.Call) -> str:
 def reaches(source: str) -> int:
     """How often private parts of others are named: `other._x`, `from other import _x`, `setattr(other, "_x", y)`; not
     what is defined here."""
-    tree = ast.parse(source)
     own: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             own.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
@@ -59,7 +59,7 @@ def reaches(source: str) -> int:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             own.add(node.target.id)
     count = 0
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute):
             count += is_private(node.attr) and node.attr not in own and node.attr not in FOR_ALL
         elif isinstance(node, ast.Call):

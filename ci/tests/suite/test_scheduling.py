@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.grouping import LABS, LONG
+from ci.grouping import LABS, LONG, TOGETHER
 from ci.tests.pytest_kit import collected
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, longest_first, unit_of
 
@@ -155,18 +155,22 @@ def test_one(request, number):
 """
 
 
-def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
+def test_a_module_or_folder_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
     (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
     (tmp_path / "lab/tests/host").mkdir(parents=True)
     for name in ("test_live_a", "host/test_live_b", "host/test_live_c", "test_os", "test_release"):
         (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
+    (tmp_path / "ci/tests/house/checks").mkdir(parents=True)
+    for name in ("test_arrows", "test_rooms", "checks/test_can_fail"):
+        (tmp_path / f"ci/tests/house/{name}.py").write_text(GROUPED)
     completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
     assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 30
+    assert len(lines) == 48
     workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
     assert all(len(who) == 1 for who in workers.values()), workers
     assert len(set.union(*(workers[name] for name in ("test_live_a", "test_live_b", "test_live_c")))) == 2, workers
+    assert len(set.union(*(workers[name] for name in ("test_arrows", "test_rooms", "test_can_fail")))) == 1, workers
 
 
 def test_what_takes_longest_comes_first(tmp_path):
@@ -187,7 +191,8 @@ def test_what_takes_longest_comes_first(tmp_path):
 
 
 def test_the_modules_that_take_longest_are_there():
-    assert [name for name in LONG if not (ROOT / name).is_file()] == []
+    assert [name for name in LONG if not (ROOT / name).is_file() and name not in TOGETHER] == []
+    assert [name for name in TOGETHER if not (ROOT / name).is_dir()] == []
 
 
 def test_every_module_of_real_labs_is_known_by_its_place():

@@ -4,13 +4,13 @@ Read from the syntax: an assertion that is there may still be empty, but one tha
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from ci.imports import modules
+from ci.syntax import nodes, parse, walk
 
 ROOT = Path(__file__).parents[4]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
@@ -24,9 +24,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @pytest.fixture(scope="module")
-def trees() -> dict[str, ast.Module]:
-    """Syntax of every module, by its path."""
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in modules(ROOT, ROOMS).values()}
+def sources() -> dict[str, str]:
+    """Text of every module, by its path."""
+    return {str(path.relative_to(ROOT)): path.read_text() for path in modules(ROOT, ROOMS).values()}
 
 
 def last(call: ast.Call) -> str:
@@ -46,58 +46,43 @@ def judges(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise) or (isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant))
 
 
-@dataclass
-class Functions:
-    """Functions of one name: whether any of them may fail on purpose, and what they call."""
-
-    judge: bool = False
-    calls: set[str] = field(default_factory=set)
-
-    def add(self, function: Function) -> None:
-        """Look at one more."""
-        for node in ast.walk(function):
-            self.judge = self.judge or judges(node)
-            if isinstance(node, ast.Call):
-                self.calls.add(last(node))
-
-
-def functions(tree: ast.Module) -> Iterator[Function]:
+def functions(source: str) -> Iterator[Function]:
     """All of a module."""
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+    return (node for node in nodes(source) if isinstance(node, Function))
 
 
-def helpers_of(trees: Iterable[ast.Module]) -> dict[str, Functions]:
+def helpers_of(sources: Iterable[str]) -> dict[str, list[Function]]:
     """All functions by their names."""
-    by_name: dict[str, Functions] = {}
-    for tree in trees:
-        for function in functions(tree):
-            by_name.setdefault(function.name, Functions()).add(function)
+    by_name: dict[str, list[Function]] = {}
+    for source in sources:
+        for function in functions(source):
+            by_name.setdefault(function.name, []).append(function)
     return by_name
 
 
-def empty(tree: ast.Module, helpers: Mapping[str, Functions]) -> Iterator[str]:
+def judged(test: Function, helpers: Mapping[str, Sequence[Function]]) -> bool:
+    """Whether it may fail on purpose, or any helper that it calls by its name."""
+    reached, seen = [test], set[str]()
+    for _ in range(1 + DEEPEST):
+        if any(judges(node) for function in reached for node in ast.walk(function)):  # most end after a few nodes
+            return True
+        calls = {last(node) for function in reached for node in walk(function) if isinstance(node, ast.Call)}
+        reached = [function for name in calls - seen for function in helpers.get(name, ())]
+        seen |= calls
+    return False
+
+
+def empty(source: str, helpers: Mapping[str, Sequence[Function]]) -> Iterator[str]:
     """Tests in a module that assert nothing, nor does a helper that they call by its name."""
-    for function in functions(tree):
-        if not function.name.startswith("test_"):
-            continue
-        test = Functions()
-        test.add(function)
-        calls, seen = test.calls, {*test.calls}
-        judged = test.judge
-        for _ in range(DEEPEST):
-            reached = [helpers[name] for name in calls if name in helpers]
-            judged = judged or any(one.judge for one in reached)
-            calls = {name for one in reached for name in one.calls} - seen
-            seen |= calls
-        if not judged:
-            yield function.name
+    tests = (function for function in functions(source) if function.name.startswith("test_"))
+    return (test.name for test in tests if not judged(test, helpers))
 
 
-def silent_skips(tree: ast.Module) -> Iterator[int]:
+def silent_skips(source: str) -> Iterator[int]:
     """Lines that skip a test, or expect it to fail, and do not say why."""
     ways = {f"pytest.{mark}{name}" for mark in ("", "mark.") for name in ("skip", "xfail")}
     called: set[int] = set()
-    for node in ast.walk(tree):  # a call before what it calls
+    for node in nodes(source):  # a call before what it calls
         if isinstance(node, ast.Call):
             called.add(id(node.func))
             if not node.args and not node.keywords and ast.unparse(node.func) in ways:
@@ -119,20 +104,20 @@ def sleeps(node: ast.AST) -> Iterator[int]:
         yield from sleeps(child)
 
 
-def test_every_test_can_fail(trees):
-    helpers = helpers_of(trees.values())
-    tests = {path: tree for path, tree in trees.items() if Path(path).name.startswith("test_")}
-    assert [f"{path}: {name}" for path, tree in tests.items() for name in empty(tree, helpers)] == []
+def test_every_test_can_fail(sources):
+    helpers = helpers_of(sources.values())
+    tests = {path: source for path, source in sources.items() if Path(path).name.startswith("test_")}
+    assert [f"{path}: {name}" for path, source in tests.items() for name in empty(source, helpers)] == []
 
 
-def test_a_skip_says_why(trees):
-    assert [f"{path}:{line}" for path, tree in trees.items() for line in silent_skips(tree)] == []
+def test_a_skip_says_why(sources):
+    assert [f"{path}:{line}" for path, source in sources.items() for line in silent_skips(source)] == []
 
 
-def test_nobody_sleeps_for_a_fixed_time(trees):
+def test_nobody_sleeps_for_a_fixed_time(sources):
     """Tests may: some hold a connection up on purpose."""
-    ours = {path: tree for path, tree in trees.items() if not {"tests", "testing"} & set(Path(path).parts)}
-    assert {path for path, tree in ours.items() if any(sleeps(tree))} == MEASURED
+    ours = {path: source for path, source in sources.items() if not {"tests", "testing"} & set(Path(path).parts)}
+    assert {path for path, source in ours.items() if any(sleeps(parse(source)))} == MEASURED
 
 
 @pytest.mark.parametrize(
@@ -145,8 +130,7 @@ def test_nobody_sleeps_for_a_fixed_time(trees):
     ],
 )  # fmt: skip
 def test_one_that_cannot_fail_is_seen(source, wrong):
-    tree = ast.parse(source)
-    assert bool([*empty(tree, helpers_of([tree]))]) is wrong
+    assert bool([*empty(source, helpers_of([source]))]) is wrong
 
 
 @pytest.mark.parametrize(
@@ -157,7 +141,7 @@ def test_one_that_cannot_fail_is_seen(source, wrong):
     ],
 )  # fmt: skip
 def test_a_silent_skip_is_seen(source, lines):
-    assert [*silent_skips(ast.parse(source))] == lines
+    assert [*silent_skips(source)] == lines
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.syntax import nodes
 from installer.rendezvous.store.database import Store
 
 ROOT = Path(__file__).parents[4]
@@ -21,7 +22,7 @@ def writers(source: str) -> set[str]:
     """The lines of a module that change a store, each with its expression; whatever the store is called there."""
     return {
         f"{node.lineno}: {ast.unparse(node.func)}"
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES
     }
 

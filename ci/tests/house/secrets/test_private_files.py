@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.syntax import nodes
 from lab.release.cluster.private import write_private
 
 ROOT = Path(__file__).parents[4]
@@ -18,7 +19,7 @@ MODES = {"0o600", "0o400"}
 def own_ways(source):
     """Lines on which a file of mode 0600 is made: by `touch` or `os.open` for writing alone."""
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         # A name that stands for another is not followed: to find an argument's source takes reading the whole file.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("open", "touch"):
             words = {ast.get_source_segment(source, one) for one in [*node.args, *(k.value for k in node.keywords)]}

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from ci.syntax import nodes
+
+ROOT = Path(__file__).parents[4]
 READERS = {
     "installer/formats/composer.py",
     "installer/formats/yamltext.py",
@@ -25,7 +27,7 @@ OWN = {
 def readers(source: str) -> set[str]:
     """The lines of a module that read YAML, each with its name."""
     calls = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml":
             name = node.attr
         elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("msgspec.yaml.decode"):
