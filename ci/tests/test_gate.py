@@ -188,7 +188,7 @@ def _suite(tmp_path, monkeypatch, body, retried=2):
     (tmp_path / "test_it.py").write_text(body)
     monkeypatch.setattr(gate, "ROOT", tmp_path)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path), "test_it.py"]
-    return Stage("suite", argv, 60.0, retried=retried)
+    return Stage("suite", argv, 60.0, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, retried=retried)
 
 
 def test_what_passes_at_its_second_try_is_a_flake_that_is_named(tmp_path, monkeypatch, capfd):

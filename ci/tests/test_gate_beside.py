@@ -37,7 +37,7 @@ def test_what_fails_beside_another_stage_is_tried_again(tmp_path, monkeypatch, c
     (tmp_path / "test_it.py").write_text(body + "    seen.touch()\n    assert before\n")
     monkeypatch.setattr(gate, "ROOT", tmp_path)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path), "test_it.py"]
-    stage = Stage("suite", argv, 60.0, retried=2)
+    stage = Stage("suite", argv, 60.0, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, retried=2)
     assert passed([_python("pass", "one"), replace(stage, beside=True)])
     assert "flake: test_it.py::test_flaky" in capfd.readouterr().err
 

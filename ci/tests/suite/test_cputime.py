@@ -25,6 +25,8 @@ def test_the_busy_module_comes_first(tmp_path):
         "pytest",
         "-q",
         "-p",
+        "xdist",
+        "-p",
         "ci.cputime",
         "-n",
         "2",
@@ -33,8 +35,9 @@ def test_the_busy_module_comes_first(tmp_path):
         "--rootdir",
         ".",
     ]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     completed = subprocess.run(
-        [*command, "."], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True,
+        [*command, "."], cwd=tmp_path, env=environment, capture_output=True,
         text=True, check=False, timeout=120,
     )  # fmt: skip
     assert completed.returncode == 0, completed.stdout + completed.stderr
