@@ -158,8 +158,8 @@ def test_a_file_without_an_end_is_read_up_to_its_most(monkeypatch):
 
 def test_of_a_file_with_many_failures_as_much_is_kept_as_of_any_run(tmp_path):
     """Symptoms are looked for in all of it: in 40 MiB none could be labelled, and the history not be judged."""
-    failure = f'<failure message="{"x" * 3900}"/>'
-    run = loaded(tmp_path, f"<testsuite>{f'<testcase name="t">{failure}</testcase>' * 600}</testsuite>")
+    case = f'<testcase name="t"><failure message="{"x" * 3900}"/></testcase>'
+    run = loaded(tmp_path, f"<testsuite>{case * 600}</testsuite>")
     assert len(run.evidence["message"]) == 128 << 10
     assert len(run.attempts) == 600
 
