@@ -137,13 +137,13 @@ def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
         case PowerCut() | Reset():
             return {("power", fault.node)}
         case LinkDown():
-            return {("cable", f"{fault.node} {nic.name}") for nic in cards(lab, fault.node, fault.card)}
+            return {("cable", f"{fault.node} {name}") for name in cards(lab, fault.node, fault.card)}
         case Partition():
-            return {("cable", f"{node} {nic.name}") for node in fault.nodes for nic in cards(lab, node)}
+            return {("cable", f"{node} {name}") for node in fault.nodes for name in cards(lab, node)}
         case (
             BlackHole() | Corrupted() | Duplicated() | Flapping() | Latency() | Loss() | Reordered() | Throttle()
         ):  # fmt: skip
-            names = [nic.name for nic in cards(lab, fault.node, fault.card)] if fault.node else [""]
+            names = list(cards(lab, fault.node, fault.card)) if fault.node else [""]
             return {(f"{type(fault).__name__} {fault.way}", f"{fault.node} {name}") for name in names}
         case WrongVlan() | Swapped():
             return {("port", fault.node)}

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import ClassVar
 
-import msgspec
-
 from lab.daemons.switch import impair
 from lab.daemons.switch.impair import Impairment
 from lab.faults import bpf
-from lab.faults.network import attach, detach, devices, taps, tc, there
+from lab.faults.network import OfCables, attach, detach, devices, taps, tc, there
 from lab.faults.values import Jitter, Kbit, Milliseconds, Percent, Way, check_card
 from lab.running import RunningLab
 
@@ -27,13 +25,11 @@ _SERVICE = "impair"
 _PROGRAM, _FROM = 80, 8
 
 
-class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Impaired(OfCables, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What these faults have in common. `place` is where one is in their order on a card, and its name there."""
 
     place: ClassVar[int]
     node: str = ""
-    way: Way = "to"
-    card: str = ""
 
     def __post_init__(self) -> None:
         check_card(self.node, self.card)
@@ -43,7 +39,7 @@ class _Impaired(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def begin(self, lab: RunningLab) -> None:
         """Turn packets aside on all cards that lead to the machine, or on none. Raises LabError."""
-        _turn_aside(lab, there(lab, self.node, self.card), self.place, self._impairment(), self.way)
+        _turn_aside(lab, there(lab, self.node, self.card), self.place, self._impairment(), way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Let them pass."""
@@ -101,22 +97,20 @@ class Corrupted(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
         return Impairment(wrong=self.percent)
 
 
-class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Throttle(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     """Traffic to (or from) a running machine, or one card of it, is limited to `kbit` kbit/s, each card by itself;
     packets that would wait over 400 ms are dropped."""
 
     place: ClassVar[int] = 5
     node: str
     kbit: Kbit
-    way: Way = "to"
-    card: str = ""
 
     def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before each card, or before none. Raises LabError."""
         ports = there(lab, self.node, self.card)
         if self.way == "from":
             # The kernel shapes what a card sends, and not what it gets.
-            _turn_aside(lab, ports, self.place, Impairment(kbit=self.kbit), self.way)
+            _turn_aside(lab, ports, self.place, Impairment(kbit=self.kbit), way=self.way)
             return
         shape = f"tbf rate {self.kbit}kbit burst {impair.burst(self.kbit)}kbit latency {impair.WAIT_MS}ms"
         with ExitStack() as begun:
@@ -147,7 +141,7 @@ def _at(place: int, way: Way) -> int:
     return place + (_FROM if way == "from" else 0)
 
 
-def _turn_aside(lab: RunningLab, ports: Sequence[str], place: int, how: Impairment, way: Way) -> None:
+def _turn_aside(lab: RunningLab, ports: Sequence[str], place: int, how: Impairment, *, way: Way) -> None:
     """Turn packets aside at all of these ends, or at none. Raises LabError."""
     at = _at(place, way)
     lab.services.start(_SERVICE)

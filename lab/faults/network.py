@@ -16,10 +16,16 @@ from lab.faults import bpf
 from lab.faults.values import Mtu, Percent, Way, check_address, check_card
 from lab.machines.factory import ports
 from lab.running import RunningLab
-from lab.topology import Nic
 
 # Priorities of our packet programs on a card, by which they are removed again.
 _LOSS, _SIZE, _NAMES = 101, 102, 104
+
+
+class OfCables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What faults of packets have in common: which way these go, and by which card of the machine (empty: by all)."""
+
+    way: Way = "to"
+    card: str = ""
 
 
 class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -42,7 +48,7 @@ class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
             link.set_up(True)
 
     def _links(self, lab: RunningLab) -> list[Link]:
-        return [lab.nodes[self.node].links[nic.name] for nic in cards(lab, self.node, self.card)]
+        return [lab.nodes[self.node].links[name] for name in cards(lab, self.node, self.card)]
 
 
 class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -70,7 +76,7 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
             LinkDown(node).end(lab)
 
 
-class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Loss(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     """`percent` percent of the packets to (or from) a machine, or one card of it, are lost; without a machine, of all
     that the lab itself sends (or gets).
 
@@ -79,8 +85,6 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     percent: Percent
     node: str = ""
-    way: Way = "to"
-    card: str = ""
 
     def __post_init__(self) -> None:
         check_card(self.node, self.card)
@@ -94,15 +98,13 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
         detach(lab, devices(lab, self.node, self.card), _LOSS, self.way)
 
 
-class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class BlackHole(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     """Packets of more than `mtu` bytes to (or from) a machine, or one card of it, vanish, and no ICMP message says so;
     without a machine, all such that the lab sends (or gets).
     """
 
     mtu: Mtu
     node: str = ""
-    way: Way = "to"
-    card: str = ""
 
     def __post_init__(self) -> None:
         check_card(self.node, self.card)
@@ -165,21 +167,21 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         return f"{self.address}/{128 if ':' in self.address else 32}"
 
 
-def cards(lab: RunningLab, node: str, card: str = "") -> list[Nic]:
-    """A machine's cards, or the one of that name. Raises LabError where it has none of that name."""
-    every = lab.nodes[node].spec.all_nics
-    found = [nic for nic in every if card in ("", nic.name)]
-    if not found:
-        raise LabError(f"{node} has no network card {card}; it has {', '.join(nic.name for nic in every)}")
-    return found
+def cards(lab: RunningLab, node: str, card: str = "") -> dict[str, str]:
+    """The MAC addresses of a machine's cards by their names, or that of one of them. Raises LabError where it has none
+    of that name."""
+    macs = {nic.name: nic.mac for nic in lab.nodes[node].spec.all_nics}
+    if card and card not in macs:
+        raise LabError(f"{node} has no network card {card}; it has {', '.join(macs)}")
+    return {card: macs[card]} if card else macs
 
 
 def taps(lab: RunningLab, node: str, card: str = "") -> list[str]:
     """The lab's ends of a running machine's cables, in the order of its cards, or of that of one card. Raises LabError
     where it has no such card."""
-    wanted = cards(lab, node, card)
+    macs = cards(lab, node, card).values()
     found = ports(lab.hypervisor.machine(lab.nodes[node].name))
-    return [found[nic.mac] for nic in wanted if nic.mac in found]
+    return [found[mac] for mac in macs if mac in found]
 
 
 def is_off(lab: RunningLab, node: str) -> bool:

@@ -8,8 +8,8 @@ import msgspec
 
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.network import attach, detach, ip, is_off, taps, there
-from lab.faults.values import Milliseconds, Way
+from lab.faults.network import OfCables, attach, detach, ip, is_off, taps, there
+from lab.faults.values import Milliseconds
 from lab.machines.attach import cables_of
 from lab.machines.factory import ports
 from lab.running import RunningLab
@@ -56,15 +56,13 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
         _as_drawn(lab, self.node)
 
 
-class Flapping(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     """The way to (or from) a running machine, or one card of it, comes and goes: for `down_ms` of every `period_ms`
     milliseconds nothing arrives."""
 
     node: str
     period_ms: Milliseconds = 6000
     down_ms: Milliseconds = 2000
-    way: Way = "to"
-    card: str = ""
 
     def __post_init__(self) -> None:
         if self.down_ms >= self.period_ms:

@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_read_is_one_line(lab, text):
 TWO_CARDS = {
     name: SimpleNamespace(
         name=name,
-        spec=SimpleNamespace(all_nics=[SimpleNamespace(name="enp1s0"), SimpleNamespace(name="enp2s0")]),
+        spec=SimpleNamespace(all_nics=[SimpleNamespace(name=card, mac=card) for card in ("enp1s0", "enp2s0")]),
     )
     for name in ("master-0", "master-1", "master-2")
 }
@@ -334,7 +334,7 @@ TWO_CARDS = {
         (Loss(5, "master-0"), Loss(6, "master-0", card="enp2s0")),
         (Loss(5), Loss(6)),
         (Flapping("master-0", card="enp1s0"), Flapping("master-0")),
-        (Throttle("master-0", 500, "from"), Throttle("master-0", 5000, "from", "enp2s0")),
+        (Throttle("master-0", 500, way="from"), Throttle("master-0", 5000, way="from", card="enp2s0")),
         (Latency(10, node="master-0", card="enp1s0"), Latency(20, node="master-0", card="enp1s0")),
         (WrongVlan("master-0"), Swapped("master-0")),
         # What is reset is on afterwards.
@@ -368,7 +368,7 @@ def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
             Loss(5),
             Loss(5, way="from"),
             Loss(5, "master-0", card="enp1s0"),
-            Loss(5, "master-0", "from", "enp1s0"),
+            Loss(5, "master-0", way="from", card="enp1s0"),
             Loss(5, "master-0", card="enp2s0"),
             Loss(5, "master-1"),
             Latency(5, node="master-0", card="enp1s0"),

@@ -2,17 +2,12 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,160 +15,11 @@ import pytest
 from lab.daemons.switch import bpf as switch
 from lab.daemons.switch import impair
 from lab.errors import LabError
-from lab.faults import BlackHole, Corrupted, Duplicated, Fault, Latency, Loss, Reordered, Throttle, impairments
-from lab.host.namespaces import NamespaceThreads
-from lab.host.process import clean_environment
+from lab.faults import BlackHole, Corrupted, Duplicated, Latency, Loss, Reordered, Throttle, impairments
+from lab.testing.packets import HERE, SECONDS, THERE, World, connected, namespace
 from lab.waiting import wait_until
 
-ROOT = Path(__file__).parents[3]
-HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 5353
-COUNT, SECONDS = 400, 30.0
-#: A card by which the lab sends, and the one that is connected to it.
-CARDS = f"""
-sysctl -qw net.ipv6.conf.default.disable_ipv6=1
-ip link add lab0 type veth peer name far netns $1
-ip address add {HERE}/24 dev lab0
-ip link set lab0 up
-nsenter --target $1 --net sh -ec 'ip address add {THERE}/24 dev far; ip link set far up'
-"""
-
-
-@contextmanager
-def namespace() -> Iterator[int]:
-    """A process with a network of its own."""
-    # A lab has a sysfs of its own, too.
-    argv = ["unshare", "--net", "--mount", "sh", "-ec", "mount -t sysfs sysfs /sys; echo; read _"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        yield holder.pid
-        holder.kill()
-
-
-class Services:
-    """The one daemon of the lab that is wanted here."""
-
-    def __init__(self, near: int, sock: Path) -> None:
-        self._argv = ["nsenter", "--target", str(near), "--net", "--mount", sys.executable]
-        self._socket, self.held, self._runs = sock, ExitStack(), False
-        self.process: subprocess.Popen[bytes]
-
-    def running(self) -> dict[str, bool]:
-        return {"impair": True} if self._runs else {}
-
-    def start(self, service: str) -> None:
-        assert service == "impair"
-        if self._runs:
-            return
-        environment = clean_environment({"PYTHONPATH": str(ROOT)})
-        self.process = self.held.enter_context(
-            subprocess.Popen([*self._argv, "-m", "lab.daemons.switch.impair", str(self._socket)], env=environment)
-        )
-        self.held.callback(self.process.kill)
-        self._runs = True
-        wait_until(self._socket.exists, SECONDS, "the daemon's socket", poll=0.02)
-
-
-class World:
-    """A lab's side and that of its machines."""
-
-    def __init__(self, near: int, far: int, sock: Path, held: ExitStack) -> None:
-        self._near, self._far = NamespaceThreads(near), NamespaceThreads(far)
-        held.callback(self._near.close)
-        held.callback(self._far.close)
-        services = Services(near, sock)
-        held.enter_context(services.held)
-        self._argv = ["nsenter", "--target", str(near), "--net", "--mount", "sh", "-ec", CARDS, "sh", str(far)]
-        self.lab: Any = SimpleNamespace(
-            inside=self.here,
-            services=services,
-            layout=SimpleNamespace(
-                impair=sock, topology=SimpleNamespace(all_networks=["home"]), bridge=lambda _: "lab0"
-            ),
-            nodes={},
-        )
-        self.make_cards()
-
-    def make_cards(self) -> None:
-        subprocess.run(self._argv, check=True, timeout=SECONDS)
-
-    def here(self, function: Callable[..., Any], *args: Any, **words: Any) -> Any:
-        return self._near.call(function, *args, **words)
-
-    def ip(self, words: str) -> None:
-        self.here(subprocess.run, ["ip", *words.split()], check=True, timeout=SECONDS)
-
-    def sent(self, numbers: Sequence[int], wanted: int, *, way: str = "to", size: int = 0) -> list[tuple[int, float]]:
-        """Send a packet with each number and its time, to the other side or from it, of at least so many bytes; the
-        numbers that come, with how long each took. Not before `wanted` have come, and until none comes any more."""
-        sender, receiver = (self.here, self._far.call) if way == "to" else (self._far.call, self.here)
-        address = THERE if way == "to" else HERE
-        with receiver(_listening, address) as listening, sender(_connected, address) as sending:
-            for number in numbers:
-                sending.send(f"{number} {time.monotonic_ns()}".encode().ljust(size))
-            arrived: list[tuple[int, float]] = []
-            listening.settimeout(SECONDS)
-            while True:
-                try:
-                    text, now = listening.recv(2000).decode(), time.monotonic_ns()
-                except TimeoutError:
-                    return arrived
-                number, begun = map(int, text.split())
-                arrived.append((number, (now - begun) / 1e9))
-                if len(arrived) >= wanted:
-                    listening.settimeout(0.3)
-
-    def transferred(self, content: bytes, segment: int = 0, seconds: float = SECONDS) -> bytes:
-        """What comes of these bytes by TCP, in segments of at most so many bytes with TCP's own options (0: as the card
-        has it). Raises TimeoutError when nothing comes for so long."""
-
-        def serve() -> bytes:
-            with socket.create_server((THERE, PORT)) as server:
-                server.settimeout(SECONDS)
-                if segment:
-                    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
-                ready.append(1)
-                connection, _ = server.accept()
-                with connection, connection.makefile("rb") as file:
-                    connection.settimeout(seconds)
-                    return file.read()
-
-        def send() -> None:
-            with socket.create_connection((THERE, PORT), timeout=SECONDS) as connection:
-                connection.sendall(content)
-
-        ready: list[int] = []
-        with ThreadPoolExecutor(1) as pool:
-            served = pool.submit(self._far.call, serve)
-            wait_until(lambda: bool(ready), SECONDS, "a server", poll=0.01)
-            self.here(send)
-            return served.result(SECONDS)
-
-    def wrong_checksums(self) -> int:
-        text: str = self._far.call(Path("/proc/thread-self/net/snmp").read_text)
-        names, values = re.findall(r"^Udp: (.*)$", text, re.MULTILINE)
-        return int(dict(zip(names.split(), values.split(), strict=True))["InCsumErrors"])
-
-    @contextmanager
-    def fault(self, fault: Fault) -> Iterator[None]:
-        fault.begin(self.lab)
-        try:
-            yield
-        finally:
-            fault.end(self.lab)
-
-
-def _listening(address: str) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    sock.bind((address, PORT))
-    return sock
-
-
-def _connected(address: str) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.connect((address, PORT))
-    return sock
+COUNT = 400
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +113,7 @@ def _one_card(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_one_card")
 @pytest.mark.parametrize("way", ["to", "from"])
 def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
-    with world.fault(Throttle("far", 800, way)):
+    with world.fault(Throttle("far", 800, way=way)):
         arrived = world.sent(range(100), 1, way=way, size=1000)
     numbers = [number for number, _ in arrived]
     assert numbers == sorted(set(numbers))
@@ -275,10 +121,10 @@ def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
     assert 40 <= len(numbers) < 100
     assert max(late for _, late in arrived) > 0.2
     other = "from" if way == "to" else "to"
-    with world.fault(Throttle("far", 800, way)):
+    with world.fault(Throttle("far", 800, way=way)):
         assert len(world.sent(range(100), 100, way=other, size=1000)) == 100
         with pytest.raises(LabError, match="end that first"):
-            Throttle("far", 900, way).begin(world.lab)
+            Throttle("far", 900, way=way).begin(world.lab)
 
 
 @pytest.fixture
@@ -354,7 +200,7 @@ def test_what_comes_while_the_daemon_waits_for_a_processor_is_not_lost(world: Wo
     many = 3000
     with world.fault(Latency(1)):
         before = world.here(_sent_by, "lab0")
-        with suspended(world), world.here(_connected, THERE) as sending:
+        with suspended(world), world.here(connected, THERE) as sending:
             for _ in range(many):
                 sending.send(b"0 0")
         wait_until(lambda: world.here(_sent_by, "lab0") >= before + many, SECONDS, "all packets to be sent", poll=0.05)

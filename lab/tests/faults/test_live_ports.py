@@ -120,7 +120,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
             assert programs("egress") == [0, 2]
         with lab.fault(Flapping(node.name, way="from", card="enp1s0")):
             assert (programs("egress"), programs("ingress")) == ([0, 0], [1, 0])
-        with lab.fault(Throttle(node.name, 500, "from", "enp2s0")):
+        with lab.fault(Throttle(node.name, 500, way="from", card="enp2s0")):
             assert (programs("egress"), programs("ingress")) == ([0, 0], [0, 1])
         links = lab.nodes[node.name].links
         with lab.fault(LinkDown(node.name, "enp1s0")):

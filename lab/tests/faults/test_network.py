@@ -209,7 +209,7 @@ def test_one_cable_is_pulled_or_all_are(bonded: Any) -> None:
         LinkDown("master-0", "eth0"),
         Flapping("master-0", card="eth0"),
         Throttle("master-0", 500, card="eth0"),
-        Throttle("master-0", 500, "from", "eth0"),
+        Throttle("master-0", 500, way="from", card="eth0"),
         Loss(5, "master-0", card="eth0"),
         BlackHole(1000, "master-0", card="eth0"),
         Latency(10, node="master-0", card="eth0"),
