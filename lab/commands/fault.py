@@ -19,7 +19,7 @@ from lab.supervisor import watch
 _EPILOG = """\
 Examples:
 
-  node0-lab fault begin link-down --node master-0          pull a cable
+  node0-lab fault begin link-down --node master-0          pull its cables
   node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
   node0-lab fault begin latency --ms 100 --jitter-ms 10    whatever the lab sends comes late
   node0-lab fault begin latency --link master-0 --card enp2s0 --ms 200
