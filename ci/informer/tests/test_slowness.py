@@ -3,6 +3,7 @@
 import json
 import random
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from ci.informer.cli import main
 from ci.informer.history import artifacts, stages
 from ci.informer.history.model import Run, Step
 from ci.informer.history.store import History
+from ci.informer.judging import slowness
 from ci.informer.judging.slowness import judged
 from ci.informer.judging.verdict import Decision, judge
 from ci.informer.text import verdict_lines
@@ -86,6 +88,16 @@ def test_chance_seldom_finds_one(now, before):
         return [{name: value * chance.uniform(0.5, 1.5) for name, value in USUAL.items()} for _ in range(count)]
 
     assert sum(judged(runs(now), runs(before)) is not None for _ in range(1000)) < 10
+
+
+def test_what_was_usual_long_ago_is_not_usual_any_more(monkeypatch):
+    """Fifty runs with the slower step, and sixty without it before these."""
+    chance = random.Random(5)
+    monkeypatch.setattr(slowness, "_leaves", lambda history, row: row.leaves)
+    runs = [*ours(chance, 60), *ours(chance, 53, stage_handing_over_to_the_hosts=40)]
+    rows = [SimpleNamespace(outcome=Outcome.PASSED, leaves=leaves) for leaves in runs]
+    assert slowness.slowest(None, rows[110:], rows[:110]) is None
+    assert slowness.slowest(None, rows[110:], rows[:60]).step == HANDING_OVER
 
 
 def test_the_lab_s_own_phases_are_not_the_release_s():
