@@ -39,20 +39,15 @@ class Bootstrap:
         self.hosts: tuple[HostSeen, ...] = ()
         self.raw_cluster: dict[str, Any] = {}
         self.raw_hosts: list[dict[str, Any]] = []
-        # Ids of the infra-env and the cluster, once there is exactly one cluster.
-        self.ids: tuple[str, str] | None = None
+        self.ids: tuple[str, str] | None = None  # of the infra-env and the cluster, once there is exactly one cluster
         self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
-        # What the rendezvous host complained of at the last look, before its service was up.
-        self.complaint = ""
-        # All of them, and the last one that it has had before, with its time.
-        self.complaints: set[str] = set()
-        self.complained: tuple[str, float] | None = None
-        # Why what answers at the service's address is not the service; empty while it is, and while nothing answers.
-        self.answered = ""
+        self.complaint = ""  # what the rendezvous host complained of at the last look, before its service was up
+        self.complaints: set[str] = set()  # all of them
+        self.complained: tuple[str, float] | None = None  # the last one that it has had before, with its time
+        self.answered = ""  # why what answers is not the service; empty while it is, and while nothing answers
         self.unsaid = ""  # the error instead of the service's clusters and hosts at the last look
         self.unregistered: tuple[str, ...] = ()  # why the service has no cluster or no infra-env, as lines
-        # Whether images were read completely, because no host had registered: done once, since it is much to read.
-        self.images_read = False
+        self.images_read = False  # completely, because no host had registered: done once, since it is much to read
         self.ready_since: float | None = None
         self.registered_since: float | None = None
 
@@ -73,8 +68,7 @@ class Bootstrap:
             time.sleep(min(interval, deadline - now))
 
     def follow(self) -> None:
-        """Look at the service once more after the bootstrap, until its host reboots. Raises BootstrapFailed when it has
-        ended the installation: its host does not reboot then, and never joins the cluster."""
+        """Look at the service after the bootstrap, too. Raises BootstrapFailed: its host never joins the cluster."""
         if self.rest_seen and (self.rest_state == "answers" or not self.rebooting):
             self._look_at_rest()
 

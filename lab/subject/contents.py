@@ -19,7 +19,7 @@ import msgspec
 from lab.subject.errors import IncompleteImage
 from lab.subject.stores import Store
 
-Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 
 
 class _Part(msgspec.Struct):

@@ -93,7 +93,7 @@ def test_chance_seldom_finds_one(now, before):
 def test_what_was_usual_long_ago_is_not_usual_any_more(monkeypatch):
     """Fifty runs with the slower step, and sixty without it before these."""
     chance = random.Random(5)
-    monkeypatch.setattr(slowness, "_leaves", lambda history, row: row.leaves)
+    monkeypatch.setattr(slowness, "leaves_of", lambda history, row: row.leaves)
     runs = [*ours(chance, 60), *ours(chance, 53, stage_handing_over_to_the_hosts=40)]
     rows = [SimpleNamespace(outcome=Outcome.PASSED, leaves=leaves) for leaves in runs]
     assert slowness.slowest(None, rows[110:], rows[:110]) is None

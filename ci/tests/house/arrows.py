@@ -326,7 +326,8 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
     "ci.informer.tests": {
-        "ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "lab.release", "scenarios.catalogue",
+        "ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "lab.release", "lab.subject",
+        "scenarios.catalogue",
     },
     "ci.tests": {"ci.*", "scenarios.*", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
