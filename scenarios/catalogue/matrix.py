@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
-import pytest
 import yaml
 
 from lab.errors import TopologyError
@@ -19,6 +18,9 @@ from lab.topology import BootWay, FieldsError
 from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, id_of, topology_of, words_of
 from scenarios.catalogue.variants import FEATURES
+
+if TYPE_CHECKING:
+    import pytest
 
 TABLE = Path(__file__).with_name("matrix.yaml")
 Runs = Literal["gate", "nightly", "weekly"]
@@ -71,6 +73,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
         """How often it runs, in what, and what the public client (discovery-iso) may warn of."""
+        import pytest  # a third of what node0-ci loads, which asks for no marks
+
         often = {"nightly": [pytest.mark.nightly], "weekly": [pytest.mark.weekly]}
         own = [pytest.mark.vm(self.vm)] if self.vm else []
         if self.boot == "discovery-iso":
@@ -172,4 +176,6 @@ def row_of(scenario_id: str) -> Row | None:
 
 def params(chosen: Callable[[Row], Any] = lambda _: True) -> list[Any]:
     """The ids of these rows, as parameters of tests, with their marks."""
+    import pytest
+
     return [pytest.param(row.id, marks=row.marks) for row in table().rows if chosen(row)]

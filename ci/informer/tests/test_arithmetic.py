@@ -5,7 +5,6 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import betabinom
 
 from ci.informer.arithmetic import aggregate, changepoint, durations, flakes, promotion, regression
 from ci.informer.arithmetic.flakes import Outcome
@@ -202,6 +201,8 @@ def test_void_runs_count_as_neither(outcomes):
 
 @given(COUNTS, st.builds(Counts, st.integers(2, 500), st.just(1)))
 def test_a_rise_is_weighed_by_two_beta_binomials(sample, history):
+    from scipy.stats import betabinom  # 0.9 s of processor time, and each worker collects this module
+
     many = min(1 + history.runs / 10, history.runs - 0.5)
     worse = betabinom.logpmf(sample.failures, sample.runs, many, history.runs - many)
     usual = betabinom.logpmf(sample.failures, sample.runs, 1, history.runs - 1)
