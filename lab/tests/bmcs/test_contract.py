@@ -147,7 +147,7 @@ def test_a_machine_is_switched_off_and_on_at_once(bmc: Running, monkeypatch):
 def test_a_bmc_that_says_not_yet_is_asked_again(name, status, tmp_path, monkeypatch):
     monkeypatch.setattr("drivers.redfish.service.POLL_SECONDS", 0.2)
     # Long enough that the next request cannot be late.
-    with running(name, tmp_path, hurried(profile(name), 2)) as bmc:
+    with running(name, tmp_path, hurried(profile(name), 2), encrypted=False) as bmc:
         machine = bmc.service(patience=60).system("", "master-0")
         machine.on()
         machine.cycle()
