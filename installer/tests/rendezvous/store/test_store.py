@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,12 +17,18 @@ from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous import events
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory
-from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+from installer.rendezvous.store.model import Cluster, Event, Host, InfraEnv, Manifest
 from installer.testing.engine.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
 
 replace = msgspec.structs.replace
 # More than fits into the pages that a small database has free.
 MUCH = "x" * 3_000_000
+
+
+@functools.cache
+def event(text: str) -> Event:
+    """One with that text, which is looked through for secrets when it is made: once, and not at each write."""
+    return events.make("validations_ignored", cluster=CLUSTER, props={"a": text})
 
 
 # Each write of the store, with so much that a full database cannot take it; removals come with something big.
@@ -34,7 +41,7 @@ WRITES: dict[str, Callable[[Store], None]] = {
     "put_host, new": lambda s: s.put_host(replace(HOST, id="new", inventory=HostInventory(MUCH))),
     "put_host, bound": lambda s: s.put_host(replace(LONE, cluster_id="c", inventory=HostInventory(MUCH))),
     "note_steps": lambda s: s.note_steps(replace(HOST, sent_steps={"inventory": MUCH})),
-    "add_event": lambda s: s.add_event(events.make("validations_ignored", cluster=CLUSTER, props={"a": MUCH})),
+    "add_event": lambda s: s.add_event(event(MUCH)),
     "put_manifest": lambda s: s.put_manifest(
         "c", Manifest(folder="openshift", file_name="b.yaml", content=MUCH.encode())
     ),
