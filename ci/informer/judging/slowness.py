@@ -48,7 +48,7 @@ class Slower:
         )
 
 
-def leaves_of(history: History, row: Row) -> dict[str, float]:
+def _leaves(history: History, row: Row) -> dict[str, float]:
     """Seconds of each step of a run that has no steps below it."""
     steps = history.steps(row.id)
     return {
@@ -73,7 +73,7 @@ def slowest(history: History, ours: Sequence[Row], others: Sequence[Row]) -> Slo
     before = [row for row in others if row.outcome.good][-MOST_BEFORE:]
     if len(now) < LEAST_RUNS or len(before) < ENOUGH:
         return None
-    return judged([leaves_of(history, row) for row in now], [leaves_of(history, row) for row in before])
+    return judged([_leaves(history, row) for row in now], [_leaves(history, row) for row in before])
 
 
 def judged(now: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]) -> Slower | None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.judging.simulate import Planted, Runner, World, Year, plant, simulate
-from ci.informer.judging.watching import Watch
+from ci.informer.judging.watching import Levels, Watch
 
 FIRST = date(2026, 1, 1)
 NIGHTS = st.lists(st.integers(1, 30).flatmap(lambda n: st.builds(Counts, st.just(n), st.integers(0, n))), max_size=40)
@@ -54,6 +54,21 @@ def test_one_failure_asks_for_more_runs_and_passes_end_it():
     watched(watch, [Counts(10, 1)], lambda runs: asked.append(runs) or Counts(runs), first=50)
     assert 0 < sum(asked) <= watch.levels.most
     assert (watch.asked, watch.wanted, watch.finding) == (sum(asked), 0, None)
+
+
+def test_levels_are_those_that_the_measurements_in_docs_are_of():
+    assert Levels() == Levels(
+        worse=0.1, reach=20, warning=0.05, alarm=7.5, closing=3, batch=5, most=100, prior_runs=50, prior_failures=1
+    )
+
+
+def test_two_failures_are_no_regression_however_unlikely():
+    """Component readiness wants three; without it two of two, after 2500 runs without any, would be an alarm."""
+    for failures in (2, 3):
+        watch = Watch()
+        watched(watch, [Counts(50)] * 50)
+        [finding] = watched(watch, [Counts(failures, failures)], first=50)
+        assert (finding is not None) is (failures == 3)
 
 
 def test_runs_that_do_not_come_are_wanted():

@@ -208,6 +208,18 @@ def test_failures_that_differ_a_little_are_one_cluster(history):
     assert clusters.assign(history) == 0
 
 
+def test_within_two_weeks_it_is_the_same_failure(history):
+    red(history, LONG, "a", 1)
+    red(history, LONG.replace("route", "routes"), "b", 15)
+    clusters.assign(history)
+    assert len({row.cluster for row in history.runs()}) == 1
+
+
+@pytest.mark.parametrize(("others", "alike"), [(9, True), (10, False), (11, False)])
+def test_less_than_a_tenth_of_the_characters_apart_is_the_same_failure(others, alike):
+    assert clusters.same("a" * 100, "b" * others + "a" * (100 - others)) is alike
+
+
 def test_after_two_weeks_a_failure_begins_a_new_cluster(history):
     red(history, LONG, "a", 1)
     red(history, LONG.replace("route", "routes"), "b", 16)
