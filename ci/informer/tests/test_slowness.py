@@ -91,14 +91,14 @@ def test_chance_seldom_finds_one(now, before):
 
 
 def test_what_was_usual_long_ago_is_not_usual_any_more():
-    """Fifty runs with the slower step, and sixty without it before these."""
+    """Fifty runs with the slower step, and nine hundred without it before these."""
     chance = random.Random(5)
-    runs = [*ours(chance, 60), *ours(chance, 53, stage_handing_over_to_the_hosts=40)]
+    runs = [*ours(chance, 900), *ours(chance, 53, stage_handing_over_to_the_hosts=40)]
     steps = [[Step(name, 0.0, value, Outcome.PASSED) for name, value in run.items()] for run in runs]
     history = SimpleNamespace(steps=steps.__getitem__)
     rows = [SimpleNamespace(id=number, outcome=Outcome.PASSED) for number in range(len(runs))]
-    assert slowness.slowest(history, rows[110:], rows[:110]) is None
-    assert slowness.slowest(history, rows[110:], rows[:60]).step == HANDING_OVER
+    assert slowness.slowest(history, rows[950:], rows[:950]) is None
+    assert slowness.slowest(history, rows[950:], rows[:900]).step == HANDING_OVER
 
 
 def test_the_lab_s_own_phases_are_not_the_release_s():
