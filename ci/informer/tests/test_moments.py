@@ -1,4 +1,4 @@
-"""Verdicts at awkward moments: before all has run, of two releases at once, after a job was renamed."""
+"""Verdicts at awkward moments: before all has run, of two releases at once, after a renaming; which nights count."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import junit, work
 from ci.informer.history.model import Run
 from ci.informer.history.store import History
-from ci.informer.judging.review import rejected
+from ci.informer.judging.review import kind_of, rejected
 from ci.informer.judging.verdict import Decision, judge
 from ci.informer.tests.kit import FIRST, filled
 
@@ -191,3 +191,18 @@ def test_a_test_that_fails_does_not_say_itself_that_it_is_void(tmp_path):
 @pytest.mark.parametrize(("base", "percentage"), [(Counts(1, 1), 70), (Counts(5, 0), 100), (Counts(6, 6), 0)])
 def test_a_short_history_excuses_nothing(base, percentage):
     assert percentage_of(base) == percentage
+
+
+def test_what_a_job_did_a_month_ago_is_no_part_of_its_kind(history):
+    filled(history, sno=[*["PPPPF"] * 30, *["PPPPP"] * 31])
+    rows = history.runs()
+    kinds = [kind_of(rows, FIRST + timedelta(days=day))[0] for day in (55, 60)]
+    assert kinds == [Kind.INFORMING, Kind.BLOCKING]
+
+
+def test_what_a_job_did_in_the_last_ten_days_is_no_history(history):
+    """A regression that is a week old would lower what the payload is asked for."""
+    filled(history, sno=[*["PPPPP"] * 45, *["PPPFF"] * 9, "PPPPF"])
+    [job] = judge(history, "p054").jobs
+    assert job.base == Counts(150, 0)
+    assert "4 of 5 passed, 4 must at 100 % of history" in job.why
