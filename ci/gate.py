@@ -138,7 +138,7 @@ def lab_stages(problems: Sequence[str], fits: Sequence[str]) -> list[Stage]:
     """The rest, for a machine that cannot run containers for these reasons (none: it can), and has room for these."""
     labs = Stage("tests on real labs", ["ci/test", "--labs"], 1500, retried=MOST_RETRIED)
     if problems or not fits:
-        node = ["ci/scenarios", "-k", "sno-ipv4-static-uefi", "--artifacts=artifacts/vm/sno"]
+        node = ["ci/scenarios", "-k", "sno-ipv4-static-uefi]", "--artifacts=artifacts/vm/sno"]
         compact = ["ci/scenarios", "-k", "compact", "-m", "not disruptive", "--artifacts=artifacts/vm/compact"]
         return [
             labs,
