@@ -64,6 +64,9 @@ _SETSOCKOPT, _SOL_PACKET, _RINGS = 54, 263, (5, 13)
 _HUGE = {9: (3, 0x40000, errno.ENOMEM), 319: (1, 4, errno.ENOSYS)}
 # linux/loop.h: 0x4C00 to 0x4C82. To the machine its disks are no loop devices, nor may it turn them into others.
 _LOOP = 0x4C00
+# linux/fscrypt.h: a key for a file system's files, which is one of the host's to the kernel, and memory that is counted
+# for nobody. A kernel without them answers the same.
+_ADD_KEY = 0xC0506617
 # linux/fs.h, linux/blkpg.h: a partition table read again; partitions told one by one.
 BLKRRPART, BLKPG = 0x125F, 0x1269
 _O_CREAT, _O_ACCMODE = 0o100, 0o3
@@ -97,8 +100,9 @@ def program() -> bytes:
         code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _ERRNO | errno.ENOSYS)
     for number in (MOUNT, ADJTIMEX, CLOCK_ADJTIME):
         code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _NOTIFY)
-    code += _op(_EQUAL, IOCTL, 0, 8) + _argument(1)
+    code += _op(_EQUAL, IOCTL, 0, 10) + _argument(1)
     code += _op(_EQUAL, BLKRRPART, 1, 0) + _op(_EQUAL, BLKPG, 0, 1) + _op(_RETURN, _NOTIFY)
+    code += _op(_EQUAL, _ADD_KEY, 0, 1) + _op(_RETURN, _ERRNO | errno.EOPNOTSUPP)
     code += _op(_AND, 0xFFFFFF00) + _op(_EQUAL, _LOOP, 0, 1) + _op(_RETURN, _ERRNO | errno.ENOTTY)
     code += _op(_RETURN, _ALLOW)
     code += _op(_EQUAL, SOCKET, 0, 3 + len(_NO_FAMILIES)) + _argument(0)

@@ -131,6 +131,17 @@ _UNCOUNTED = {
     "a ring of received packets": f"socket.socket(17, 3, 0).setsockopt(263, 5, {_RING})",
     "a ring of packets to send": f"socket.socket(17, 3, 0).setsockopt(263, 13, {_RING})",
     "a ring of AF_XDP": "socket.socket(44, 3, 0).setsockopt(283, 2, struct.pack('I', 1 << 10))",
+    # linux/fscrypt.h: by version 2 of its policies each user of the machine may have as many as his quota of keys.
+    "keys of a file system's": """
+os.makedirs('/mnt/keys', exist_ok=True)
+subprocess.run('mkfs.ext4 -qF -O encrypt /dev/vda', shell=True, check=True)
+call(165, b'/dev/vda', b'/mnt/keys', b'ext4', 0, b'')
+top = os.open('/mnt/keys', os.O_RDONLY)
+try:
+    fcntl.ioctl(top, 0xC0506617, bytearray(struct.pack('=II32sII32x64s', 2, 0, b'', 64, 0, b'x' * 64)))
+finally:
+    os.close(top)
+    subprocess.run(['umount', '/mnt/keys'], check=True)""",
 }
 
 
@@ -169,6 +180,7 @@ def huge_pages():
 _HUGE = {
     "mapped": "import mmap; mmap.mmap(-1, 2 << 20, flags=0x40022)[0]",
     "a file": "assert libc.memfd_create(b'x', 4) >= 0",
+    "shared memory": "call(29, 0, 2 << 20, 0o5600)",
 }
 
 
