@@ -70,15 +70,17 @@ def _watch(init_pid: int, owner: int | None) -> str:
                     owner = None
 
 
-def _follow(plan: Plan) -> None:
+def _follow(plan: Plan) -> subprocess.Popen[bytes] | None:
     """Start what comes after the lab. It waits at a pipe that this process and the lab's first one keep open: it is not
     in the lab's namespaces, and nothing that ends the lab ends it."""
     if not plan.after:
-        return
+        return None
     read, write = os.pipe()
-    subprocess.Popen(plan.after, stdin=read, start_new_session=True, cwd="/", env=init.BASE_ENV | plan.after_env)
+    environment = init.BASE_ENV | plan.after_env
+    follower = subprocess.Popen(plan.after, stdin=read, start_new_session=True, cwd="/", env=environment)
     os.close(read)
     os.set_inheritable(write, False)
+    return follower
 
 
 def main(argv: list[str]) -> int:
@@ -91,7 +93,7 @@ def main(argv: list[str]) -> int:
     records.claim(alive_fd, "supervisor")
     # From here on the signal must not end this process before it has ended its child.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    _follow(plan)
+    follower = _follow(plan)
     namespaces.unshare(namespaces.CLONE_NEWPID)
     init_pid = os.fork()
     if init_pid == 0:
@@ -105,6 +107,12 @@ def main(argv: list[str]) -> int:
         os.kill(init_pid, signal.SIGKILL)
     # Returns only when every process of the namespace is gone (pid_namespaces(7)).
     _, status = os.waitpid(init_pid, 0)
+    if follower is not None and follower.poll() is not None:
+        # Somebody has ended it: with the lab's directory gone nobody would know what is left to be cleared away. The
+        # namespace that this process starts others in has ended, so they are to be in its own again.
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        namespaces.setns(own, namespaces.CLONE_NEWPID)
+        _follow(plan)
     if why != "init ended":
         records.remove(state)
         return 0

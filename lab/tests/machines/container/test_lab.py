@@ -126,3 +126,14 @@ def test_what_a_killed_reaper_leaves_goes_with_the_labs_remains(tmp_path):
         assert not groups(lab.id)
     finally:
         lab.stop()
+
+
+def test_a_killed_reaper_leaves_no_group_when_its_lab_ends_in_order(tmp_path):
+    lab = Lab(small(SHAPE), artifacts=tmp_path)
+    lab.start()
+    try:
+        powered_on(lab)
+        os.kill(reaper_of(lab.id), signal.SIGKILL)
+    finally:
+        lab.stop()
+    until("no group", lambda: not groups(lab.id))
