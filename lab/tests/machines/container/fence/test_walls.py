@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.machines.container.warden import OOM_SCORE
 from lab.testing.containers.kit import PATIENCE, attempt
 
 pytestmark = pytest.mark.lab
@@ -259,6 +260,29 @@ for pid in ("self", "1"):
     own = int(Path("/proc/self/oom_score_adj").read_text())
     assert len(scores) > 5
     assert min(scores.values()) > max(own, 0), scores
+
+
+_LEAST = """
+os.symlink('/proc/self/oom_score_adj', '/run/score')
+files = [os.open('/run/score', os.O_WRONLY), os.open('/run/score', os.O_WRONLY | os.O_CREAT)]
+files.append(libc.syscall(437, -100, b'/run/score', struct.pack('QQQ', os.O_WRONLY, 0, 0), 24))
+os.unlink('/run/score')
+for file in files:
+    for value in ('-1000', '-1', '0'):
+        try:
+            os.write(file, value.encode())
+        except PermissionError:
+            continue
+print(open('/proc/self/oom_score_adj').read(), file=sys.stderr)
+"""
+
+
+def test_its_processes_are_never_spared_before_the_hosts(world, machine):
+    """By names that its warden does not know: the kernel lets nobody go below what was set with CAP_SYS_RESOURCE."""
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    capabilities = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
+    _, last_words = attempt(world, machine, _LEAST)
+    assert int(last_words[0]) >= (OOM_SCORE if capabilities >> 24 & 1 else own)
 
 
 def test_a_fork_bomb_ends_at_its_limit(world):
