@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from lab import topology
+from lab.commands import cli
 from lab.host.unsupported import unsupported
 from lab.inputs import hostnetwork
 from lab.layout import Layout
@@ -14,7 +15,8 @@ from lab.machines import domain
 from lab.topology import Bond, Disk, Network, Nic, NodeSpec, Topology
 
 TEXT = (Path(__file__).parents[2] / "docs/topology.md").read_text()
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
+BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
+EXAMPLES = [text for text in BLOCKS if not text.startswith("apiVersion: ")]
 
 
 @pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: re.search("name: (.*)", text)[1])
@@ -28,6 +30,16 @@ def test_an_example_can_be_made(text, tmp_path):
 
 def test_there_are_examples():
     assert len(EXAMPLES) == 6
+
+
+def test_a_lab_is_derived_from_the_files_of_an_installation_by_hand(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    install_config, agent_config = [text for text in BLOCKS if text not in EXAMPLES]
+    (tmp_path / "install-config.yaml").write_text(install_config)
+    (tmp_path / "agent-config.yaml").write_text(agent_config)
+    assert cli.main(["deploy", str(tmp_path), "--plan", "--machines", "container"]) == 0
+    (node,) = topology.load_text(capsys.readouterr().out).nodes
+    assert (node.role, node.ip) == ("master", "192.168.111.80")
 
 
 @pytest.mark.parametrize("kind", [Topology, Network, NodeSpec, Nic, Bond, Disk])

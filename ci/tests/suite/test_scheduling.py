@@ -159,21 +159,29 @@ def test_one(request, number):
 """
 
 
-def test_a_module_or_folder_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
+def seen_by(tmp_path, *modules):
+    """The workers that have run these modules, by the modules' names."""
     (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
-    (tmp_path / "lab/tests/host").mkdir(parents=True)
-    for name in ("test_live_a", "host/test_live_b", "host/test_live_c", "test_os", "test_release"):
-        (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
-    (tmp_path / "ci/tests/house/checks").mkdir(parents=True)
-    for name in ("test_arrows", "test_rooms", "checks/test_can_fail"):
-        (tmp_path / f"ci/tests/house/{name}.py").write_text(GROUPED)
+    for name in modules:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.py").write_text(GROUPED)
     completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
     assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 48
-    workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
+    assert len(lines) == 6 * len(modules)
+    return {name: {worker for worker, module in lines if module == name} for _, name in lines}
+
+
+def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
+    labs = [f"lab/tests/{name}" for name in ("test_live_a", "host/test_live_b", "host/test_live_c")]
+    workers = seen_by(tmp_path, *labs, "lab/tests/test_os", "lab/tests/test_release")
     assert all(len(who) == 1 for who in workers.values()), workers
     assert len(set.union(*(workers[name] for name in ("test_live_a", "test_live_b", "test_live_c")))) == 2, workers
+
+
+def test_a_folder_stays_in_one_worker(tmp_path):
+    house = [f"ci/tests/house/{name}" for name in ("test_arrows", "test_rooms", "checks/test_can_fail")]
+    workers = seen_by(tmp_path, *house, *(f"ci/tests/test_{letter}" for letter in "abcd"))
     assert len(set.union(*(workers[name] for name in ("test_arrows", "test_rooms", "test_can_fail")))) == 1, workers
 
 
