@@ -25,13 +25,16 @@ from lab.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 5353
 SECONDS = 30.0
-#: A card by which the lab sends, and the one that is connected to it.
+#: A card by which the lab sends, and the one that is connected to it. Each knows the other: what waits for an ARP answer
+#: comes behind what is sent once that is there.
 CARDS = f"""
 sysctl -qw net.ipv6.conf.default.disable_ipv6=1
-ip link add lab0 type veth peer name far netns $1
+ip link add lab0 address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02 netns $1
 ip address add {HERE}/24 dev lab0
 ip link set lab0 up
-nsenter --target $1 --net sh -ec 'ip address add {THERE}/24 dev far; ip link set far up'
+ip neigh add {THERE} lladdr 02:00:00:00:00:02 dev lab0 nud permanent
+nsenter --target $1 --net sh -ec 'ip address add {THERE}/24 dev far; ip link set far up
+ip neigh add {HERE} lladdr 02:00:00:00:00:01 dev far nud permanent'
 """
 #: A shell script that makes a pair of cards: 198.51.100.1 sends from fault0, and 198.51.100.2 is behind fault1.
 PAIR = """
