@@ -34,8 +34,10 @@ import ctypes, errno, os, socket, struct, sys, fcntl, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
     words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
-    if libc.syscall(ctypes.c_long(number), *words) < 0:
+    result = libc.syscall(ctypes.c_long(number), *words)
+    if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
 def write(path, text):
     fd = os.open(path, os.O_WRONLY)
     os.write(fd, text.encode())
