@@ -79,7 +79,12 @@ class Bootstrap:
             log.info("cluster bootstrap is complete")
             return True
         kube_alive = self._look_at_kube()
-        rest_alive = self._look_at_rest()
+        try:
+            rest_alive = self._look_at_rest()
+        except BootstrapFailed:
+            if not self.complete:
+                raise
+            rest_alive = True  # the bootstrap did not fail, the installation did: `follow` tells
         if kube_alive or rest_alive:
             self.lost_since = time.monotonic()
             self.report.once("lost", "")
@@ -123,7 +128,7 @@ class Bootstrap:
             # Waiting does not help: the host at that address was booted from another image.
             hint = decide.refusal(error, self.inputs.directory)
             self.answered = decide.not_the_service(error, self.inputs.rendezvous_ip, hint)
-            if hint:
+            if hint and not self.complete:
                 self.report.once("answered", self.answered, logging.WARNING)
             self.report.once("rest", self.rest_state, logging.DEBUG)
             return False
@@ -177,8 +182,7 @@ class Bootstrap:
         self.hosts = hosts = tuple(host_of(raw) for raw in self.raw_hosts)
         self.report.status(cluster, hosts)
         self.report.validations(cluster, hosts)
-        if not self.rebooting and decide.rebooted(hosts):
-            self.rebooting = True
+        self.rebooting = self.rebooting or decide.rebooted(hosts)
         self._judge(cluster, hosts)
 
     def _unregistered(self, what: str, count: int) -> None:
@@ -191,13 +195,13 @@ class Bootstrap:
         if cluster.status in (ClusterStatus.ERROR, ClusterStatus.CANCELLED):
             causes = decide.failed_hosts(hosts) or (f"Cluster {cluster.status}: {cluster.status_info}",)
             text = f"cluster installation ended in status {cluster.status}: {cluster.status_info}"
-            raise BootstrapFailed(
-                f"bootstrap process returned error: {text}", causes, logs_expected=cluster.status == ClusterStatus.ERROR
-            )
-        now = time.monotonic()
-        expected = self.inputs.expected
-        self._tell_missing(cluster, hosts, now)
+            text = text if self.complete else f"bootstrap process returned error: {text}"
+            raise BootstrapFailed(text, causes, logs_expected=cluster.status == ClusterStatus.ERROR)
+        now, expected = time.monotonic(), self.inputs.expected
         self._tell_stages(hosts, now)
+        if self.complete:
+            return  # a service without its memory begins anew, the cluster does not
+        self._tell_missing(cluster, hosts, now)
         if self.persistence.observe(decide.stuck(cluster, hosts, expected), now):
             raise BootstrapFailed(
                 f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
@@ -294,8 +298,7 @@ class Bootstrap:
         return f"Rendezvous Host {address} says: {complaint}" if complaint else ""
 
     def _silent_api(self) -> str:
-        settings = self.settings
-        return outside.api(self.kube.host, self.kube_state, self.inputs.rendezvous_ip, settings.connect_timeout)
+        return outside.api(self.kube.host, self.kube_state, self.inputs.rendezvous_ip, self.settings.connect_timeout)
 
     def image_problems(self, *, whole: bool = False) -> tuple[str, ...]:
         """Why hosts cannot pull what they need to come up."""
@@ -341,8 +344,7 @@ class Bootstrap:
             if host.stage and host.stage not in decide.REBOOTED
         ]
         # The service's work is done, and what it once complained of is no longer the cause.
-        over = self.rebooting and not self.kube_seen and self.rest_state != "answers"
-        silent = (self._silent_api(),) if over else ()
+        silent = (self._silent_api(),) if self.rebooting and not self.kube_seen and self.rest_state != "answers" else ()
         if not self.rebooting and self.rest_state != "answers":
             # What it said of its hosts before is of no installation that goes on.
             address = self.inputs.rendezvous_ip
@@ -367,26 +369,24 @@ class Bootstrap:
 
     def keep_evidence(self, *, logs_expected: bool) -> None:
         """Puts all that is known into DIR/logs. Waits up to 2 min for logs that failed hosts are about to send."""
-        if self.raw_cluster and logs_expected:
-            self._await_uploads()
-        if self.report.events:
-            self.evidence.put("events.json", self.report.events)
-        if self.raw_cluster:
-            self.evidence.put("hosts.json", self.raw_hosts)
-            self.evidence.put("cluster.json", self.raw_cluster)
+        try:
+            if self.raw_cluster and logs_expected:
+                self._await_uploads()
+        finally:
+            kept: dict[str, Any] = {"events.json": self.report.events} if self.report.events else {}
+            kept |= {"hosts.json": self.raw_hosts, "cluster.json": self.raw_cluster} if self.raw_cluster else {}
+            for name, value in kept.items():
+                self.evidence.put(name, value)
         if self.cluster and self.rest_state == "answers":
             self.evidence.archive(self.service, self.cluster.id)
 
     def _await_uploads(self) -> None:
-        deadline = time.monotonic() + self.settings.logs_wait
-        announced = False
+        deadline, limit = time.monotonic() + self.settings.logs_wait, self.settings.logs_wait
         while True:
             waiting = [h.name for h in self.hosts if h.status == HostStatus.ERROR and not h.logs_sent]
             if not waiting or time.monotonic() >= deadline:
                 break
-            if not announced:
-                log.info(f"Waiting up to {duration(self.settings.logs_wait)} for logs of {', '.join(waiting)}")
-                announced = True
+            self.report.once("awaited", f"Waiting up to {duration(limit)} for logs of {', '.join(waiting)}")
             time.sleep(self.settings.interval)
             try:
                 infra_env = str(self.service.infra_envs()[0].get("id"))

@@ -64,9 +64,7 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
             log.warning(f"Until now: {install.last}")
             raise
         except BootstrapFailed as error:
-            for line in error.causes:
-                log.error(line)
-            bootstrap.keep_evidence(logs_expected=error.logs_expected)
+            _tell_causes(bootstrap, error)
             log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
             raise WaitError(f"failed to initialize the cluster: {error}", EXIT_INSTALL_FAILED) from error
         except WaitError:
@@ -76,11 +74,19 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
             raise
 
 
-def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapFailed) -> None:
-    """The causes first, then what helps to look further; the caller logs the error itself last."""
+def _tell_causes(bootstrap: Bootstrap, error: BootstrapFailed) -> None:
+    """Log them, then keep the evidence. An interrupt ends that alone: how the installation ended is known."""
     for line in error.causes:
         log.error(line)
-    bootstrap.keep_evidence(logs_expected=error.logs_expected)
+    try:
+        bootstrap.keep_evidence(logs_expected=error.logs_expected)
+    except KeyboardInterrupt:
+        log.warning(f"Interrupted: {bootstrap.inputs.logs} lacks logs that hosts were to send")
+
+
+def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapFailed) -> None:
+    """The causes first, then what helps to look further; the caller logs the error itself last."""
+    _tell_causes(bootstrap, error)
     for event in bootstrap.report.events:
         log.debug(f"Event {event.get('event_time', '')}: {event.get('message', '')}")
     if bootstrap.kube_seen:

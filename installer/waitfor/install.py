@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 class Install:
     """The second half of install-complete. ``deadline``: monotonic end of all stages, None for each one's own;
-    ``follow`` is called at each look until the cluster is initialized, and raises what ends the waiting."""
+    ``follow`` looks at the service until the cluster is initialized, and raises what ends the waiting."""
 
     def __init__(
         self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None, *, follow: Callable[[], None]
     ) -> None:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
         self.follow = follow
-        self.began = self.asks_at = time.monotonic()
+        self.began = self.asks_at = self.follows_at = time.monotonic()
         self.report = Reporter()
         #: What was seen last, for the line after an interrupt.
         self.last = "the cluster's API has not answered"
@@ -70,14 +70,16 @@ class Install:
         log.info(f"Waiting up to {self._until(limit)} for the cluster at {self.kube.host} to initialize...")
 
         def look() -> bool | None:
-            self.follow()
             try:
                 version = self.kube.cluster_version()
             except KubeError as error:
                 self.last = f"{self.last.split('; now ')[0]}; now {error}"
+                self.look_at_service()
                 raise
+            # Then it is, whatever the service says.
             if operators.initialized(version):
                 return True
+            self.look_at_service()
             self.last = operators.progress(version)
             self.report.once("version", f"Still waiting for the cluster to initialize: {self.last}", logging.DEBUG)
             there = nodes.read(self.kube)
@@ -91,6 +93,15 @@ class Install:
                 f"Failing and Progressing, within {duration(round(limit))})",
                 EXIT_INSTALL_FAILED,
             )
+
+    def look_at_service(self) -> None:
+        """One look at the service. One that hangs is left alone for five times as long as it took: the cluster's API is
+        what is waited for."""
+        now = time.monotonic()
+        if now >= self.follows_at:
+            self.follow()
+            done = time.monotonic()
+            self.follows_at = done + 5 * (done - now)
 
     def _tell_unreached(self, there: list[nodes.Node]) -> None:
         """Warn long before the time is over: nodes that do not join, and a name that leads nowhere, are one cause."""

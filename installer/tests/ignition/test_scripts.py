@@ -203,7 +203,7 @@ def test_a_host_without_an_address_says_so(tmp_path):
     script.write_text(script.read_text().replace("DEADLINE=60", "DEADLINE=0"))
     subprocess.run(["bash", script], env=env, check=True, capture_output=True)
     said = (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
-    assert ", no address) is not the rendezvous host" in said
+    assert ", no address in time) is not the rendezvous host" in said
 
 
 # bash counts SECONDS by the clock: a clock that was set a day ahead since the script began.
@@ -384,6 +384,29 @@ def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_p
         "install-status: Not running: agent.service(activating). See journalctl -u UNIT.\n"
         f"install-status: Images cannot be pulled: agent.service: {line.removeprefix('Error: ')}\n"
     )
+
+
+def test_a_pull_that_is_tried_again_is_told_until_something_else_is_said(tmp_path):
+    """The agent's unit is active while podman pulls once more: the console and the banner do not flap."""
+    env = sandbox(tmp_path, systemctl='. "$STATE/look"', journalctl='cat "$STATE/journal"')
+    (tmp_path / "journal").write_text("Error: writing blob: Digest did not match\n")
+    (tmp_path / "etc/assisted/node0").touch()
+    for number, state in enumerate(("activating", "active", "active", "active")):
+        said = "waiting for an infra-env\\nabc" if number > 1 else ""
+        more = f"printf '{said}\\n' >\"$STATE/journal\"" if said else ":"
+        (tmp_path / f"look{number}").write_text(f"printf 'active\\n{state}\\n'\n{more}\n")
+    script = tmp_path / "usr/local/bin/install-status.sh"
+    after = (
+        f'cp "{tmp_path}/run/agent-installer/banner" "{tmp_path}/banner$((n))"; n=$((n + 1)); [ $n -lt 4 ] || exit 0; '
+        f'cp "{tmp_path}/look$n" "{tmp_path}/look"'
+    )
+    text = script.read_text().replace("pause 30", after).replace("service_listens ||", ": ||")
+    script.write_text("n=0\n" + text)
+    (tmp_path / "look").write_text((tmp_path / "look0").read_text())
+    done = subprocess.run(["bash", script], env=env, check=True, capture_output=True, text=True, timeout=30)
+    told = ["Images cannot be pulled" in (tmp_path / f"banner{number}").read_text() for number in range(4)]
+    assert told == [True, True, False, False]
+    assert done.stdout.count("Images cannot be pulled") == 1
 
 
 @pytest.mark.parametrize(

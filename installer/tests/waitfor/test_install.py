@@ -25,6 +25,7 @@ from installer.testing.waitfor_kit import (
     ROUTER_CA,
     VERSION,
     Moment,
+    World,
     cluster,
     config_map,
     host,
@@ -33,6 +34,7 @@ from installer.testing.waitfor_kit import (
     version,
 )
 from installer.waitfor import install, kubeconfig
+from installer.waitfor.bootstrap import Bootstrap
 from installer.waitfor.nodes import Node, problems
 
 READY_CLUSTER = {
@@ -128,14 +130,80 @@ def test_a_host_that_is_lost_before_the_rendezvous_host_reboots_ends_the_waiting
     assert (
         errors[0] == "Host worker-0 failed at stage Waiting for control plane: Host lost its connection to the service"
     )
-    assert errors[-1].startswith("failed to initialize the cluster: ")
-    assert errors[-1].endswith("status error: cluster has hosts in error")
+    assert errors[-1] == (
+        "failed to initialize the cluster: cluster installation ended in status error: cluster has hosts in error"
+    )
     assert (run.dir / "logs" / "hosts.json").is_file()
 
 
 def test_the_service_may_go_with_its_hosts_reboot_once_the_bootstrap_is_complete(run):
     rebooting = [Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Rebooting")], kube=DONE)]
     assert run([*rebooting, Moment(kube=READY_CLUSTER)], target="install-complete") == 0
+
+
+WORKING = {**DONE, VERSION: version("False", "True", "Working towards 4: waiting on etcd")}
+LOST = host("worker-0", "error", "Waiting for control plane", "Host lost its connection to the service")
+LOST["logs_info"] = "completed"
+
+
+def test_a_cluster_that_is_complete_is_so_whatever_the_service_says(run):
+    assert run([Moment(cluster("error"), [LOST], kube=READY_CLUSTER)], target="install-complete") == 0
+    assert not run.lines("ERROR")
+
+
+@pytest.mark.parametrize(("target", "code"), [("bootstrap-complete", 0), ("install-complete", 6)])
+def test_an_installation_that_failed_after_its_bootstrap_is_told_as_such_when_asked_again(run, target, code):
+    assert run([Moment(cluster("error"), [LOST], kube=WORKING)], target=target) == code
+    assert "cluster bootstrap is complete" in run.lines("INFO")
+
+
+def test_a_service_that_begins_anew_after_the_bootstrap_fails_no_installation(run):
+    on = Moment(cluster("installing"), [host("master-0", "installing-in-progress")], kube=WORKING, evaluations=3)
+    anew = Moment(cluster("ready"), [host("master-0", "known")], kube=WORKING, evaluations=12)
+    settings = dataclasses.replace(QUICK, ready_limit=0.1)
+    assert run([on, anew, Moment(kube=READY_CLUSTER)], target="install-complete", settings=settings) == 0
+
+
+def test_who_is_refused_after_the_bootstrap_is_not_asked_for_the_image(run, monkeypatch):
+    """The host at the address may serve something else by then, and tokens of OpenShift's service expire."""
+    served = World.rest
+    monkeypatch.setattr(
+        World, "rest", lambda self, *asked: (401, {"message": "expired"}) if self.index else served(self, *asked)
+    )
+    on = Moment(cluster("installing"), [host("master-0", "installing-in-progress")], kube=WORKING, evaluations=3)
+    assert run([on, dataclasses.replace(on), Moment(kube=READY_CLUSTER)], target="install-complete") == 0
+    assert not run.lines("WARNING")
+
+
+@pytest.mark.parametrize(("kube", "code"), [(None, 5), (WORKING, 6)], ids=["bootstrap", "cluster"])
+def test_an_interrupt_while_logs_are_awaited_ends_that_alone(run, monkeypatch, kube, code):
+    def interrupt(_self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bootstrap, "_await_uploads", interrupt)
+    assert run([Moment(cluster("error"), [LOST], kube=kube)], target="install-complete") == code
+    assert not any("the installation goes on" in line for line in run.lines())
+    assert (run.dir / "logs" / "hosts.json").is_file()
+
+
+def test_a_service_that_hangs_keeps_nobody_from_the_clusters_api(monkeypatch):
+    """Seconds that pass in looks at the service are a small part of all, and one that answers is always looked at."""
+    now, looks, seconds = 0.0, 0, 0.0
+    monkeypatch.setattr(install, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def hang() -> None:
+        nonlocal now, looks
+        now += seconds
+        looks += 1
+
+    kube = SimpleNamespace()
+    waiting = install.Install(SimpleNamespace(), kube, QUICK, None, follow=hang)
+    for took, begun, least, most in ((10.0, 0.0, 1, 7), (0.01, 1000.0, 150, 150)):
+        now, looks, seconds = begun, 0, took
+        while now < begun + 300:
+            waiting.look_at_service()
+            now += 2
+        assert least <= looks <= most
 
 
 def test_nodes_without_names_are_counted():

@@ -35,6 +35,7 @@ banner() {
     printf '%s' "$text" >"$RUN_DIR/banner"
 }
 
+told=() # whose pull is on the console
 while :; do
     down="" images="" stopped=()
     mapfile -t states < <(systemctl is-active "${UNITS[@]}")
@@ -48,13 +49,15 @@ while :; do
     else
         issue_clear 70-agent-services
     fi
-    # Once the service listens, hosts whose agent runs say the rest to it.
-    doubtful=("${stopped[@]}")
+    # Once the service listens, hosts whose agent runs say the rest to it. A unit is active, too, while it pulls again.
+    doubtful=("${stopped[@]}" "${told[@]}")
     service_listens || doubtful=("${UNITS[@]}")
+    told=()
     for unit in "${doubtful[@]}"; do
         why=$(unpulled "$unit")
-        [ -z "$why" ] || images="$unit: $why"
-        [ -z "$images" ] || break
+        [ -n "$why" ] || continue
+        images="$unit: $why" told=("$unit")
+        break
     done
     if [ -n "$images" ]; then
         issue_set 75-agent-images "Images cannot be pulled${proxy:+ through the proxy $proxy}: $images"

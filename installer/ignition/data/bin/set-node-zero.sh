@@ -11,9 +11,9 @@ owner() { # the MAC address of the interface that has the rendezvous IP
         '.[] | select(any(.addr_info[]?; .local == $ip)) | .address' | head -n 1
 }
 
-own() { # its addresses, which another DHCP server may have given it, or "no address"
+own() { # its addresses, which another DHCP server may have given it; the text stays when one comes later
     ip -json address | jq -r '[.[].addr_info[]? | select(.scope == "global").local] |
-        if . == [] then "no address" else join(", ") end'
+        if . == [] then "no address in time" else join(", ") end'
 }
 
 uptime_now
