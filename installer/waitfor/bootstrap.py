@@ -371,7 +371,7 @@ class Bootstrap:
         """Puts all that is known into DIR/logs. Waits up to 2 min for logs that failed hosts are about to send."""
         try:
             if self.raw_cluster and logs_expected:
-                self._await_uploads()
+                self.await_uploads()
         finally:
             kept: dict[str, Any] = {"events.json": self.report.events} if self.report.events else {}
             kept |= {"hosts.json": self.raw_hosts, "cluster.json": self.raw_cluster} if self.raw_cluster else {}
@@ -380,7 +380,8 @@ class Bootstrap:
         if self.cluster and self.rest_state == "answers":
             self.evidence.archive(self.service, self.cluster.id)
 
-    def _await_uploads(self) -> None:
+    def await_uploads(self) -> None:
+        """Wait for the logs of hosts that failed, for as long as the settings say."""
         deadline, limit = time.monotonic() + self.settings.logs_wait, self.settings.logs_wait
         while True:
             waiting = [h.name for h in self.hosts if h.status == HostStatus.ERROR and not h.logs_sent]
@@ -392,9 +393,8 @@ class Bootstrap:
                 infra_env = str(self.service.infra_envs()[0].get("id"))
                 self._take_events(infra_env)
                 self.raw_hosts = hosts_of_service(self.service, infra_env)
+                self.hosts = tuple(host_of(raw) for raw in self.raw_hosts)
             except (ClientError, IndexError) as error:
                 self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)
-                continue
-            self.hosts = tuple(host_of(raw) for raw in self.raw_hosts)
         if waiting:
             log.warning(f"No logs came from {', '.join(waiting)}")

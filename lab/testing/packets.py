@@ -25,8 +25,8 @@ from lab.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 5353
 SECONDS = 30.0
-#: A card by which the lab sends, and the one that is connected to it. Each knows the other: what waits for an ARP answer
-#: comes behind what is sent once that is there.
+#: A card by which the lab sends, and the one that is connected to it. Each knows the other: what waits for an answer to
+#: ARP comes behind what is sent once that is there.
 CARDS = f"""
 sysctl -qw net.ipv6.conf.default.disable_ipv6=1
 ip link add lab0 address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02 netns $1

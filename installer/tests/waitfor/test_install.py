@@ -180,7 +180,7 @@ def test_an_interrupt_while_logs_are_awaited_ends_that_alone(run, monkeypatch, k
     def interrupt(_self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bootstrap, "_await_uploads", interrupt)
+    monkeypatch.setattr(Bootstrap, "await_uploads", interrupt)
     assert run([Moment(cluster("error"), [LOST], kube=kube)], target="install-complete") == code
     assert not any("the installation goes on" in line for line in run.lines())
     assert (run.dir / "logs" / "hosts.json").is_file()
