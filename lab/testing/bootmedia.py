@@ -33,16 +33,21 @@ def bios_disk(disk: Path, says: str) -> None:
         image.write(boot_code(says))
 
 
-def bios_cd(folder: Path, says: str) -> Path:
-    """A CD for BIOSes, in a folder of its own."""
-    sector = boot_code(says).ljust(2048, b"\0")
+def cd(path: Path, code: bytes) -> Path:
+    """A CD for BIOSes, which run this code, at that path."""
+    sector = code.ljust(2048, b"\0")
     iso = pycdlib.PyCdlib()
     iso.new()
     iso.add_fp(BytesIO(sector), len(sector), "/BOOT.;1")
     iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
-    iso.write(str(folder / "small.iso"))
+    iso.write(str(path))
     iso.close()
-    return folder / "small.iso"
+    return path
+
+
+def bios_cd(folder: Path, says: str) -> Path:
+    """A CD for BIOSes, in a folder of its own."""
+    return cd(folder / "small.iso", boot_code(says))
 
 
 def uefi_disk(disk: Path, folder: Path, says: str) -> None:

@@ -6,17 +6,16 @@ import os
 import socket
 import subprocess
 import time
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import pycdlib
 import pytest
 
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.supervisor.plan import Plan
+from lab.testing.bootmedia import cd
 from lab.topology import NodeSpec, Topology
 
 if TYPE_CHECKING:
@@ -32,14 +31,7 @@ HELLO = b"\r\nhello from the CD\r\n"
 @pytest.fixture
 def tiny_iso(beside_labs: Path) -> Path:
     """A bootable CD of a few sectors that says hello on the serial line."""
-    sector = (BOOT_CODE.ljust(0x20, b"\0") + HELLO + b"\0").ljust(2048, b"\0")
-    iso = pycdlib.PyCdlib()
-    iso.new()
-    iso.add_fp(BytesIO(sector), len(sector), "/BOOT.;1")
-    iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
-    iso.write(str(beside_labs / "tiny.iso"))
-    iso.close()
-    return beside_labs / "tiny.iso"
+    return cd(beside_labs / "tiny.iso", BOOT_CODE.ljust(0x20, b"\0") + HELLO + b"\0")
 
 
 def gone(pid: int, started: int, seconds: float = 20.0) -> None:
