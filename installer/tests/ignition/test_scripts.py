@@ -209,14 +209,22 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
 
 
 def look_at_the_status(
-    tmp_path: Path, last_line: str, *, listens: bool = False, agent: str = "active", **environment: str
+    tmp_path: Path,
+    last_line: str,
+    *,
+    listens: bool = False,
+    agent: str = "active",
+    node_zero: bool = True,
+    **environment: str,
 ) -> str:
     """One look of install-status.sh, where these are the last lines of each unit's journal; sshd's banner."""
-    env = sandbox(tmp_path, systemctl=f"printf 'active\\n{agent}\\n'", journalctl='cat "$STATE/journal"')
+    states = f'for unit in "${{@:2}}"; do [ "$unit" = agent.service ] && echo {agent} || echo active; done'
+    env = sandbox(tmp_path, systemctl=states, journalctl='cat "$STATE/journal"')
     (tmp_path / "journal").write_text(last_line + "\n")
     env_file = tmp_path / "etc/assisted/rendezvous-host.env"
     env_file.write_text(env_file.read_text().replace("NODE_ZERO_IP=fd00::5", "NODE_ZERO_IP=127.0.0.1"))
-    (tmp_path / "etc/assisted/node0").touch()
+    if node_zero:
+        (tmp_path / "etc/assisted/node0").touch()
     script = tmp_path / "usr/local/bin/install-status.sh"
     script.write_text(script.read_text().replace("pause 30", "exit 0"))
     with socket.socket() as listener:
@@ -253,12 +261,31 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
     )
 
 
-def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_path):
-    line = "Error: writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"
-    assert look_at_the_status(tmp_path, line, listens=True, agent="activating") == (
+@pytest.mark.parametrize("node_zero", [True, False], ids=["on-node0", "elsewhere"])
+@pytest.mark.parametrize(
+    ("line", "verb"),
+    [
+        ("Error: writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2", "pulled"),
+        ("Error: crun: executable file `/usr/bin/agent` not found in $PATH: No such file or directory: OCI runtime "
+         "attempted to invoke a command that was not found", "run"),
+        ("exec /usr/bin/agent: exec format error", "run"),
+    ],
+)  # fmt: skip
+def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_path, line, verb, node_zero):
+    assert look_at_the_status(tmp_path, line, listens=True, agent="activating", node_zero=node_zero) == (
         "install-status: Not running: agent.service(activating). See journalctl -u UNIT.\n"
-        f"install-status: Images cannot be pulled: agent.service: {line.removeprefix('Error: ')}\n"
+        f"install-status: Images cannot be {verb}: agent.service: {line.removeprefix('Error: ')}\n"
     )
+
+
+def test_a_host_that_is_not_the_rendezvous_host_complains_of_its_own_agent_alone(tmp_path):
+    """Whatever the other one's service does, and though nobody listens there yet."""
+    assert look_at_the_status(tmp_path, PULL_AGAIN, node_zero=False).startswith(
+        "install-status: Images cannot be pulled: agent.service: initializing source docker://r.example/a@sha256:0: "
+    )
+    unit = (BIN.parent / "systemd/install-status.service").read_text()
+    assert "Condition" not in unit
+    assert "After=node-zero.service\n" in unit, "which host it is decides what it looks at"
 
 
 def test_a_pull_that_is_tried_again_is_told_until_something_else_is_said(tmp_path):

@@ -1,23 +1,27 @@
 #!/bin/bash
-# Shows on the console which of the services that an installation needs are not running, or cannot be pulled. What is
-# wrong is in sshd's banner too: whoever waits from outside is told before there is a service, and without a key.
+# Shows on the console which of the services that this host needs are not running, or have an image that cannot be
+# pulled or run. What is wrong is in sshd's banner too: whoever waits from outside is told before there is a service,
+# and without a key.
 set -euo pipefail
 . /usr/local/bin/common.sh
 load_env /etc/assisted/rendezvous-host.env
 
-UNITS=(assisted-service.service agent.service)
+UNITS=(agent.service)
+[ ! -e /etc/assisted/node0 ] || UNITS=(assisted-service.service agent.service)
 RUN_DIR=${PATH_PREFIX-}/run/agent-installer
 FAILURES=$RUN_DIR/host-config-failures
 TROUBLES=(70-agent-services 75-agent-images 80-host-config)
 # Podman's words for a pull that failed and is tried again, and for one that is given up.
 PULL='level=warning msg="Failed, retrying|^Error: .*(initializing source|copying system image|reading blob|writing blob)'
+# Podman's words, or its runtime's, for an image whose program cannot be started.
+RUN='^Error: .*OCI (runtime|permission)|[Ee]xec format error'
 
-# unpulled UNIT: the pull that failed, where that is among the last lines that its processes wrote.
-unpulled() {
+# image_failure UNIT: the pull or the start that failed, where that is among the last lines that its processes wrote.
+image_failure() {
     local line why=
     # systemd's own words on a unit have another _SYSTEMD_UNIT.
     while read -r line; do
-        [[ $line =~ $PULL ]] && why=${line#*Error: }
+        [[ $line =~ $PULL|$RUN ]] && why=${line#*Error: }
     done < <(journalctl --boot --quiet --output cat --lines 2 "_SYSTEMD_UNIT=$1" || :)
     printf '%s' "${why:0:600}"
 }
@@ -35,7 +39,7 @@ banner() {
     printf '%s' "$text" >"$RUN_DIR/banner"
 }
 
-told=() # whose pull is on the console
+told=() # whose image is on the console
 while :; do
     down="" images="" stopped=()
     mapfile -t states < <(systemctl is-active "${UNITS[@]}")
@@ -54,12 +58,14 @@ while :; do
     service_listens || doubtful=("${UNITS[@]}")
     told=()
     for unit in "${doubtful[@]}"; do
-        why=$(unpulled "$unit")
+        why=$(image_failure "$unit")
         [ -n "$why" ] || continue
         images="$unit: $why" told=("$unit")
         break
     done
-    if [ -n "$images" ]; then
+    if [[ "Error: $images" =~ $RUN ]]; then
+        issue_set 75-agent-images "Images cannot be run: $images"
+    elif [ -n "$images" ]; then
         issue_set 75-agent-images "Images cannot be pulled${proxy:+ through the proxy $proxy}: $images"
     else
         issue_clear 75-agent-images
