@@ -25,6 +25,7 @@ import yaml
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.endpoint import BASE
 from installer.credentials.certificates import Pair, authority, leaf
+from installer.observe import foreign
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings, Target
 
@@ -124,9 +125,10 @@ class World:
 
 
 def server(
-    ask: Any, pair: Pair, folder: Any, *, client_ca: str = "", dated: Callable[[], str] | None = None
+    ask: Any, pair: Pair | None, folder: Any, *, client_ca: str = "", dated: Callable[[], str] | None = None
 ) -> ThreadingHTTPServer:
-    """``dated`` makes the answers' Date, none if it is empty; by default it is the present."""
+    """Without a pair it speaks plain HTTP. ``dated`` makes the answers' Date, none if it is empty; by default it is the
+    present."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -158,6 +160,8 @@ def server(
         def handle_error(self, request: Any, client_address: Any) -> None:
             pass
 
+    if pair is None:
+        return Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     (folder / "c.pem").write_bytes(pair.certificate + pair.key)
     context.load_cert_chain(folder / "c.pem")
@@ -197,6 +201,20 @@ def _serving(signer: Pair) -> Pair:
     return leaf(signer, "server", addresses=("127.0.0.1",), server=True)
 
 
+def _foreign(part: dict[str, Any]) -> dict[str, Any]:
+    """What openshift-install keeps of what is in our part of the state."""
+    expected = part["expectedHosts"]
+    deployment = {"clusterName": part["clusterName"], "baseDomain": part["baseDomain"]}
+    wanted = {"controlPlaneAgents": expected["controlPlane"]}
+    return {
+        foreign.AUTH: {"WatcherAuthToken": part["watcherToken"]},
+        foreign.IGNITION: {"RendezvousIP": part["rendezvousIP"]},
+        foreign.DEPLOYMENT: {"Config": {"spec": deployment}},
+        foreign.INSTALL: {"Config": {"spec": {"platformType": part["platform"], "provisionRequirements": wanted}}},
+        foreign.HOSTS: {"Hosts": [{"hostname": name} for name in expected["names"]]},
+    }
+
+
 class Run:
     """One call of wait-for in a scenario."""
 
@@ -219,13 +237,14 @@ class Run:
         timeout: float | None = None,
         dated: Callable[[], str] | None = None,
     ) -> int:
-        """Wait for `target` in a world of these moments; the exit code."""
+        """Wait for `target` in a world of these moments; the exit code. With `openshift` in a directory of
+        openshift-install, whose service speaks plain HTTP."""
         self.world = world = World(moments)
         world.archive, world.openshift = archive, openshift
         folders = [self.tmp / name for name in ("rest", "kube")]
         for folder in folders:
             folder.mkdir()
-        rest = server(world.rest, _serving(SERVICE_CA), folders[0])
+        rest = server(world.rest, None if openshift else _serving(SERVICE_CA), folders[0])
         kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate.decode(), dated=dated)
         (self.dir / "auth").mkdir(parents=True)
         part = {
@@ -233,7 +252,8 @@ class Run:
             "clusterName": "ostest", "baseDomain": "x.example", "platform": "none",
             "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0},
         }  # fmt: skip
-        (self.dir / ".openshift_install_state.json").write_text(json.dumps({"node0": part}))
+        state = _foreign(part) if openshift else {"node0": part}
+        (self.dir / ".openshift_install_state.json").write_text(json.dumps(state))
         admin = leaf(KUBE_CA, "system:admin", client=True)
         parts = {"ca": KUBE_CA.certificate, "c": admin.certificate, "k": admin.key}
         coded = {name: base64.b64encode(data).decode() for name, data in parts.items()}

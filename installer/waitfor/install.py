@@ -13,6 +13,7 @@ from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.state import Inputs
 from installer.waitfor import kubeconfig, nodes, operators
+from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import Settings, duration
 
@@ -99,7 +100,15 @@ class Install:
         what is waited for."""
         now = time.monotonic()
         if now >= self.follows_at:
-            self.follow()
+            try:
+                self.follow()
+            except BootstrapFailed as error:
+                if self.inputs.ca_pem:
+                    raise
+                # OpenShift's service gives hosts up by its time limits, and no host that has rebooted heeds it
+                # (installer.md §8.2): its own installer looks at the cluster alone from here on.
+                text = f"{error}; still waiting, since the cluster may complete: {'; '.join(error.causes)}"
+                self.report.once("ended", text, logging.WARNING)
             done = time.monotonic()
             self.follows_at = done + 5 * (done - now)
 

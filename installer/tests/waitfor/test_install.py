@@ -157,6 +157,17 @@ def test_an_installation_that_failed_after_its_bootstrap_is_told_as_such_when_as
     assert "cluster bootstrap is complete" in run.lines("INFO")
 
 
+def test_openshifts_service_may_give_up_a_cluster_that_completes(run):
+    """What it no longer waits for goes on: its installer looks at the cluster alone."""
+    moments = [Moment(cluster("error", "cluster has hosts in error"), [LOST], kube=WORKING), Moment(kube=READY_CLUSTER)]
+    assert run(moments, target="install-complete", openshift=True) == 0
+    assert [line for line in run.lines("WARNING") if "cluster installation ended" in line] == [
+        "cluster installation ended in status error: cluster has hosts in error; still waiting, since the cluster may "
+        "complete: Host worker-0 failed at stage Waiting for control plane: Host lost its connection to the service"
+    ]
+    assert not run.lines("ERROR")
+
+
 def test_a_service_that_begins_anew_after_the_bootstrap_fails_no_installation(run):
     on = Moment(cluster("installing"), [host("master-0", "installing-in-progress")], kube=WORKING, evaluations=3)
     anew = Moment(cluster("ready"), [host("master-0", "known")], kube=WORKING, evaluations=12)
