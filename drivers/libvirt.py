@@ -148,11 +148,11 @@ class Machine:
             raise PowerError(f"cannot be suspended: {error}", machine=self.name) from error
 
     def resume(self) -> None:
-        """Let it go on where it was; nothing when it is off."""
-        if self.state() is PowerState.OFF:
-            return
+        """Let it go on where it was; nothing when it is off, or runs since a reset."""
+        domain = self._domain()
         try:
-            self._domain().resume()
+            if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+                domain.resume()
         except libvirt.libvirtError as error:
             raise PowerError(f"cannot be resumed: {error}", machine=self.name) from error
 

@@ -97,6 +97,7 @@ def test_it_is_on_while_it_stands_still_and_one_that_is_off_does_not_stand_still
     with pytest.raises(PowerError, match="cannot be suspended"):
         machine.suspend()
     machine.resume()
+    machine.resume()
     machine.suspend()
     machine.off()
     assert machine.state() is PowerState.OFF

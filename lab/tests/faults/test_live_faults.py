@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.errors import ConsoleTimeout
 from lab import topology
 from lab.commands import cli
 from lab.errors import DaemonEndedError, LabError
@@ -24,6 +26,7 @@ from lab.faults import (
     Duplicate,
     Duplicated,
     Fault,
+    GuestHung,
     Hang,
     Latency,
     LinkDown,
@@ -45,12 +48,15 @@ from lab.faults.network import taps
 from lab.host import preflight
 from lab.lab import Lab
 from lab.subject.mirroring import Cache, from_directory
+from lab.testing import bootmedia
 from lab.testing.live import ask, small
 from lab.testing.packets import PAIR, received
 from lab.tests.subject.kit import make
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 NAME = "registry.test.node0.example"
+# Until an emulated machine has booted, on a busy host.
+BOOTED = 120
 NTP = b"\x23" + bytes(47)
 live = pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}")
 
@@ -344,3 +350,25 @@ def test_by_hand(tmp_path, capsys):
         finally:
             assert cli.main(["down", *which]) == 0
     shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.mark.lab
+@live
+def test_a_virtual_machine_hangs_and_goes_on_where_it_was_or_is_reset(tmp_path, beside_labs):
+    """It restarts at Return, and says that it runs: while it hangs it does neither."""
+    with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:
+        node = lab.nodes["master-0"]
+        node.boot_image(bootmedia.bios_cd(beside_labs, "IT RUNS"))
+        node.console.wait_for("IT RUNS", BOOTED)
+        begin = time.monotonic()
+        node.console.send("\r")
+        node.console.wait_for("IT RUNS", BOOTED)
+        usual = time.monotonic() - begin
+        for end in (lambda: list(active.end(lab)), lambda: Reset("master-0").begin(lab)):
+            assert active.begin(lab, GuestHung("master-0")) is not None
+            node.console.send("\r")
+            with pytest.raises(ConsoleTimeout):
+                node.console.wait_for("IT RUNS", 2 * usual)
+            end()
+            node.console.wait_for("IT RUNS", BOOTED)
+        assert len(list(active.end(lab))) == 1, "what a reset has ended is listed until somebody ends it"
