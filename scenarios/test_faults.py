@@ -59,10 +59,10 @@ def _void(row: Row, deployment: Deployment) -> None:
 
 def _unsaid(deployment: Deployment, told: Told) -> tuple[str, ...]:
     """Where else than in `wait-for`'s first line a cause that is asked for is missing, as lines."""
-    host = told.host or deployment.topology.masters[0].name
+    hosts = [told.host] if told.host else [node.name for node in deployment.topology.nodes]
     found = [
         surfaces.page_lacks(deployment, told.page) if told.page else "",
-        surfaces.console_lacks(deployment, host, told.console) if told.console else "",
+        *(surfaces.console_lacks(deployment, host, told.console) for host in hosts if told.console),
         surfaces.archive_lacks(deployment, told.archive) if told.archive else "",
     ]
     return tuple(filter(None, found))

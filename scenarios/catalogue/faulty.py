@@ -52,8 +52,8 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     long.
 
     In labs the cause may be asked for elsewhere too, by expressions of their own, while the fault lasts: `page` in
-    what the service's page shows, `console` in what the console of `host` has said (without one, of the rendezvous
-    host), `archive` in a file that `wait-for` has kept or else that `agent gather` brings."""
+    what the service's page shows, `console` in what the console of `host` has said (without one, of each host),
+    `archive` in a file that `wait-for` has kept or else that `agent gather` brings."""
 
     cause: str
     host: str = ""
