@@ -57,9 +57,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked(plan: Plan) -> Plan:
-    """The plan. Raises InformerError for a job that cannot be one."""
-    for job in plan.jobs:
-        _parts(job)
+    """The plan. Raises InformerError for a job that cannot be one, or is there twice."""
+    for place, job in enumerate(plan.jobs):
+        scenario, _ = _parts(job)
+        if job in plan.jobs[:place]:
+            raise InformerError(f"scenario: {scenario!r}: is named twice; -n 2 runs it twice")
     return plan
 
 
@@ -128,12 +130,18 @@ class _Session:
                 yield self._recorded(*self._engine.ended(self._place))
             if not self._more():
                 break
+        self._end()
+
+    def _end(self) -> None:
         work.end(self._history, self._name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
     def _recorded(self, unit: Unit, result: Result) -> Row:
         """Write a run down; what is void comes again."""
         if result.run is None:
             self._engine.recorded(unit.key)  # and not the same error again, should its reason be mended
+            if len(self._plan.jobs) == 1 and not work.units(self._history, self._name, done=True):
+                # A misspelt scenario, most often: a plan of nothing else would end so again and again.
+                self._end()
             raise InformerError(f"{result.host}: {result.error}" if self._engine.remote else result.error)
         run, again = result.run, None
         number, _, tries = unit.key.rpartition("/")[2].rpartition(".")

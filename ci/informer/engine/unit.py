@@ -64,8 +64,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scenario}@{self.machines}"
 
     def argv(self, folder: Path) -> list[str]:
-        """Its command. A bracket ends a scenario's id, so that its variants are not meant."""
-        options = ["--weekly", "--machines", self.machines, f"--artifacts={folder}", "-k", f"{self.scenario}]"]
+        """Its command. Brackets hold a scenario's id: neither its variants are meant, nor all whose ids end so."""
+        options = ["--weekly", "--machines", self.machines, f"--artifacts={folder}", "-k", f"[{self.scenario}]"]
         program = (sys.executable, *self.program[1:]) if self.program == PYTEST else self.program
         return [*program, *options, *self.arguments]
 

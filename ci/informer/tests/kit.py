@@ -48,7 +48,7 @@ def filled(history: History, **jobs: Sequence[str]) -> None:
 PROGRAM = """
 import json, pathlib, sys, time
 root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
-scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
+scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
 script = pathlib.Path(sys.argv[1])
 word, *rest = script.read_text().split()
 script.write_text(" ".join(rest))

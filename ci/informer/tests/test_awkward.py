@@ -35,7 +35,7 @@ PROGRAM = """
 import json, os, pathlib, signal, sys, time
 root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
 notes = pathlib.Path(sys.argv[1])
-scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
+scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
 def note(word):
     with (notes / "log").open("a") as log:
         log.write(f"{word} {scenario}\\n")

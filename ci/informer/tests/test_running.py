@@ -103,8 +103,28 @@ def test_a_kind_of_machines_that_is_none_is_told(script):
 
 
 def test_a_scenario_that_is_none_is_told(script):
+    """What ran nothing else leaves no plan: it would end in the same error each time."""
     with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
-        script.run(script.plan("none"))
+        script.run(script.plan("none", rounds=2))
+    assert work.open_plans(script.history) == []
+
+
+def test_a_scenario_that_is_none_beside_one_that_ran_can_be_gone_on_without(script):
+    with pytest.raises(InformerError, match="no test has this id"):
+        script.run(script.plan("passed none", jobs=("sno@vm", "zebra@vm")))
+    assert [done for *_, done in work.open_plans(script.history)] == [1]
+
+
+def test_a_run_is_of_one_scenario(tmp_path):
+    """And not of all whose ids end so, as `static-uefi`'s would be."""
+    argv = Unit(key="p/j/0.0", payload="p", scenario="sno-ipv4-static-uefi").argv(tmp_path)
+    assert argv[argv.index("-k") + 1] == "[sno-ipv4-static-uefi]"
+
+
+def test_a_scenario_that_is_named_twice_is_told_before_there_is_a_plan(script):
+    with pytest.raises(InformerError, match="scenario: 'sno': is named twice; -n 2 runs it twice"):
+        script.run(script.plan("passed passed", jobs=("sno@vm", "ha@vm", "sno@vm")))
+    assert work.open_plans(script.history) == []
 
 
 def test_a_plan_goes_on_where_it_was_left(history, script):
