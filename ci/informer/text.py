@@ -83,7 +83,7 @@ def _job_lines(job: JobVerdict) -> Iterator[str]:
     if job.voids:
         yield f"           {job.voids} void, not counted"
     if job.more:
-        yield f"           {job.more} more runs would tell"
+        yield f"           {job.more} more {'run' if job.more == 1 else 'runs'} would tell"
     if job.failures or job.more or job.slower:
         yield f"           again: {job.again}"
 
@@ -96,7 +96,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
     for test in verdict.tests:
         assessment = test.assessment
-        figures = f"{assessment.status.value} ({test.sample}; before, {test.base}; p {assessment.p:.2g})"
+        before = f"before, {test.base}; p {assessment.p:.2g}" if test.base.runs else "no runs before"
+        figures = f"{assessment.status.value} ({test.sample}; {before})"
         alike.setdefault(figures, []).append(test.test)
     for figures, (first, *others) in alike.items():
         yield f"test {first}{f' and {len(others)} more' if others else ''}: {figures}"

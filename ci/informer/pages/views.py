@@ -84,7 +84,13 @@ def verdict(one: Verdict) -> Iterable[str]:
             f"Tests that regressed in the last seven days of {one.payload}",
             ("test", "what", "now", "before", "p"),
             (
-                (escape(t.test), t.assessment.status.value, str(t.sample), str(t.base), f"{t.assessment.p:.2g}")
+                (
+                    escape(t.test),
+                    t.assessment.status.value,
+                    str(t.sample),
+                    str(t.base),
+                    f"{t.assessment.p:.2g}" if t.base.runs else "-",
+                )
                 for t in one.tests
             ),
         )

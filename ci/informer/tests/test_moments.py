@@ -206,3 +206,15 @@ def test_what_a_job_did_in_the_last_ten_days_is_no_history(history):
     [job] = judge(history, "p054").jobs
     assert job.base == Counts(150, 0)
     assert "4 of 5 passed, 4 must at 100 % of history" in job.why
+
+
+def test_a_new_test_that_fails_has_no_p(history, capsys):
+    filled(history, sno=["PPPPFFFF"])
+    main(["--history", str(history.path), "verdict", "p000"])
+    assert "test test_api: new, and fails too often (4 of 8 failed; no runs before)" in capsys.readouterr().out
+
+
+def test_one_run_is_one(history, capsys):
+    filled(history, sno=["V"])
+    main(["--history", str(history.path), "verdict", "p000"])
+    assert "\n           1 more run would tell\n" in capsys.readouterr().out
