@@ -83,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _said(error: Exception) -> str:
+    """An error without the number that Python puts before it."""
+    if not (isinstance(error, OSError) and error.strerror):
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit codes as in --help."""
     arguments = _parser().parse_args(argv)
@@ -97,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (InformerError, LabError, OSError, sqlite3.Error) as error:
-        for line in str(error).splitlines():
+        for line in _said(error).splitlines():
             print(f"node0-ci: {shown(line)}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:

@@ -8,6 +8,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from ci.informer.errors import InformerError
+
 #: What file systems say that have no locks: NFS without its daemon, some of FUSE's.
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -27,8 +29,17 @@ def has_locks(folder: Path) -> bool:
 
 def write(path: Path, content: bytes | str) -> None:
     """Write a file, whole or not at all, whoever writes it meanwhile. What is no regular file (a pipe, /dev/stdout) is
-    written to, and stays what it is."""
-    text = content.encode(errors="replace") if isinstance(content, str) else content
+    written to, and stays what it is. Raises InformerError."""
+    try:
+        _write(path, content.encode(errors="replace") if isinstance(content, str) else content)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # The user's own name for it, and not the temporary one; a full disk names neither.
+        raise InformerError(f"{path}: {error.strerror or error}") from error
+
+
+def _write(path: Path, text: bytes) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(text)
         return

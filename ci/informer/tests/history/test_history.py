@@ -4,12 +4,15 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.cli import main
 from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history import artifacts, junit, schema
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
@@ -289,6 +292,30 @@ def small_disk(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
     yield disk
     subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_file_that_does_not_fit_on_its_disk_is_told_by_its_name(small_disk, tmp_path, capsys):
+    path = tmp_path / "history.db"
+    with History(path) as history:
+        history.add([a_run()])
+    (small_disk / "junit.xml").write_text("the old one")
+    with suppress(OSError), (small_disk / "all").open("wb", buffering=0) as every:
+        while every.write(b"x" * 4096):
+            pass
+    words = ["--history", str(path), "verdict", "4.20.1", "--junit", str(small_disk / "junit.xml")]
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"node0-ci: {small_disk}/junit.xml: No space left on device\n"
+    assert (small_disk / "junit.xml").read_text() == "the old one"
+
+
+def test_output_that_does_not_fit_on_its_disk_is_told(tmp_path):
+    path = tmp_path / "history.db"
+    with History(path) as history:
+        history.add([a_run()])
+    argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(path), "history"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "node0-ci: No space left on device\n")
 
 
 def test_a_disk_that_is_full_is_told_and_loses_nothing(small_disk):
