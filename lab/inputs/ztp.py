@@ -25,6 +25,12 @@ PULL_SECRET = f"{FOLDER}/pull-secret.yaml"
 IMAGE_SET = f"{FOLDER}/cluster-image-set.yaml"
 REGISTRIES = "mirror/registries.conf"
 CA_BUNDLE = "mirror/ca-bundle.crt"
+_KINDS = {
+    CLUSTER_INSTALL: "AgentClusterInstall",
+    CLUSTER_DEPLOYMENT: "ClusterDeployment",
+    INFRA_ENV: "InfraEnv",
+    NMSTATE: "NMStateConfig",
+}
 _KEY = ".dockerconfigjson"
 
 
@@ -37,13 +43,19 @@ def _documents(directory: Path, name: str) -> list[Any]:
     """The documents of a manifest, without empty ones; none where there is no file. Raises TopologyError."""
     path = directory / name
     try:
-        return [one for one in yamltext.load_all(textfiles.read_stored(path)) if one is not None]
+        documents = [one for one in yamltext.load_all(textfiles.read_stored(path)) if one is not None]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except yaml.YAMLError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
+    # `oc get -o yaml` of several objects writes a List, in which no field is where it is looked for.
+    kinds = [one.get("kind") for one in documents if isinstance(one, dict)]
+    if wrong := [kind for kind in kinds if kind not in (None, _KINDS.get(name, kind))]:
+        rule = f"kind: {wrong[0]!r}: must be {_KINDS[name]}"
+        raise TopologyError(str(path), f"{rule}, a document each" if wrong[0] == "List" else rule)
+    return documents
 
 
 def _manifest(directory: Path, name: str, *, needed: bool = False) -> dict[str, Any]:

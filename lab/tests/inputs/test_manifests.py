@@ -148,6 +148,19 @@ def test_other_architectures_and_wrong_interfaces_are_told_at_once(tmp_path):
     assert "nmstateconfig.yaml: [0].spec.config.interfaces[1]" in str(error.value)
 
 
+def test_an_object_of_another_kind_is_told_as_that(tmp_path):
+    """A List is what `oc get nmstateconfig -o yaml` writes."""
+    folder = write(tmp_path, spec=needs(1), hosts=[{"kind": "List", "items": [nmstate(0, "192.168.5.7/24")]}])
+    manifests = folder / "cluster-manifests"
+    (manifests / "agent-cluster-install.yaml").write_bytes((manifests / "cluster-deployment.yaml").read_bytes())
+    with pytest.raises(TopologyError) as caught:
+        topology_for(folder)
+    assert str(caught.value).splitlines() == [
+        f"{manifests}/agent-cluster-install.yaml: kind: 'ClusterDeployment': must be AgentClusterInstall",
+        f"{manifests}/nmstateconfig.yaml: kind: 'List': must be NMStateConfig, a document each",
+    ]
+
+
 def test_two_hosts_with_one_address_are_told_by_their_manifests(tmp_path):
     hosts = [nmstate(index, "192.168.5.7/24") for index in range(2)]
     folder = write(tmp_path, spec=needs(3, apiVIPs=["192.168.5.2"], ingressVIPs=["192.168.5.3"]), hosts=hosts)
