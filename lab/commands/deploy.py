@@ -17,7 +17,7 @@ from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
-from lab.subject.options import add_options, choose
+from lab.subject.options import OPTIONS, add_options, choose
 from lab.topology import Bmc, MachineKind
 
 KINDS = get_args(MachineKind)
@@ -91,6 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu
     )
     topology = changed(topology.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
+    if arguments.plan and any(_asked(arguments, name) for name in OPTIONS):
+        # Machines are as large as what is to be installed demands.
+        topology = choose(lambda name: _asked(arguments, name)).sized(topology)
     lines = [*unsupported(topology), *ztp.check(arguments.directory, topology)]
     if arguments.plan:
         # What this host cannot make is told of the plan, too: it may be meant for another one, or be edited.
@@ -108,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)
-    chosen = choose(lambda name: vars(arguments)[name.replace("-", "_")])
+    chosen = choose(lambda name: _asked(arguments, name))
     lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     with lab:
         work = Deployment(lab, chosen.installer, chosen.subject)
@@ -134,6 +137,11 @@ def run(arguments: argparse.Namespace) -> int:
             lab.check()
             done = True
     return 0
+
+
+def _asked(arguments: argparse.Namespace, option: str) -> str | None:
+    value: str | None = vars(arguments)[option.replace("-", "_")]
+    return value
 
 
 def _tell_how_to_go_on(work: Deployment, *, installed: bool) -> None:
