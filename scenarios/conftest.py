@@ -23,7 +23,7 @@ from lab.host.paths import cache_dir, labs_dir
 from lab.inputs.configs import write_configs
 from lab.lab import Lab
 from lab.subject import Subject
-from lab.subject.options import OPTIONS, Chosen, add_options, choose
+from lab.subject.options import OPTIONS, Chosen, add_options, choose, stated
 from lab.supervisor.plan import Ended
 from lab.supervisor.watch import described
 from scenarios.catalogue.fromfile import file_topology, of_topology
@@ -56,15 +56,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(group.addoption)
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
     group.addoption("--weekly", action="store_true", help="also run the nightly and the weekly scenarios")
-    group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
+    group.addoption(
+        "--lab", metavar="ID", type=stated, help="examine the cluster of a kept lab instead of installing one"
+    )
     group.addoption("--machines", choices=("vm", "container"), help="kind of machines: docs/machines.md (default: vm)")
     group.addoption("--bmc", choices=get_args(shapes.Bmc), help="whose BMCs machines have: docs/bmcs.md")
     group.addoption(
-        "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
+        "--topology",
+        metavar="FILE",
+        type=stated,
+        help="install this topology (docs/topology.md): the scenarios of its size",
     )
     group.addoption(
         "--chaos",
         metavar="SEEDS",
+        type=stated,
         help="install with faults that these seeds draw, and nothing else: 17, 1-50, 17:0,2 (docs/faults.md)",
     )
     group.addoption(

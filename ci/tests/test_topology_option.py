@@ -35,3 +35,11 @@ def test_a_file_that_is_none_is_told(tmp_path, text, rule):
     code, output = pytest_scenarios("--collect-only", "--topology", str(tmp_path / "mine.yaml"))
     assert code == pytest.ExitCode.USAGE_ERROR
     assert output.strip().startswith(f"ERROR: {tmp_path}/mine.yaml: {rule}")
+
+
+@pytest.mark.parametrize("option", ["--topology", "--lab", "--chaos"])
+def test_a_variable_that_is_not_set_is_no_default(option):
+    """`--topology "$FILE"` would install the scenarios of every change in its place."""
+    code, output = pytest_scenarios("--collect-only", f"{option}=")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"argument {option}: must not be empty" in output

@@ -38,11 +38,11 @@ def add_options(add: Callable[..., Any], only: Collection[str] = tuple(OPTIONS))
     """Add them, by `add_argument` of argparse or `addoption` of pytest."""
     for name in only:
         metavar, text = OPTIONS[name]
-        add(f"--{name}", metavar=metavar, help=text, type=_said)
+        add(f"--{name}", metavar=metavar, help=text, type=stated)
 
 
-def _said(value: str) -> str:
-    """An option's value. A variable that is not set (`--release "$PULLSPEC"`) would mean the lab release."""
+def stated(value: str) -> str:
+    """An option's value. A variable that is not set (`--release "$PULLSPEC"`) would mean the default."""
     if not value:
         raise ArgumentTypeError("must not be empty")
     return value
