@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
@@ -10,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history.store import History
@@ -76,8 +78,14 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
     return app
 
 
+def _of_interest(record: logging.LogRecord) -> bool:
+    """Not what a client sent that is no HTTP (a scan of ports, TLS): it is answered with 400, and no fault of ours."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
 def serve(path: Path, host: str, port: int, kinds: Kinds, *, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be used."""
+    logging.getLogger("aiohttp.server").addFilter(_of_interest)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listening:
         port = listening.getsockname()[1]  # 0 asks for any that is free

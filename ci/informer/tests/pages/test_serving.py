@@ -171,3 +171,20 @@ def test_a_free_port_is_told(path):
 
     serve(path, "127.0.0.1", 0, (), say=say)
     assert int(lines[0].rpartition(":")[2].rstrip("/")) > 0
+
+
+def test_what_is_no_http_is_answered_and_leaves_no_traceback(path, caplog):
+    answered = []
+
+    def ask(port):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(b"GET / HTTP/9.9\r\n\r\n")
+            answered.append(connection.recv(100))
+        signal.raise_signal(signal.SIGTERM)
+
+    def say(line):
+        threading.Thread(target=ask, args=(int(line.rpartition(":")[2].rstrip("/")),)).start()
+
+    serve(path, "127.0.0.1", 0, (), say=say)
+    assert answered[0].startswith(b"HTTP/1.0 400 ")
+    assert not caplog.records
