@@ -231,7 +231,7 @@ def test_what_is_proposed_covers_all_that_there_can_be() -> None:
         assert new <= combinations.pairs_of(name)
         assert not new & covered
         covered |= new
-        topology_of(name)
+        assert {node.firmware for node in topology_of(name).nodes} == {words_of(name).firmware}
     left = set().union(*ids.values()) - covered
     assert (("firmware", "bios"), ("boot", "http-boot")) in left
     assert not any(combinations.is_topology(name) for name, pairs in ids.items() if pairs & left)
@@ -255,6 +255,7 @@ def test_what_cannot_be_is_not_proposed() -> None:
     assert combinations.possible(values)
     assert not combinations.possible(values | {"addressing": "dhcp", "variant": "left_out"})
     assert not combinations.possible(values | {"firmware": "bios", "boot": "http-boot"})
+    assert not combinations.possible(values | {"firmware": "bios", "variant": "tpm_encryption"})
 
 
 def test_the_command_proposes_rows_that_the_table_takes(capsys: pytest.CaptureFixture[str]) -> None:

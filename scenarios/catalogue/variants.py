@@ -270,8 +270,8 @@ def _fips(config: dict[str, Any], _topology: Topology) -> None:
 
 
 def _signed_with_tpm(topology: Topology) -> Topology:
-    """Machines have secure boot and a TPM 2."""
-    return each(topology, lambda _, node: msgspec.structs.replace(node, firmware="uefi", secure_boot=True, tpm=True))
+    """Machines have secure boot, which a BIOS has not, and a TPM 2."""
+    return each(topology, lambda _, node: msgspec.structs.replace(node, secure_boot=True, tpm=True))
 
 
 def _encrypted(manifest: dict[str, Any], _access: Access) -> None:
