@@ -96,9 +96,11 @@ class Bisection:
 
 
 def bisect(one: Bisection, run: Callable[[str], bool | None], most: int) -> Iterator[tuple[str, bool | None]]:
-    """Run releases until the first bad one is found or `most` runs were made; each release and whether it failed.
+    """Run releases until the first bad one is found, one cannot be run, or `most` runs were made; each release and
+    whether it failed.
 
-    `run` makes one run of a release; None: it said nothing (void).
+    `run` makes one run of a release; None: it said nothing (void), as often as it was repeated. The same one would be
+    chosen again then.
     """
     for _ in range(most):
         if one.is_decided:
@@ -108,3 +110,5 @@ def bisect(one: Bisection, run: Callable[[str], bool | None], most: int) -> Iter
         if failed is not None:
             one.learn(release, failed=failed)
         yield release, failed
+        if failed is None:
+            return

@@ -199,12 +199,16 @@ def _bisect(arguments: argparse.Namespace) -> int:
             outcome = running.run(history, plan, arguments.artifacts, hosts, say=say)[-1].outcome
             return None if outcome is Outcome.VOID else outcome is Outcome.FAILED
 
-        for release, _ in bisecting.bisect(one, run, arguments.most):
+        void = ""
+        for release, failed in bisecting.bisect(one, run, arguments.most):
+            void = "" if failed is not None else f"; runs of {release} were void"
             likely, share = one.first_bad
             say(f"{release}: {one.runs.get(release, Counts())}; first bad, most likely: {likely} ({share:.0%})")
     likely, share = one.first_bad
     runs = sum(counts.runs for counts in one.runs.values())
-    sure = f"{share:.0%} sure, {runs} runs" if runs else "nothing was run: it is the only one between good and bad"
+    sure = f"{share:.0%} sure, {runs} runs{void}"
+    if not runs and one.is_decided:
+        sure = "nothing was run: it is the only one between good and bad"
     print(f"first bad: {likely} ({sure})")
     return REJECTED if one.is_decided else UNDECIDED
 

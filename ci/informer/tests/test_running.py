@@ -174,6 +174,21 @@ def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
         'word = "failed" if release >= "r2" else "passed"',
     )
     (tmp_path / "program.py").write_text(program)
+    words, releases = bisecting(tmp_path)
+    assert main(words) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"first bad: {releases[2]} (9")
+
+
+def test_releases_that_cannot_be_run_are_no_answer(tmp_path, capsys):
+    (tmp_path / "program.py").write_text("import sys; sys.exit(4)")
+    words, releases = bisecting(tmp_path)
+    assert main(words) == 3
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == f"first bad: {releases[1]} (25% sure, 0 runs; runs of {releases[2]} were void)"
+
+
+def bisecting(tmp_path):
+    """The command that bisects five releases by the program, and the releases."""
     releases = []
     for number in range(5):
         (tmp_path / f"r{number}").mkdir()
@@ -181,8 +196,7 @@ def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
     words = ["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases, "--machines", "container"]
     words += ["--artifacts", str(tmp_path / "artifacts")]
     words += ["--program", sys.executable, str(tmp_path / "program.py"), "unused"]
-    assert main(words) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"first bad: {releases[2]} (9")
+    return words, releases
 
 
 @pytest.mark.parametrize(
