@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from itertools import combinations, product
 
 from lab.derive.attachment import Attachment, Face, is_default
@@ -197,7 +197,9 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
     neighbours += [one.get("destination").text() for one in routes if not one.get("next-hop-address")]
     own = {str(one.ip) for one in attachment.addresses}
     for route in routes:
-        place = route.get("next-hop-address")
+        destination, place = route.get("destination"), route.get("next-hop-address")
+        if route.get("state").text() != "absent" and not _is_destination(destination.text()):
+            destination.wrong(f"{destination.value!r} is no network; a default route's is 0.0.0.0/0 or ::/0")
         text = place.address()
         if text not in attachment.routers or text in own or ip_address(text).is_link_local:
             continue
@@ -209,7 +211,8 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
         return
     # The kernel looks at other tables for what rules send there (linux/rtnetlink.h: RT_TABLE_MAIN).
     mains = [one for one in routes if one.get("table-id").number(0) in (0, 254)]
-    if not any(is_default(one.get("destination").text()) and one.get("next-hop-address") for one in mains):
+    defaults = (is_default(one.get("destination").text()) and one.get("next-hop-address") for one in mains)
+    if not any(one.get("destination").noted for one in mains) and not any(defaults):
         rule = "no default route, and the host does not ask for one: it would never be ready (has-default-route)"
         document.get("routes", "config").wrong(rule)
     servers = document.get("dns-resolver", "config", "server")
@@ -220,6 +223,16 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
             f"it reaches none of the DNS servers {', '.join(attachment.dns)}" if attachment.dns else "no DNS server"
         )
         servers.wrong(f"{servers_text}, and the host does not ask for one: it would find no registry")
+
+
+def _is_destination(text: str) -> bool:
+    """Whether a route can lead there; also where nothing is said."""
+    try:
+        network = ip_network(text or "::/0", strict=False)
+    except ValueError:
+        return False
+    # 0.0.0.0 alone is meant to be the default route, and is one address.
+    return not (network.network_address.is_unspecified and network.prefixlen == network.max_prefixlen)
 
 
 def _holds(cidr: str, text: str) -> bool:

@@ -93,6 +93,14 @@ def test_a_host_that_reaches_nobody_is_told(files, lines):
     assert problems_of(files) == lines
 
 
+@pytest.mark.parametrize("destination", ["default", "0.0.0.0", "::", "0.0.0.0/33", "10.0.0.0/255.0.0.0.0"])
+def test_a_destination_that_is_none_is_told_as_that(destination):
+    """And not as a default route that is missing."""
+    rule = f"{destination!r} is no network; a default route's is 0.0.0.0/0 or ::/0"
+    files = agent(routes=[{**OUT, "destination": destination}])
+    assert problems_of(files) == [f"{CONFIG}.routes.config[0].destination: {rule}"]
+
+
 def test_a_router_that_is_another_machine_is_told():
     files, install = agent(), copy.deepcopy(INSTALL)
     other = copy.deepcopy(files["hosts"][0]) | {"hostname": "b"}
