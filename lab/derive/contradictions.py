@@ -196,10 +196,15 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
     routes = document.get("routes", "config").items()
     neighbours += [one.get("destination").text() for one in routes if not one.get("next-hop-address")]
     own = {str(one.ip) for one in attachment.addresses}
+    names = {one.get("name").text() for one in document.get("interfaces").items()}
     for route in routes:
         destination, place = route.get("destination"), route.get("next-hop-address")
         if route.get("state").text() != "absent" and not _is_destination(destination.text()):
             destination.wrong(f"{destination.value!r} is no network; a default route's is 0.0.0.0/0 or ::/0")
+        device = route.get("next-hop-interface")
+        if place.text() in attachment.routers and device and device.text() not in names:
+            # nmstate drops it without a word, and the host would have no default route.
+            device.wrong(f"{device.value!r} is no interface of the document, which has {', '.join(sorted(names))}")
         text = place.address()
         if text not in attachment.routers or text in own or ip_address(text).is_link_local:
             continue

@@ -101,6 +101,12 @@ def test_a_destination_that_is_none_is_told_as_that(destination):
     assert problems_of(files) == [f"{CONFIG}.routes.config[0].destination: {rule}"]
 
 
+def test_a_route_by_an_interface_that_is_none_is_told():
+    rule = "'ens1' is no interface of the document, which has eno1"
+    files = agent(routes=[out("10.20.30.1", "ens1")])
+    assert problems_of(files) == [f"{CONFIG}.routes.config[0].next-hop-interface: {rule}"]
+
+
 def test_a_router_that_is_another_machine_is_told():
     files, install = agent(), copy.deepcopy(INSTALL)
     other = copy.deepcopy(files["hosts"][0]) | {"hostname": "b"}
