@@ -125,6 +125,5 @@ def test_threads_may_redact_at_once():
     assert wrong == []
 
 
-@pytest.mark.parametrize("text", corpus.HARMLESS)
-def test_what_is_no_secret_stays_in_the_lab(text):
-    assert lab.redact.redact(text) == text
+def test_what_is_no_secret_stays_in_the_lab():
+    assert [text for text in corpus.HARMLESS if lab.redact.redact(text) != text] == []
