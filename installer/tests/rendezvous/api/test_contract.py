@@ -6,14 +6,15 @@ import base64
 import gzip
 import io
 import json
+import os
 import shutil
 import stat
-import subprocess
 import sys
 import tarfile
 import time
 import urllib.error
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
 from installer.testing.create.registry_kit import MISSING
 from installer.testing.engine.fleet_kit import Machine, Network
+from installer.testing.forked_kit import forked
 from installer.testing.service.rendezvous_kit import wait_for
 from installer.testing.service.service_kit import APIS, Standalone, standalone
 
@@ -327,12 +329,21 @@ def test_kernel_arguments_are_edited_where_the_image_has_them(service: Standalon
 
 
 def aicli(service: Standalone, home: Path, *args: str) -> str:
-    """aicli's standard output; its exit code must be 0."""
-    command = [str(Path(sys.executable).parent / "aicli"), "--url", service.url, *args]
-    env = {**service.env, "HOME": str(home), "AI_TOKEN": service.token("user"), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, (args, done.stdout, done.stderr)
-    return done.stdout
+    """aicli's output; it must have no error."""
+    from ailib.cli import cli  # type: ignore[import-untyped]  # costly to load
+
+    def main(arguments: Sequence[str]) -> int:
+        os.dup2(2, 1)
+        os.chdir(home)
+        os.environ.update(service.env, HOME=str(home), AI_TOKEN=service.token("user"))
+        warnings.simplefilter("ignore")
+        sys.argv = ["aicli", "--url", service.url, *arguments]
+        cli()
+        return 0
+
+    code, output = forked(main, args, seconds=120)
+    assert code == 0, (args, output)
+    return output
 
 
 def test_aicli_discovers_and_configures(service: Standalone, tmp_path: Path) -> None:
