@@ -219,7 +219,7 @@ WHAT = (
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([4, BIG]), st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 11)), max_size=25))
 def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: int, sent: list[Any]) -> None:
     """Whatever happens, verdicts and states are those of a service that judges every host anew."""
