@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ci.bytecode import share
+from installer.testing.service.rendezvous_kit import bare_environment
 
 _TIME = 1_700_000_000  # of all files: only content can tell them apart
 
@@ -87,3 +88,8 @@ def test_a_second_run_keeps_what_there_is(tmp_path):
     for compiled in (True, False):
         share(checkout)
         assert _imported(checkout) == (1, compiled)
+
+
+def test_a_service_that_a_test_starts_keeps_its_bytecode_there(monkeypatch):
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", sys.pycache_prefix)
+    assert bare_environment()["PYTHONPYCACHEPREFIX"] == sys.pycache_prefix

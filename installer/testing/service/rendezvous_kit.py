@@ -103,6 +103,13 @@ def make_tls(directory: Path) -> None:
     (directory / "service.key").write_bytes(_pem(key))
 
 
+def bare_environment() -> dict[str, str]:
+    """What a service in its own process has of the environment. Without the prefix its bytecode would lie in the
+    checkout, and be made there anew."""
+    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "PYTHONPYCACHEPREFIX")}
+    return {**kept, "PYTHONPATH": str(REPOSITORY)}
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
@@ -133,8 +140,7 @@ class Running:
         self.url = f"https://127.0.0.1:{self.port}/"
         self.ca = directory / "tls" / "ca.crt"
         self.env = {
-            **{key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
-            "PYTHONPATH": str(REPOSITORY),
+            **bare_environment(),
             "SERVICE_BASE_URL": self.url,
             "LISTEN_PORT": str(self.port),
             "LISTEN_HOST": "127.0.0.1",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import ssl
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from installer.release.access import registries_conf
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import registry
-from installer.testing.service.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
 
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
 INSTALLER = """#!/usr/bin/env python3
@@ -48,8 +47,7 @@ class Standalone:
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.env = {
-            **{key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
-            "PYTHONPATH": str(REPOSITORY),
+            **bare_environment(),
             "XDG_CACHE_HOME": str(directory.parent / "cache"),
             "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": release,
             "HW_VALIDATOR_REQUIREMENTS": SMALL,

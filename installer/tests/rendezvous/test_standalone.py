@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import ssl
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from installer.errors import ConfigError
 from installer.rendezvous import settings, standalone
-from installer.testing.service.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
 
 LISTEN = "127.0.0.1:8090"
 # What somebody may have in a shell in which another service was set up.
@@ -130,12 +129,11 @@ def test_every_variable_that_is_read_is_thought_of() -> None:
 
 def test_a_service_from_a_shell_with_auth_type_none_is_closed(tmp_path: Path) -> None:
     port = free_port()
-    env = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME")}
     command = [sys.executable, "-m", "installer", "service", "--dir", str(tmp_path / "d")]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--listen", f"127.0.0.1:{port}"],
-            env={**env, "PYTHONPATH": str(REPOSITORY), **HOSTILE, "XDG_CACHE_HOME": str(tmp_path)},
+            env={**bare_environment(), **HOSTILE, "XDG_CACHE_HOME": str(tmp_path)},
             stderr=log,
         )
     try:

@@ -31,5 +31,6 @@ def test_ctrl_c_while_it_is_loaded_is_no_traceback(module, tmp_path):
     script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["node0-lab"]
     argv = [sys.executable, "-c", CODE, module, script]
     environment = {"PYTHONPATH": str(ROOT), "NODE0_STATE": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    environment["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix or ""
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
