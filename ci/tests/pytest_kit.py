@@ -1,4 +1,5 @@
-"""`pytest scenarios/` in a process that is forked from the test's: most of a run that installs nothing is importing."""
+"""pytest with `scenarios/`, or parts of it, in a process that is forked from the test's: most of a run that installs
+nothing is importing."""
 
 from __future__ import annotations
 
@@ -17,8 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 def pytest_scenarios(*options: str) -> tuple[int, str]:
     """Exit code and output of a run with these options."""
+    return pytest_in(ROOT, "scenarios/", *options)
+
+
+def pytest_in(folder: Path, *options: str) -> tuple[int, str]:
+    """The same of tests in a folder, whose conftest may take what it wants of the scenarios'."""
     _load()
-    return forked(_run, ["scenarios/", "-q", "-p", "no:cacheprovider", *options], seconds=120.0)
+    return forked(functools.partial(_run, folder), ["-q", "-p", "no:cacheprovider", *options], seconds=120.0)
 
 
 def collected(*options: str) -> list[str]:
@@ -34,7 +40,7 @@ def _load() -> None:
         importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
 
 
-def _run(arguments: Sequence[str]) -> int:
-    os.chdir(ROOT)
+def _run(folder: Path, arguments: Sequence[str]) -> int:
+    os.chdir(folder)
     os.dup2(2, 1)
     return int(pytest.main(list(arguments)))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.grouping import LABS, LONG, TOGETHER
-from ci.tests.pytest_kit import collected
+from ci.tests.pytest_kit import collected, pytest_in
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, longest_first, unit_of
 
 ROOT = Path(__file__).parents[3]
@@ -244,13 +244,27 @@ def test_after(deployment):
 """
 
 
-def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(tmp_path):
-    (tmp_path / "conftest.py").write_text("from scenarios.conftest import pytest_runtest_makereport\n")
-    (tmp_path / "test_x.py").write_text(TROUBLE)
-    completed = run_pytest(tmp_path, "-rf")
-    assert "1 failed, 2 passed" in completed.stdout, completed.stdout
-    assert "FAILED test_x.py::test_during" in completed.stdout
-    assert "master-0: kernel BUG at mm/slub.c:1" in completed.stdout
+@pytest.fixture
+def wired(tmp_path, monkeypatch):
+    """What pytest says of tests with parts of the scenarios' wiring: wired(tests, parts, *markers)."""
+
+    def run_tests(tests: str, parts: str, *markers: str) -> str:
+        from scenarios import conftest
+
+        monkeypatch.setattr(conftest, "DURATIONS", Durations(tmp_path / "durations.json"))
+        (tmp_path / "conftest.py").write_text(f"from scenarios.conftest import {parts}\n")
+        (tmp_path / "test_x.py").write_text(tests)
+        (tmp_path / "pytest.ini").write_text("\n  ".join(["[pytest]\nmarkers =", *(f"{name}: x" for name in markers)]))
+        return pytest_in(tmp_path, "-rA")[1]
+
+    return run_tests
+
+
+def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(wired):
+    output = wired(TROUBLE, "pytest_runtest_makereport")
+    assert "1 failed, 2 passed" in output, output
+    assert "FAILED test_x.py::test_during" in output
+    assert "master-0: kernel BUG at mm/slub.c:1" in output
 
 
 LIFE = """
@@ -316,17 +330,12 @@ def test_five(scenario):
 """
 
 
-def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not_tried_again(tmp_path):
-    (tmp_path / "conftest.py").write_text(
-        "from scenarios.conftest import (\n"
-        "    installation, stopped, pytest_addoption, pytest_collection_modifyitems, pytest_runtest_makereport,\n"
-        "    pytest_runtest_teardown, pytest_sessionfinish,\n)\n"
-    )
-    (tmp_path / "test_x.py").write_text(LIFE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  weekly: x\n  disruptive: x\n")
-    completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
-    assert "5 passed, 2 errors" in completed.stdout, completed.stdout
-    assert completed.stdout.count("AssertionError: no cluster") >= 2
+def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not_tried_again(wired):
+    hooks = "addoption, collection_modifyitems, runtest_makereport, runtest_teardown, sessionfinish"
+    parts = ", ".join(["installation", "stopped", *(f"pytest_{name}" for name in hooks.split(", "))])
+    output = wired(LIFE, parts, "nightly", "weekly", "disruptive")
+    assert "5 passed, 2 errors" in output, output
+    assert output.count("AssertionError: no cluster") >= 2
 
 
 # A test that has a daemon of its lab killed is void by whatever else ends.
@@ -345,15 +354,10 @@ def test_x(request, name, asked):
 """
 
 
-def test_a_daemon_that_dies_by_itself_is_the_labs_failure_whoever_is_to_die(tmp_path):
-    (tmp_path / "conftest.py").write_text(
-        "from scenarios.conftest import pytest_report_teststatus, pytest_runtest_makereport\n"
-    )
-    (tmp_path / "test_x.py").write_text(DYING)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  ends_daemon(name): x\n")
-    completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
-    assert "PASSED test_x.py::test_x[registry-True]" in completed.stdout, completed.stdout
-    assert "1 passed, 3 errors" in completed.stdout, completed.stdout
+def test_a_daemon_that_dies_by_itself_is_the_labs_failure_whoever_is_to_die(wired):
+    output = wired(DYING, "pytest_report_teststatus, pytest_runtest_makereport", "ends_daemon(name)")
+    assert "PASSED test_x.py::test_x[registry-True]" in output, output
+    assert "1 passed, 3 errors" in output, output
 
 
 # Kernels whose panic is the test's own fault are no trouble; what else they say is, and what others do.
@@ -383,10 +387,7 @@ def test_x(deployment):
 """
 
 
-def test_a_kernel_that_a_fault_has_panic_fails_no_test_and_any_other_does(tmp_path):
-    (tmp_path / "conftest.py").write_text("from scenarios.conftest import pytest_runtest_makereport\n")
-    (tmp_path / "test_x.py").write_text(PANICKING)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  panics(name): x\n")
-    completed = run_pytest(tmp_path, "-rA", NODE0_CACHE=str(tmp_path))
-    assert "PASSED test_x.py::test_x[own]" in completed.stdout, completed.stdout
-    assert "2 failed, 1 passed" in completed.stdout, completed.stdout
+def test_a_kernel_that_a_fault_has_panic_fails_no_test_and_any_other_does(wired):
+    output = wired(PANICKING, "pytest_runtest_makereport", "panics(name, ...)")
+    assert "PASSED test_x.py::test_x[own]" in output, output
+    assert "2 failed, 1 passed" in output, output
