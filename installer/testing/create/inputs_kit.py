@@ -153,7 +153,7 @@ def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 def text(data: dict[str, Any]) -> str:
     """As YAML."""
-    return yaml.safe_dump(data, sort_keys=False)
+    return str(yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=False))
 
 
 def many_hosts(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
