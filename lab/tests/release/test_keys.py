@@ -31,8 +31,10 @@ RELEASE = Path(keys.__file__).parents[1]
 def builders() -> Iterator[tuple[str, Callable[..., None]]]:
     """The builders that any module of the release hands to a stage, by module and name: the third argument of every
     `.stage(`."""
-    for path in RELEASE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    # Each worker collects this, and of a hundred modules a few have stages.
+    sources = {path: text for path in RELEASE.rglob("*.py") if ".stage(" in (text := path.read_text())}
+    for path, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Call(func=ast.Attribute(attr="stage"), args=[_, _, builder]):
                     assert isinstance(builder, ast.Name), f"{path}: a builder that is no plain function"
