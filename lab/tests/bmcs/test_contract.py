@@ -25,7 +25,7 @@ UNENCRYPTED = [pytest.param((name, False), id=name) for name in WORKING]
 def bmc(request, tmp_path, monkeypatch):
     """The BMC of a profile, ten times as fast as it is."""
     for module in ("service", "media"):
-        monkeypatch.setattr(f"drivers.redfish.{module}.POLL_SECONDS", 0.05)
+        monkeypatch.setattr(f"drivers.redfish.{module}.POLL_SECONDS", 0.1)
     name, encrypted = request.param if isinstance(request.param, tuple) else (request.param, True)
     with running(name, tmp_path, hurried(profile(name), 0.1), encrypted=encrypted) as bmc:
         yield bmc
