@@ -16,8 +16,9 @@ def place(document: Document, plan: Plan, problems: Problems) -> tuple[Plan, Ext
     """Returns the plan, with a profile for `lo` when something needs one, and the keys of each (interface, family)."""
     by_holder = _place_routes(document, plan, problems)
     rules = _place_rules(document, plan, by_holder, problems)
-    # Upstream's order of preference is that of the document; interfaces made for ports have no addresses anyway.
-    extra: Extra = place_dns(document.dns, plan.interfaces, problems) if document.dns is not None else {}
+    # Interfaces made for ports have no addresses anyway.
+    gateways = {key for key, routes in by_holder.items() if any(_leads_out(route) for route in routes)}
+    extra: Extra = place_dns(document.dns, plan.interfaces, gateways, problems) if document.dns is not None else {}
     for key, routes in by_holder.items():
         extra.setdefault(key, {}).update(route_keys(routes))
     for key, texts in rules.items():
@@ -26,6 +27,10 @@ def place(document: Document, plan: Plan, problems: Problems) -> tuple[Plan, Ext
         plan = replace(plan, interfaces=(*plan.interfaces, _loopback()))
     _check_addresses(plan, by_holder, problems)
     return plan, extra
+
+
+def _leads_out(route: Route) -> bool:
+    return route.kind is None and route.destination.prefixlen == 0 and route.table == MAIN_TABLE
 
 
 def _place_routes(document: Document, plan: Plan, problems: Problems) -> dict[tuple[str, int], list[Route]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -79,8 +79,16 @@ def _words(config: Fields, name: str, check: Any, rule: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def place_dns(dns: Dns, interfaces: Iterable[Interface], problems: Problems) -> Extra:
-    """The keys of each (interface, family) that holds resolver settings; `interfaces` in document order."""
+def place_dns(
+    dns: Dns, interfaces: Iterable[Interface], gateways: Collection[tuple[str, int]], problems: Problems
+) -> Extra:
+    """The keys of each (interface, family) that holds resolver settings; `interfaces` in document order, `gateways`
+    those (interface, family) that the default route leads by.
+
+    nmstate takes the first interface. NetworkManager forgets its servers once its cable is pulled, so that a network
+    which names are not asked through, as one for storage, would take them along: one with the default route is
+    preferred.
+    """
     usable = [one for one in interfaces if one.kind not in ("loopback", "ovs-bridge")]
     search = {"dns-search": ";".join(dns.search), "dns-options": ";".join(dns.options)}
     if not dns.servers:
@@ -91,7 +99,8 @@ def place_dns(dns: Dns, interfaces: Iterable[Interface], problems: Problems) -> 
         if not servers:
             continue
         zones = [zone for _, zone in servers if zone is not None]
-        holder = _holder(dns, usable, family, zones, problems=problems)
+        ways_out_first = sorted(usable, key=lambda one: (one.name, family) not in gateways)
+        holder = _holder(dns, ways_out_first, family, zones, problems=problems)
         if holder is None:
             continue
         first = dns.servers[0][0].version == family

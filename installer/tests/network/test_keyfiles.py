@@ -94,6 +94,24 @@ def test_resolver_goes_where_addresses_are_known_first():
     assert "dns" not in files["eno2"]["ipv6"]
 
 
+def test_resolver_goes_where_the_default_route_leads():
+    """NetworkManager forgets the servers of a card without a link: another network's cable takes no names along."""
+    text = """
+interfaces:
+- {name: eno1, ipv4: {enabled: true, address: [{ip: 10.9.0.80, prefix-length: 24}]}}
+- {name: eno2, ipv4: {enabled: true, address: [{ip: 10.0.0.80, prefix-length: 24}]}}
+dns-resolver: {config: {server: [10.0.0.1]}}
+routes: {config: [{destination: DESTINATION, next-hop-address: 10.0.0.1, next-hop-interface: eno2, table-id: TABLE}]}
+"""
+    for destination, table, holder in (
+        ("0.0.0.0/0", 254, "eno2"),
+        ("10.0.0.0/8", 254, "eno1"),
+        ("0.0.0.0/0", 7, "eno1"),
+    ):
+        files = parsed_keyfiles(text.replace("DESTINATION", destination).replace("TABLE", str(table)))
+        assert [name for name in files if "dns" in files[name]["ipv4"]] == [holder]
+
+
 def test_search_alone_goes_to_an_automatic_family_ipv6_first():
     text = """
 interfaces:
