@@ -12,23 +12,38 @@ RUN_DIR=${PATH_PREFIX-}/run/agent-installer
 FAILURES=$RUN_DIR/host-config-failures
 TROUBLES=(70-agent-services 75-agent-images 80-host-config)
 # Podman's words for a pull that failed and is tried again, and for one that is given up.
-PULL='level=warning msg="Failed, retrying|^Error: .*(initializing source|copying system image|reading blob|writing blob)'
-# Podman's words, or its runtime's, for an image whose program cannot be started.
-RUN='^Error: .*OCI (runtime|permission)|[Ee]xec format error'
-
-# image_failure UNIT: the pull or the start that failed, where that is among the last lines that its processes wrote.
-image_failure() {
-    local line why=
-    # systemd's own words on a unit have another _SYSTEMD_UNIT.
-    while read -r line; do
-        [[ $line =~ $PULL|$RUN ]] && why=${line#*Error: }
-    done < <(journalctl --boot --quiet --output cat --lines 2 "_SYSTEMD_UNIT=$1" || :)
-    printf '%s' "${why:0:600}"
-}
+PULL='level=warning msg="Failed, retrying'
+PULL+='|^Error: .*(initializing source|choosing (an )?image|copying system image|reading blob|writing blob)'
+# Podman's words for an image whose program cannot be started, crun's and runc's.
+RUN='^Error: .*OCI (runtime|permission)|^(\{"msg":")?exec (container process|/)|^runc create failed'
+RUN+='|[Ee]xec format error'
 
 # The proxy that podman asks, without a password.
 proxy=${HTTPS_PROXY:-${https_proxy:-}}
 [[ $proxy != *@* ]] || proxy=${proxy%%//*}//${proxy##*@}
+
+# image_failure UNIT: the pull or the start that failed, where that is among the last lines that its processes wrote.
+image_failure() {
+    local index line lines verb why=
+    # systemd's words on the unit are another unit's; podman's on what becomes of its container are no output.
+    mapfile -t lines < <(journalctl --boot --quiet --output cat --lines 6 "_SYSTEMD_UNIT=$1" _TRANSPORT=stdout || :)
+    for index in "${!lines[@]}"; do
+        line=${lines[index]}
+        if [[ $line =~ $RUN ]]; then
+            verb=run
+        elif [[ $line =~ $PULL ]] && [ $((${#lines[@]} - index)) -le 2 ]; then
+            # One that has been followed by more may have come right; a start says a few lines before it fails again.
+            verb="pulled${proxy:+ through the proxy $proxy}"
+        else
+            continue
+        fi
+        # crun's line is JSON with the time, by which it would be news at each look.
+        [[ ! $line =~ ^\{\"msg\":\"([^\"]+) ]] || line=${BASH_REMATCH[1]}
+        line=${line#*Error: }
+        why="$verb: $1: ${line:0:600}"
+    done
+    printf '%s' "$why"
+}
 
 banner() {
     local name text=
@@ -58,15 +73,13 @@ while :; do
     service_listens || doubtful=("${UNITS[@]}")
     told=()
     for unit in "${doubtful[@]}"; do
-        why=$(image_failure "$unit")
-        [ -n "$why" ] || continue
-        images="$unit: $why" told=("$unit")
+        images=$(image_failure "$unit")
+        [ -n "$images" ] || continue
+        told=("$unit")
         break
     done
-    if [[ "Error: $images" =~ $RUN ]]; then
-        issue_set 75-agent-images "Images cannot be run: $images"
-    elif [ -n "$images" ]; then
-        issue_set 75-agent-images "Images cannot be pulled${proxy:+ through the proxy $proxy}: $images"
+    if [ -n "$images" ]; then
+        issue_set 75-agent-images "Images cannot be $images"
     else
         issue_clear 75-agent-images
     fi
