@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import posixpath
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from lab.faults import (
     ClockJump,
     Corrupted,
     DiskErrors,
+    DiskFull,
     DiskSlow,
     Duplicated,
     Fault,
@@ -28,6 +30,7 @@ from lab.faults import (
     Latency,
     LinkDown,
     Loss,
+    MemoryTaken,
     Partition,
     PowerCut,
     Reordered,
@@ -151,6 +154,10 @@ def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
             return {("rogue-dhcp", "")}
         case GuestHung() | GuestStarved():
             return {(type(fault).__name__, fault.node)}
+        case DiskFull():
+            return {("room", f"{fault.node} {posixpath.normpath(fault.path)}")}
+        case MemoryTaken():
+            return {("memory", fault.node)}
         case DiskErrors() | DiskSlow():
             node = lab.nodes[fault.node].name
             return {(type(fault).__name__, failing.place(lab.layout, node, fault.disk).device)}

@@ -252,6 +252,8 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
         if self.image not in lab.components:
             raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
         path = lab.layout.root / "registry.yaml"
+        # It would take away the storage that the other one has the registry serve.
+        _refuse_twice("registry", path)
         storage = Path(yamltext.load(path.read_text())["storage"]["filesystem"]["rootdirectory"])
         digest = lab.components[self.image].rpartition("@")[2]
         view = lab.layout.root / "registry-fault"

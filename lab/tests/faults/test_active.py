@@ -342,6 +342,8 @@ TWO_CARDS = {
         (DiskErrors("master-0"), DiskErrors("master-0", fails="all")),
         (DiskErrors("master-0"), DiskErrors("master-0", disk="vda")),
         (DiskSlow("master-0", 512), DiskSlow("master-0", 64)),
+        (DiskFull("master-0", left_mib=100), DiskFull("master-0", "/var/")),
+        (MemoryTaken("master-0"), MemoryTaken("master-0", 100)),
     ],
 )
 def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
@@ -373,6 +375,7 @@ def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
             Loss(5, "master-1"),
             Latency(5, node="master-0", card="enp1s0"),
         ),
+        (DiskFull("master-0"), DiskFull("master-0", "/"), DiskFull("master-1"), MemoryTaken("master-0")),
     ],
     ids=str,
 )

@@ -245,6 +245,8 @@ def test_a_registry_fails_in_its_ways_and_is_whole_again(tmp_path, subject):
         for how, code in (("absent", 404), ("error", 500)):
             with lab.fault(RegistryImage("etcd", how)):
                 assert lab.inside(get, "etcd")[0] == code
+                with pytest.raises(LabError, match="registry has a fault already"):
+                    RegistryImage("installer").begin(lab)
                 assert lab.inside(get, "installer")[0] == 200
         with lab.fault(RegistryImage("etcd", "wrong")):
             assert lab.inside(get, "etcd") == (200, manifest)
