@@ -14,6 +14,8 @@ from lab.host import records
 Chosen = Callable[[str | None], records.Record]
 # Daemons of each lab; some have a proxy, a load balancer or vendors' BMCs besides.
 _SERVICES = ("dnsmasq", "registry", "chronyd", "bmc", "http")
+# Short names of the lab's DNS. Where nothing is offered, the shell offers the files of its directory.
+_DNS_NAMES = ("api", "api-int", "registry")
 
 
 def offer(parser: argparse.ArgumentParser, chosen: Chosen) -> None:
@@ -63,6 +65,7 @@ _NAMES: dict[str, Callable[[records.Record | None], Sequence[str]]] = {
     "nodes": _nodes,
     "card": _cards,
     "image": _images,
+    "name": lambda _lab: _DNS_NAMES,
     "number": _faults,
     "service": lambda _lab: _SERVICES,
 }

@@ -52,7 +52,7 @@ def completers(command_line, chosen):
 @pytest.fixture
 def command_line():
     parser = argparse.ArgumentParser()
-    names = ("--lab", "--node", "--nodes", "--card", "--image", "number", "--service", "--how")
+    names = ("--lab", "--node", "--nodes", "--card", "--image", "number", "--service", "--name", "--how")
     return SimpleNamespace(parser=parser, actions=[parser.add_argument(name, help="x") for name in names])
 
 
@@ -72,6 +72,7 @@ def test_names_are_those_of_the_lab_that_is_meant(tmp_path, command_line):
         "image": ["a", "b"],
         "number": ["1"],
         "service": ["dnsmasq", "registry", "chronyd", "bmc", "http"],
+        "name": ["api", "api-int", "registry"],
     }
     assert set(asked) == {"x"}
 
