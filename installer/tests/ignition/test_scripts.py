@@ -265,6 +265,10 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
 
 
 SPOILT = "writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"
+NOT_OURS = (
+    "choosing an image from manifest list docker://r.example/a:1: no image found in image index for architecture "
+    'amd64, variant "", OS linux'
+)
 #: Words of podman 4.3 and of its runtimes, crun 1.8 and runc 1.1.
 NO_PROGRAM = (
     "crun: executable file `/usr/bin/agent` not found in $PATH: No such file or directory: OCI runtime attempted to "
@@ -282,13 +286,14 @@ AGAIN = "waiting for an infra-env at https://192.0.2.1:8090/\nagent"
     ("lines", "told"),
     [
         (f"Error: {SPOILT}", f"pulled: agent.service: {SPOILT}"),
+        (f"Error: {NOT_OURS}", f"pulled: agent.service: {NOT_OURS}"),
         (f"Error: {NO_PROGRAM}", f"run: agent.service: {NO_PROGRAM}"),
         (CRUN % FOREIGN, f"run: agent.service: {FOREIGN}"),
         (f"{CRUN % NO_LOADER}\n{AGAIN}", f"run: agent.service: {NO_LOADER}"),
         ("exec /usr/bin/agent: exec format error", "run: agent.service: exec /usr/bin/agent: exec format error"),
         (f"{RUNC}\nError: container create failed\n, error found\n{AGAIN}", f"run: agent.service: {RUNC}"),
     ],
-    ids=["spoilt", "no-program", "foreign", "no-loader", "foreign-runc", "not-executable-runc"],
+    ids=["spoilt", "not-ours", "no-program", "foreign", "no-loader", "foreign-runc", "not-executable-runc"],
 )
 def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_path, lines, told, node_zero):
     assert look_at_the_status(tmp_path, lines, listens=True, agent="activating", node_zero=node_zero) == (
