@@ -26,8 +26,13 @@ from lab.subject.contents import manifest
 from lab.subject.stores import RegistryStorage
 
 _STORAGE = "docker/registry/v2"
-# The lab's daemon that other faults go by: without it nothing would pass where they last.
-_OF_FAULTS = "impair"
+# The lab's daemons that no machine asks, and what they do. Without `impair` nothing would pass where such faults last;
+# with machined container machines end, and each question of their power waits for it.
+_OWN = {
+    "impair": "serves other faults of this lab",
+    "libvirtd": "runs the lab's machines",
+    "machined": "runs the lab's machines",
+}
 How = Literal["absent", "truncated", "wrong", "error"]
 # The second DHCP server, and how many seconds the offers of one of two come after the other's.
 _ROGUE, _LATE_SECONDS = "rogue-dhcp", 3
@@ -39,7 +44,7 @@ class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     service: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Kill it. Raises LabError for a daemon that other faults need."""
+        """Kill it. Raises LabError for a daemon that is the lab's own."""
         _refuse_own(self.service)
         lab.services.stop(self.service)
 
@@ -68,7 +73,7 @@ class Hang(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     service: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Suspend its process. Raises LabError for a daemon that other faults need."""
+        """Suspend its process. Raises LabError for a daemon that is the lab's own."""
         _refuse_own(self.service)
         lab.services.pause(self.service)
 
@@ -275,8 +280,8 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
 
 
 def _refuse_own(service: str) -> None:
-    if service == _OF_FAULTS:
-        raise LabError(f"{service} serves other faults of this lab, and nobody that is tested")
+    if service in _OWN:
+        raise LabError(f"{service} {_OWN[service]}, and nobody that is tested asks it; `crash` has the lab fail by it")
 
 
 def _view(storage: RegistryStorage, digest: str, how: How, view: Path) -> None:

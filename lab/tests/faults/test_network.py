@@ -118,6 +118,12 @@ def test_what_other_faults_go_by_does_not_fail_itself(lab: Any, fault: Fault) ->
         fault.begin(lab)
 
 
+@pytest.mark.parametrize("fault", [Outage("machined"), Hang("machined"), Outage("libvirtd"), Hang("libvirtd")])
+def test_what_runs_the_machines_is_no_service_that_could_be_away(lab: Any, fault: Outage | Hang) -> None:
+    with pytest.raises(LabError, match=rf"^{fault.service} runs the lab's machines, .*`crash` has the lab fail by it$"):
+        fault.begin(lab)
+
+
 HOME, STORAGE = "52:54:00:6e:31:00", "52:54:00:6e:30:00"
 PORTS = {"enp1s0": "nv5254006e3100", "enp2s0": "nv5254006e3000"}
 
