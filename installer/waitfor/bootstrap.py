@@ -179,7 +179,7 @@ class Bootstrap:
             self._judge(self.cluster or cluster_of(self.raw_cluster), self.hosts)
             return
         self.cluster = cluster = cluster_of(self.raw_cluster)
-        self.hosts = hosts = tuple(host_of(raw) for raw in self.raw_hosts)
+        self.hosts = hosts = decide.named(tuple(map(host_of, self.raw_hosts)), self.inputs.expected)
         self.report.status(cluster, hosts)
         self.report.validations(cluster, hosts)
         self.rebooting = self.rebooting or decide.rebooted(hosts)

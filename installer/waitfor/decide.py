@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,22 +171,25 @@ def _missing_links(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host and failing validation, then one per failing validation of the cluster; causes first.
 
-    A silent host gets a line if others fail because of it.
+    A silent host gets a line if others fail because of it, or it has fallen silent before it said what it is.
     """
     lines = []
+    silent = [host for host in hosts if host.status == HostStatus.DISCONNECTED]
     for host in sorted(hosts, key=lambda host: -len(_unlinked(host, hosts))):
         failures = failing(host)
+        unheard = host in silent and any(check.id == HostValidation.HAS_INVENTORY for check in failures)
         for check in failures:
             apart = _missing_links(host, hosts) if check.id == MAJORITY else ""
-            lines.append((check.id, f"Host {host.name} validation {check.id} failed: {check.message}{apart}"))
+            text = f"Host {host.name} validation {check.id} failed: {check.message}{apart}"
+            lines.append((check.id in CONSEQUENCES or unheard, text))
         if not failures and host.status == HostStatus.INSUFFICIENT:
-            lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
+            lines.append((False, f"Host {host.name} is insufficient: {host.status_info}"))
     lines += [
-        (check.id, f"Cluster validation {check.id} failed: {check.message}") for check in cluster_failing(cluster)
+        (check.id in CONSEQUENCES, f"Cluster validation {check.id} failed: {check.message}")
+        for check in cluster_failing(cluster)
     ]
-    own = tuple(text for name, text in lines if name not in CONSEQUENCES)
-    others = tuple(text for name, text in lines if name in CONSEQUENCES)
-    silent = [host for host in hosts if host.status == HostStatus.DISCONNECTED]
+    own = tuple(text for follows, text in lines if not follows)
+    others = tuple(text for follows, text in lines if follows)
     # Peers of a silent host fail because of it: it is named before the consequences.
     away = tuple(f"Host {host.name} is disconnected: {host.status_info}" for host in silent) if others else ()
     return (*own, *away, *others)
@@ -255,6 +258,19 @@ def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
         f"Host {host.name} failed" + (f" at stage {host.stage}" if host.stage else "") + f": {host.status_info}"
         for host in bad
     )
+
+
+def named(hosts: tuple[HostSeen, ...], expected: Expected) -> tuple[HostSeen, ...]:
+    """The hosts; one that fell silent before it said what it is gets a name besides its id, where all others have said
+    so and a single one of the expected is none of them."""
+    seen = {mac for host in hosts for mac in host.macs}
+    unheard = [host for host in hosts if not host.macs]
+    left = [name or ", ".join(sorted(macs)) for name, macs in expected.macs if macs and not macs & seen]
+    complete = len(hosts) == len(expected.macs) == expected.count
+    if not complete or len(left) != 1 or [host.status for host in unheard] != [HostStatus.DISCONNECTED]:
+        return hosts
+    name = f"{unheard[0].name} (probably {left[0]})"
+    return tuple(replace(host, name=name) if host is unheard[0] else host for host in hosts)
 
 
 def missing(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:

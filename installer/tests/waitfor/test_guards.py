@@ -174,6 +174,38 @@ def test_causes_first_in_their_order_then_consequences():
     )
 
 
+def test_a_host_that_fell_silent_before_it_said_what_it_is_is_told_as_that_first():
+    """What it has not sent is missing for no other reason; one that had sent it has causes of its own."""
+    unsent = [Check("has-inventory", "failure", "not received"), Check("hostname-valid", "failure", "missing")]
+    silent = host("e", "disconnected", *unsent, status_info="since noon")
+    assert [line.partition(" failed")[0] for line in decide.causes(CLUSTER, [host("d"), silent])] == [
+        "Host e is disconnected: since noon",
+        "Host e validation has-inventory",
+        "Host e validation hostname-valid",
+    ]
+    assert decide.causes(CLUSTER, [host("e", "disconnected", MEMORY)])[0].startswith("Host e validation has-min-memory")
+
+
+def test_the_only_host_that_has_not_said_what_it_is_is_the_one_that_nobody_else_is():
+    macs = tuple((name, frozenset({mac})) for name, mac in (("a", "m1"), ("b", "m2"), ("", "m3")))
+    a, b, third = (host(name or "x", macs=of) for name, of in macs)
+    silent = host("id-b", "disconnected")
+    assert [one.name for one in decide.named((a, silent, third), expected(3, macs=macs))] == [
+        "a",
+        "id-b (probably b)",
+        "x",
+    ]
+    assert decide.named((a, b, silent), expected(3, macs=macs))[2].name == "id-b (probably m3)"
+    for hosts, count in (
+        ((a, silent), 3),  # one is still to come, and may be it
+        ((a, silent, third, host("y", macs=frozenset({"m4"}))), 4),  # the configuration does not describe the fourth
+        ((silent, silent, third), 3),
+        ((a, host("id-b", "discovering"), third), 3),  # it will say so itself
+        ((a, b, third), 3),
+    ):
+        assert decide.named(hosts, expected(count, macs=macs)) == hosts
+
+
 def test_the_last_errors_among_events():
     events = [{"severity": s, "message": m} for s, m in (
         ("error", "1"), ("info", "no"), ("critical", "2"), ("error", "1"), ("warning", "no"), ("error", None),
