@@ -20,13 +20,12 @@ LIMIT = 900
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test a seed of --chaos. Raises pytest.UsageError for what is none."""
     text, scenario = (metafunc.config.getoption(name) for name in ("--chaos", "--chaos-on"))
+    ids = []
     try:
-        ids = [
-            f"{scenario}-chaos_{seed}" + "".join(f"_{place}" for place in only)
-            for seed, only in (seeds(text) if text else [])
-        ]
-        for one in ids:
-            topology_of(one)
+        for seed, only in seeds(text) if text else []:
+            # A fault that the seed has not is told before there is a lab.
+            drawn(seed, scenario, topology_of(scenario), only)
+            ids.append(f"{scenario}-chaos_{seed}" + "".join(f"_{place}" for place in only))
     except ValueError as error:
         raise pytest.UsageError(f"--chaos: {error}") from error
     metafunc.parametrize("deployment", ids, indirect=True)

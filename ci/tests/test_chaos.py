@@ -1,10 +1,13 @@
 """Faults drawn at random: the same for the same seed, and each could be a row of the table."""
 
+import re
+
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.tests.pytest_kit import pytest_scenarios
 from scenarios.catalogue.chaos import KINDS, MOST, as_yaml, drawn, seeds
 from scenarios.catalogue.faulty import load
 from scenarios.catalogue.ids import topology_of
@@ -64,9 +67,9 @@ def test_seeds_on_the_command_line(text, expected):
     assert seeds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "1-x", "17:", "17:x", "5-3", "-1"])
+@pytest.mark.parametrize("text", ["", "x", "1-x", "17:", "17:x", "5-3", "-1", "1764180000", "1-1764180000"])
 def test_seeds_that_are_none(text):
-    with pytest.raises(ValueError, match=r"want seeds like 17|no seed"):
+    with pytest.raises(ValueError, match=r"want seeds like 17|no seed|nine digits"):
         seeds(text)
 
 
@@ -86,3 +89,10 @@ def test_rows_are_readable():
     [first, *_] = yaml.safe_load(as_yaml([one.row for one in drawn(3, SCENARIOS[0], topology)]))
     assert first["name"] == "chaos_3_0"
     assert first["why"].startswith("drawn by seed 3: ")
+
+
+@pytest.mark.parametrize("place", ["7", "12"])
+def test_a_fault_that_a_seed_has_not_is_told_before_there_is_a_lab(place):
+    code, output = pytest_scenarios("--collect-only", "--chaos", f"17:{place}")
+    assert code == pytest.ExitCode.INTERRUPTED
+    assert re.search(rf"UsageError: --chaos: seed 17 has faults 0 to \d, not {place}\n", output)

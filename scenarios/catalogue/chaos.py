@@ -6,6 +6,7 @@ What is drawn is rows as in faults/*.yaml, so that what a seed has found becomes
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
@@ -149,7 +150,7 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
         )
         faults.append(Drawn(row, name, kind.cause))
     if wrong := [place for place in only if place >= len(faults)]:
-        raise ValueError(f"chaos: seed {seed} has faults 0 to {len(faults) - 1}, not {wrong[0]}")
+        raise ValueError(f"seed {seed} has faults 0 to {len(faults) - 1}, not {wrong[0]}")
     return tuple(faults[place] for place in only) if only else tuple(faults)
 
 
@@ -160,6 +161,9 @@ def as_yaml(rows: Sequence[Row]) -> str:
 
 def seeds(text: str) -> list[tuple[int, tuple[int, ...]]]:
     """`--chaos`: `17`, `17,23`, `1-50`, and `17:0,2` for two faults of one seed. Raises ValueError."""
+    # CHAOS, the word of an id, has no more.
+    if re.search(r"\d{10}", text):
+        raise ValueError(f"{text!r}: a seed has nine digits at most")
     head, colon, places = text.partition(":")
     try:
         if colon:
