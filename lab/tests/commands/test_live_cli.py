@@ -167,7 +167,8 @@ def test_deploy_of_what_a_lab_cannot_be_is_one_line(cluster, capfd):
 
 
 def test_a_plan_is_a_topology_file_and_starts_nothing(cluster, capfd):
-    assert deploy(cluster, "--plan", "--machines", "container", "--set", "nodes[0].vcpu=3", "--vcpu", "5") == 0
+    words = ["deploy", str(cluster / "mine"), "--plan", "--firmware", "bios", "--memory", "256", "--vcpu", "5"]
+    assert cli.main([*words, "--machines", "container", "--set", "nodes[0].vcpu=3"]) == 0
     shape = topology.load_text(capfd.readouterr().out)
     assert (shape.machine, shape.cluster_domain) == ("container", "ostest.test.node0.example")
     assert [(node.vcpu, node.memory_mib, node.firmware) for node in shape.nodes] == [(3, 256, "bios")]
