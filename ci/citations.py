@@ -117,10 +117,10 @@ def python_blocks(path: str, source: str) -> tuple[Block, ...]:
 
 def _python_blocks(path: str, source: str) -> Iterator[Block]:
     lines = source.splitlines()
-    statements = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
+    statements = {id(node.value) for node in nodes(source, ast.Expr)}
     seen = set()
-    for node in nodes(source):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+    for node in nodes(source, ast.Constant):
+        if not isinstance(node.value, str):
             continue
         span = slice(node.lineno - 1, node.end_lineno)  # parts of an f-string have the whole one's place
         if (span.start, span.stop) not in seen and (id(node) in statements or "§" in node.value):

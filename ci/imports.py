@@ -23,6 +23,8 @@ _STARTED = re.compile(r"python[\d.]*(?:\s+-\w+)*\s+-m\s+([A-Za-z_][\w.]*)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _BEGUN = re.compile(r"(?:[A-Za-z_]\w*\.)+")
 _LOADS = ("import_module", "importlib.import_module", "__import__")
+#: The fields of a statement that hold statements.
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 @dataclass(frozen=True, order=True)
@@ -55,13 +57,14 @@ def _for_typing(test: ast.expr) -> bool:
 
 
 def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.ImportFrom, Kind]]:
-    for child in ast.iter_child_nodes(node):
+    """The imports below a node. Only statements hold any, so expressions are not looked through."""
+    for child in (child for name in _BLOCKS for child in getattr(node, name, ())):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, kind
         elif isinstance(child, ast.If) and _for_typing(child.test):
             for number, branch in enumerate((child.body, child.orelse)):
                 yield from _statements(ast.Module(branch, []), kind if number else "typing")
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _statements(child, "late" if kind == "now" else kind)
         else:
             yield from _statements(child, kind)
@@ -136,9 +139,9 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
                 )
         return
     yield from _put_together(source, modules)
-    documents = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
-    for node in nodes(source):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documents:
+    documents = {id(node.value) for node in nodes(source, ast.Expr)}
+    for node in nodes(source, ast.Constant):
+        if not isinstance(node.value, str) or id(node) in documents:
             continue
         whole = [node.value] if _DOTTED.fullmatch(node.value) else []
         for name in [*whole, *(started[1] for started in _STARTED.finditer(node.value))]:
@@ -150,7 +153,7 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
 
 def _put_together(source: str, modules: Collection[str]) -> Iterator[tuple[int, str]]:
     """Rooms whose modules are named by a string that is made when it runs, and those that are loaded as a whole."""
-    for node in nodes(source):
+    for node in nodes(source, ast.JoinedStr, ast.BinOp, ast.Call):
         match node:
             case (
                 ast.JoinedStr(values=[ast.Constant(value=str(begun)), *_])

@@ -1,7 +1,8 @@
 """Syntax of Python sources, read once for all who look through it.
 
 Dozens of checks read all modules of the repository: 1,400 with 1.3 million nodes, which take 1.1 s of processor time to
-parse (5 with the garbage collector, which looks through them again and again) and 0.5 s to walk through.
+parse (5 with the garbage collector, which looks through them again and again) and 0.6 s to sort by kind. Looking at the
+nodes of a kind or two is then a tenth of looking at all of them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from __future__ import annotations
 import ast
 import functools
 import gc
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @functools.cache
@@ -19,10 +24,18 @@ def parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
+def nodes(source: str, *kinds: type[Node]) -> list[Node]:
+    """A source's nodes of these classes, one class after the other, each in the order of `ast.walk`."""
+    by_kind = _by_kind(source)
+    return [node for kind in kinds for node in by_kind.get(kind, ()) if isinstance(node, kind)]
+
+
 @functools.cache
-def nodes(source: str) -> tuple[ast.AST, ...]:
-    """All nodes of a source, in the order of `ast.walk`."""
-    return tuple(walk(parse(source)))
+def _by_kind(source: str) -> Mapping[type[ast.AST], list[ast.AST]]:
+    by_kind: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    for node in walk(parse(source)):
+        by_kind[type(node)].append(node)
+    return by_kind
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
@@ -47,6 +60,6 @@ def kept() -> Iterator[None]:
         yield
     finally:
         parse.cache_clear()
-        nodes.cache_clear()
+        _by_kind.cache_clear()
         if was_enabled:
             gc.enable()

@@ -27,13 +27,11 @@ ALONE = {
 def origins(source: str) -> dict[str, str]:
     """What a module has imported from elsewhere than this repository, by the names that it has there."""
     imported: dict[str, str] = {}
-    for node in nodes(source):
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                imported[one.asname or one.name.partition(".")[0]] = (
-                    one.name if one.asname else one.name.partition(".")[0]
-                )
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+    for one in (one for node in nodes(source, ast.Import) for one in node.names):
+        top = one.name.partition(".")[0]
+        imported[one.asname or top] = one.name if one.asname else top
+    for node in nodes(source, ast.ImportFrom):
+        if node.module and not node.level:
             imported |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
     return {name: whole for name, whole in imported.items() if whole.partition(".")[0] not in ROOMS}
 
@@ -59,14 +57,11 @@ def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
     theirs: set[str] = set()
     for path, source in texts.items():
         imported = origins(source)
-        for node in nodes(source):
-            if isinstance(node, ast.ClassDef):
-                own = f"{path}:{node.name}"
-                bases[own] = {
-                    base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases
-                }
-                if any(of_library(base, imported) for base in node.bases):
-                    theirs.add(own)
+        for node in nodes(source, ast.ClassDef):
+            own = f"{path}:{node.name}"
+            bases[own] = {base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases}
+            if any(of_library(base, imported) for base in node.bases):
+                theirs.add(own)
     result: dict[str, set[str]] = {}
     while True:
         # Exceptions of a library that is not here, by their names.

@@ -20,9 +20,7 @@ ROOT = Path(__file__).parents[3]
 def unchecked(source: str) -> list[str]:
     """Arguments whose type is Python's own, and numbers of the environment that are made by it."""
     conversions = []
-    for node in nodes(source):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in nodes(source, ast.Call):
         for keyword in node.keywords:
             # As an argument's: a name goes before it.
             named = node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)

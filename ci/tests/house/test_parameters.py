@@ -56,8 +56,8 @@ def by_name(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def too_many(source: str) -> Iterator[str]:
     """Functions with more positional parameters than that, `self` and `cls` aside: `name (how many)`."""
-    for node in nodes(source):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not by_name(node):
+    for node in (*nodes(source, ast.FunctionDef), *nodes(source, ast.AsyncFunctionDef)):
+        if not by_name(node):
             names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
             count = len(names) - (names[:1] in (["self"], ["cls"]))
             if count > MOST:
@@ -92,9 +92,8 @@ def test_what_counts_is_seen(source, names):
 def kinds(source: str) -> dict[str, str]:
     """What a module calls dataclass, Struct, NamedTuple and KW_ONLY: `from dataclasses import dataclass as record`."""
     names = {name: name for name in ("dataclass", "Struct", "NamedTuple", "KW_ONLY")}
-    for node in nodes(source):
-        if isinstance(node, ast.ImportFrom):
-            names |= {one.asname: one.name for one in node.names if one.asname and one.name in names}
+    for node in nodes(source, ast.ImportFrom):
+        names |= {one.asname: one.name for one in node.names if one.asname and one.name in names}
     return names
 
 
@@ -110,7 +109,7 @@ def structs(sources: Iterable[str]) -> set[str]:
     classes: list[tuple[str, set[str]]] = []
     for source in sources:
         names = kinds(source)
-        classes += [(node.name, words(node, names)) for node in nodes(source) if isinstance(node, ast.ClassDef)]
+        classes += [(node.name, words(node, names)) for node in nodes(source, ast.ClassDef)]
     while True:
         more = {name for name, bases in classes if bases & struct_names} - struct_names
         if not more:
@@ -142,8 +141,8 @@ def positional_fields(kind: ast.ClassDef, names: dict[str, str], ours: set[str])
 def large(source: str, ours: set[str]) -> Iterator[str]:
     """Classes whose constructors take more values by position than that."""
     names = kinds(source)
-    for node in nodes(source):
-        if isinstance(node, ast.ClassDef) and (positional_fields(node, names, ours) or 0) > MOST:
+    for node in nodes(source, ast.ClassDef):
+        if (positional_fields(node, names, ours) or 0) > MOST:
             yield node.name
 
 

@@ -39,7 +39,7 @@ def test_no_group_is_possessive(room: str) -> None:
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in sorted((ROOT / room).rglob("*.py"))
         if path != Path(__file__)
-        for line, text in texts(nodes(path.read_text()))
+        for line, text in texts(nodes(path.read_text(), ast.Call))
         if POSSESSIVE_GROUP.search(text)
     ]
     assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
@@ -61,14 +61,14 @@ def halves(source: str) -> Iterator[str]:
     """
     ends = {
         target.id
-        for node in nodes(source)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for node in nodes(source, ast.Assign)
+        if isinstance(node.value, ast.Call)
         for target in node.targets
         if isinstance(target, ast.Name)
         for _, text in texts(walk(node.value))
         if text.endswith("$") and not text.endswith(r"\$")
     }
-    for node in nodes(source):
+    for node in nodes(source, ast.Attribute, ast.Call):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr="match") if name in ends:
                 yield f"{node.lineno}: {name}"

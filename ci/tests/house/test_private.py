@@ -41,7 +41,7 @@ def is_private(name: str) -> bool:
 
 def in_words(call: ast.Call) -> str:
     """The part that a call names in a string (`getattr(a, "_b")`, `patch("a._b")`), an empty text without any."""
-    if (call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)) not in BY_NAME:
+    if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) not in BY_NAME:
         return ""
     texts = [one.value for one in call.args[:2] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     return texts[0].rpartition(".")[2] if texts else ""
@@ -50,24 +50,19 @@ def in_words(call: ast.Call) -> str:
 def reaches(source: str) -> int:
     """How often private parts of others are named: `other._x`, `from other import _x`, `setattr(other, "_x", y)`; not
     what is defined here."""
-    own: set[str] = set()
-    for node in nodes(source):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            own.add(node.name)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-            own.add(node.attr)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            own.add(node.target.id)
-    count = 0
-    for node in nodes(source):
-        if isinstance(node, ast.Attribute):
-            count += is_private(node.attr) and node.attr not in own and node.attr not in FOR_ALL
-        elif isinstance(node, ast.Call):
-            name = in_words(node)
-            count += is_private(name) and name not in own and name not in FOR_ALL
-        elif isinstance(node, ast.ImportFrom):
-            count += sum(is_private(alias.name) for alias in node.names)
-    return count
+    attributes = [node for node in nodes(source, ast.Attribute) if is_private(node.attr)]
+    own = {
+        *FOR_ALL,
+        *(node.name for node in nodes(source, ast.FunctionDef)),
+        *(node.name for node in nodes(source, ast.AsyncFunctionDef)),
+        *(node.name for node in nodes(source, ast.ClassDef)),
+        *(node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")),
+        *(node.target.id for node in nodes(source, ast.AnnAssign) if isinstance(node.target, ast.Name)),
+    }
+    named = [node.attr for node in attributes]
+    named += [name for name in map(in_words, nodes(source, ast.Call)) if is_private(name)]
+    imported = [alias.name for node in nodes(source, ast.ImportFrom) for alias in node.names]
+    return sum(name not in own for name in named) + sum(map(is_private, imported))
 
 
 def test_nobody_reaches_into_private_parts() -> None:

@@ -26,33 +26,23 @@ OWN = {
 
 def readers(source: str) -> set[str]:
     """The lines of a module that read YAML, each with its name."""
-    calls = set()
-    for node in nodes(source):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml":
-            name = node.attr
-        elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("msgspec.yaml.decode"):
-            calls.add(f"{node.lineno}: {ast.unparse(node)}")
-            continue
-        elif isinstance(node, ast.ImportFrom) and node.module in ("msgspec", "msgspec.yaml"):
-            calls |= {
-                f"{node.lineno}: from {node.module} import {one.name}" for one in node.names
-                if one.name == "yaml" or (node.module, one.name) == ("msgspec.yaml", "decode")
-            }  # fmt: skip
-            continue
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("yaml", "ruamel"):
-            calls |= {f"{node.lineno}: from {node.module} import {one.name}" for one in node.names}
-            continue
-        elif isinstance(node, ast.Import):
-            calls |= {
-                f"{node.lineno}: import {one.name}" for one in node.names
-                if (one.name == "yaml" and one.asname) or one.name.startswith(("ruamel", "oyaml"))
-            }  # fmt: skip
-            continue
-        else:
-            continue
-        if name.endswith("Loader") or name.removesuffix("_all") in READS:
-            calls.add(f"{node.lineno}: yaml.{name}")
-    return calls
+    found = set()
+    for attribute in nodes(source, ast.Attribute):
+        match attribute:
+            case ast.Attribute(value=ast.Name(id="yaml"), attr=name):
+                if name.endswith("Loader") or name.removesuffix("_all") in READS:
+                    found.add(f"{attribute.lineno}: yaml.{name}")
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="msgspec"), attr="yaml"), attr="decode"):
+                found.add(f"{attribute.lineno}: msgspec.yaml.decode")
+    for plain in nodes(source, ast.Import):
+        for one in plain.names:
+            if (one.name == "yaml" and one.asname) or one.name.startswith(("ruamel", "oyaml")):
+                found.add(f"{plain.lineno}: import {one.name}")
+    for node in nodes(source, ast.ImportFrom):
+        for name in (f"{node.module}.{one.name}" for one in node.names):
+            if name.split(".")[0] in ("yaml", "ruamel") or name in ("msgspec.yaml", "msgspec.yaml.decode"):
+                found.add(f"{node.lineno}: from {node.module} import {name.rpartition('.')[2]}")
+    return found
 
 
 @pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])

@@ -22,8 +22,8 @@ def writers(source: str) -> set[str]:
     """The lines of a module that change a store, each with its expression; whatever the store is called there."""
     return {
         f"{node.lineno}: {ast.unparse(node.func)}"
-        for node in nodes(source)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES
+        for node in nodes(source, ast.Call)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in WRITES
     }
 
 

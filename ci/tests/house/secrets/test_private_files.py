@@ -13,17 +13,17 @@ ROOT = Path(__file__).parents[4]
 WRITER = "lab/release/cluster/private.py"
 #: Run where there is nothing else of ours: on a live host as a program, before a container machine's systemd.
 ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early/stage.py"}
-MODES = {"0o600", "0o400"}
+MODES = {str(mode) for mode in (0o600, 0o400)}  # as ast.unparse writes them
 
 
 def own_ways(source):
     """Lines on which a file of mode 0600 is made: by `touch` or `os.open` for writing alone."""
     lines = []
-    for node in nodes(source):
-        # A name that stands for another is not followed: to find an argument's source takes reading the whole file.
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("open", "touch"):
-            words = {ast.get_source_segment(source, one) for one in [*node.args, *(k.value for k in node.keywords)]}
-            writes = node.func.attr == "open" and any("O_WRONLY" in (word or "") for word in words)
+    for node in nodes(source, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("open", "touch"):
+            # A name that stands for another is not followed.
+            words = {ast.unparse(one) for one in [*node.args, *(k.value for k in node.keywords)]}
+            writes = node.func.attr == "open" and any("O_WRONLY" in word for word in words)
             if words & MODES and (writes or node.func.attr == "touch"):
                 lines.append(node.lineno)
     return lines
