@@ -136,7 +136,7 @@ class SwarmLane:
 
     def drive(self) -> None:
         """Install as soon as all is ready, as the rendezvous host does; note when the cluster has its API."""
-        while not self.over.wait(POLL_SECONDS):
+        while not self.over.wait(2.0 / SPEED):
             try:
                 [cluster] = self.service.client().call("GET", "/clusters")
                 ready = cluster["status"] == "ready" and cluster["total_host_count"] == len(self.hosts)

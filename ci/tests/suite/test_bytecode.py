@@ -35,15 +35,10 @@ def prefix(tmp_path, monkeypatch):
 def _imported(checkout, package="lab"):
     """What a package says, imported by a process of its own, and whether that compiled it."""
     folder = checkout / package
-    command = [sys.executable, "-v", "-c", f"import {folder.name} as it; print(it.VALUE)"]
+    command = [sys.executable, "-S", "-v", "-c", f"import {folder.name} as it; print(it.VALUE)"]
+    env = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix}
     completed = subprocess.run(
-        command,
-        cwd=folder.parent,
-        env={"PYTHONPYCACHEPREFIX": sys.pycache_prefix},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        command, cwd=folder.parent, env=env, capture_output=True, text=True, check=True, timeout=60
     )
     return int(completed.stdout), f"# code object from {folder}/__init__.py\n" in completed.stderr
 
