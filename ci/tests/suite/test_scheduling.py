@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,24 +54,17 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cachepr
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
-def run_pytest(folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The tests of a folder, in a pytest of their own with these environment variables."""
+def run_tests(folder: Path, conftest: str, modules: Mapping[str, str], *options: str) -> list[list[str]]:
+    """Run modules of tests, texts by their paths, in a pytest of their own; the words of each line that they noted."""
+    for name, text in {"conftest": conftest, **modules}.items():
+        path = folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    env = {**os.environ, **ENVIRONMENT, "SEEN": str(folder / "seen")}
     argv = [*PYTEST, *options, str(folder)]
-    env = {**os.environ, **ENVIRONMENT, **variables}
-    return subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
-def run(folder, *arguments):
-    """What ran where, as lines of (worker, unit, test), in a copy of the scenarios' wiring with two files."""
-    (folder / "conftest.py").write_text(CONFTEST)
-    for name in ("test_x.py", "test_y.py"):
-        (folder / name).write_text(TESTS)
-    seen = folder / "seen"
-    env = {**os.environ, **ENVIRONMENT, "SEEN": str(seen)}
-    argv = [*PYTEST, *arguments, str(folder)]
     completed = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
-    return [line.split() for line in seen.read_text().splitlines()]
+    return [line.split() for line in (folder / "seen").read_text().splitlines()]
 
 
 def test_unit_is_the_scenario_id_whichever_file_it_is_in():
@@ -99,11 +93,18 @@ def test_durations_survive_damage_and_merge(tmp_path):
 
 
 def test_each_unit_runs_in_one_worker_and_the_longest_start_first(tmp_path):
-    lines = run(tmp_path, "-n", "2")
+    lines = run_tests(tmp_path, CONFTEST, {"test_x": TESTS, "test_y": TESTS}, "-n2")
     workers = {unit: {worker for worker, u, _ in lines if u == unit} for unit in ("long", "middle", "short")}
     assert all(len(who) == 1 for who in workers.values()), workers
     assert workers["long"] != workers["middle"], "the two longest did not start side by side"
     assert len(lines) == 12
+
+
+def test_what_breaks_things_comes_after_all_that_looks_in_whichever_file(tmp_path):
+    lines = run_tests(tmp_path, CONFTEST, {"test_x": TESTS, "test_y": TESTS})
+    assert [unit for _, unit, _ in lines] == ["long"] * 4 + ["middle"] * 4 + ["short"] * 4
+    for unit in ("long", "middle", "short"):
+        assert [test for _, u, test in lines if u == unit] == ["test_x", "test_y", "breaks", "breaks"]
 
 
 class Worker:
@@ -142,64 +143,39 @@ def test_at_the_end_nothing_long_waits_behind_a_unit_of_one_test():
     assert passes(second, 1) == ["ha", "power_cut"]
 
 
-def test_what_breaks_things_comes_after_all_that_looks_in_whichever_file(tmp_path):
-    lines = run(tmp_path)
-    assert [unit for _, unit, _ in lines] == ["long"] * 4 + ["middle"] * 4 + ["short"] * 4
-    for unit in ("long", "middle", "short"):
-        assert [test for _, u, test in lines if u == unit] == ["test_x", "test_y", "breaks", "breaks"]
-
-
 GROUPED = """
 import os, pytest
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range({count}))
 def test_one(request, number):
     with open(os.environ["SEEN"], "a") as seen:
-        seen.write(f"{os.environ['PYTEST_XDIST_WORKER']} {request.path.stem}\\n")
+        seen.write(f"{{os.environ['PYTEST_XDIST_WORKER']}} {{request.path.stem}}\\n")
+"""
+LONGEST = """
+from ci import grouping
+from ci.grouping import pytest_xdist_make_scheduler
+grouping.LONG = {'test_long.py': 90.0, 'test_longer.py': 99.0, 'test_gone.py': 999.0}
 """
 
 
-def seen_by(tmp_path, *modules):
-    """The workers that have run these modules, by the modules' names."""
-    (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
-    for name in modules:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"{name}.py").write_text(GROUPED)
-    completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
-    assert completed.returncode == 0, completed.stdout + completed.stderr
-    lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 6 * len(modules)
-    return {name: {worker for worker, module in lines if module == name} for _, name in lines}
-
-
-def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
+def test_modules_stay_in_one_worker_and_the_longest_come_first(tmp_path):
     labs = [f"lab/tests/{name}" for name in ("test_live_a", "host/test_live_b", "host/test_live_c")]
-    workers = seen_by(tmp_path, *labs, "lab/tests/test_os", "lab/tests/test_release")
-    assert all(len(who) == 1 for who in workers.values()), workers
-    assert len(set.union(*(workers[name] for name in ("test_live_a", "test_live_b", "test_live_c")))) == 2, workers
-
-
-def test_a_folder_stays_in_one_worker(tmp_path):
     house = [f"ci/tests/house/{name}" for name in ("test_arrows", "test_rooms", "checks/test_can_fail")]
-    workers = seen_by(tmp_path, *house, *(f"ci/tests/test_{letter}" for letter in "abcd"))
-    assert len(set.union(*(workers[name] for name in ("test_arrows", "test_rooms", "test_can_fail")))) == 1, workers
+    long = ["test_long", "test_longer"]
+    # Modules with more tests than these two are not begun with, though xdist itself would.
+    counts = dict.fromkeys([*labs, *house, "test_a", "test_b"], 6) | dict.fromkeys(long, 3)
+    modules = {name: GROUPED.format(count=count) for name, count in counts.items()}
+    lines = run_tests(tmp_path, LONGEST, modules, "-n2", "--dist", "loadfile")
+    assert len(lines) == sum(counts.values())
+    workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
+    assert all(len(who) == 1 for who in workers.values()), workers
 
+    def workers_of(paths: list[str]) -> set[str]:
+        return set.union(*(workers[path.rpartition("/")[2]] for path in paths))
 
-def test_what_takes_longest_comes_first(tmp_path):
-    """A module of the table before those with more tests: each worker begins with one."""
-    (tmp_path / "conftest.py").write_text(
-        "from ci import grouping\n"
-        "from ci.grouping import pytest_xdist_make_scheduler\n"
-        "grouping.LONG = {'test_long.py': 9.0, 'test_longer.py': 99.0, 'test_gone.py': 999.0}\n"
-    )
-    for name in ("test_a", "test_b", "test_long", "test_longer"):
-        (tmp_path / f"{name}.py").write_text(GROUPED.replace("6", "3" if "long" in name else "12"))
-    completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
-    assert completed.returncode == 0, completed.stdout + completed.stderr
-    lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 30
-    begun = dict(reversed(lines))
-    assert set(begun.values()) == {"test_long", "test_longer"}
+    assert len(workers_of(house)) == 1, workers
+    assert len(workers_of(labs)) == 2, workers
+    assert set(dict(reversed(lines)).values()) == set(long), "not begun with"
 
 
 def test_the_modules_that_take_longest_are_there():
