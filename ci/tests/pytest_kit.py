@@ -27,7 +27,8 @@ def pytest_in(folder: Path, *options: str) -> tuple[int, str]:
     return forked(functools.partial(_run, folder), ["-q", "-p", "no:cacheprovider", *options], seconds=120.0)
 
 
-def collected(*options: str) -> list[str]:
+@functools.cache
+def collected(*options: str) -> Sequence[str]:
     """The ids of the tests that these options select."""
     code, output = pytest_scenarios("--collect-only", *options)
     assert code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), output
