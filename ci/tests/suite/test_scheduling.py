@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.grouping import LABS, LONG, TOGETHER
@@ -73,6 +73,7 @@ def test_unit_is_the_scenario_id_whichever_file_it_is_in():
     assert unit_of("scenarios/test_a.py::test_x") == "scenarios/test_a.py"
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(min_size=1), st.floats(0, 1e6)), st.sets(st.text(min_size=1)))
 def test_order_is_total_and_longest_first(seconds, units):
     order = longest_first(units, seconds)
