@@ -26,7 +26,7 @@ _CONTROL = re.compile(
 KERNEL_TROUBLE = re.compile(
     r"kernel BUG at|BUG: (?:unable to handle|soft lockup|scheduling while atomic|Bad page|KASAN)|"
     r"Oops: |general protection fault|Kernel panic - not syncing|rcu_sched self-detected stall|"
-    r"Out of memory: Killed process|EXT4-fs error|XFS.*[Cc]orruption|I/O error, dev",
+    r"Out of memory: Killed process|EXT4-fs error|XFS.*[Cc]orruption|I/O error, dev"
 )
 
 

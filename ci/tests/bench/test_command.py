@@ -1,7 +1,11 @@
 """`ci/bench/run`: what is measured, and what of the command line does not fit."""
 
+import ast
+import importlib.util
 import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +32,25 @@ def test_the_quick_ones_are_measured_by_default(measured):
 def test_each_is_measured_once_in_the_tables_order(measured):
     bench.main(["machines", "engine", "image", "engine"])
     assert measured == ["image", "engine", "machines"]
+
+
+def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
+    """Read from the syntax: to import them all takes seconds."""
+    seen = []
+
+    def imported(name):
+        tree = ast.parse(Path(importlib.util.find_spec(name).origin).read_text())
+        (run,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
+        takes = range(len(run.args.args) - len(run.args.defaults), len(run.args.args) + 1)
+        return SimpleNamespace(run=lambda *values: seen.append((name, len(values) in takes)))
+
+    monkeypatch.setattr(importlib, "import_module", imported)
+    args = bench.parser().parse_args([])
+    named = [one.run for one in bench.BENCHMARKS.values() if "_run_of" in one.run.__qualname__]
+    for run in named:
+        run(args)
+    assert len(seen) == len(named) > 10
+    assert [name for name, fits in seen if not fits] == []
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,17 @@ def service(tmp_path_factory) -> Iterator[Running]:
         yield live
 
 
+ELSEWHERE = Controller(
+    url="https://192.0.2.1:8090/", ca_pem="PEM\n", insecure=False, token="x", cluster_id="c", control_plane_count=1
+)
+
+
+def controller_of(service: Running, cluster_id: str) -> Controller:
+    """What the controller of a cluster of one node is told about the service."""
+    address = {"url": service.url, "ca_pem": service.ca.read_text(), "token": service.keys.token("agentAuth")}
+    return replace(ELSEWHERE, **address, cluster_id=cluster_id)
+
+
 class Rebooting:
     """A cluster of one node whose host has just rebooted into its disk."""
 
@@ -99,15 +110,7 @@ class Rebooting:
         for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk"):
             self.world.progress(self.infra_env, self.machine, stage)
         self.world.progress(self.infra_env, self.machine, "Rebooting")
-        token = service.keys.token("agentAuth")
-        self.controller = Controller(
-            url=service.url,
-            ca_pem=service.ca.read_text(),
-            insecure=False,
-            token=token,
-            cluster_id=self.cluster,
-            control_plane_count=1,
-        )
+        self.controller = controller_of(service, self.cluster)
 
     def polled(self) -> str:
         self.world.poll(self.infra_env, self.machine)
@@ -185,30 +188,14 @@ def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) 
 
 
 def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
-    token = service.keys.token("agentAuth")
-    unknown = "00000000-0000-4000-8000-00000000dead"
-    controller = Controller(
-        url=service.url,
-        ca_pem=service.ca.read_text(),
-        insecure=False,
-        token=token,
-        cluster_id=unknown,
-        control_plane_count=1,
-    )
+    controller = controller_of(service, "00000000-0000-4000-8000-00000000dead")
     servicereport.run(Objects(controller, "assisted-installer"), threading.Event(), 0.05)  # comes back: 404
     where = servicereport.target(Objects(controller, "assisted-installer"))
     assert where is not None
     with pytest.raises(ServiceError) as caught:
         servicereport.Reporter(Objects(controller, "assisted-installer"), where).step()
     assert caught.value.status == 404
-    stranger = Controller(
-        url=service.url,
-        ca_pem=service.ca.read_text(),
-        insecure=False,
-        token="no token",
-        cluster_id=unknown,
-        control_plane_count=1,
-    )
+    stranger = replace(controller, token="no token")
     servicereport.run(Objects(stranger, "assisted-installer"), threading.Event(), 0.05)  # comes back: 401 three times
 
 
@@ -222,22 +209,11 @@ def test_the_controller_of_an_earlier_attempt_tells_nothing(service: Running) ->
 
 
 def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
-    controller = Controller(
-        url="https://192.0.2.1:8090/", ca_pem="", insecure=False, token="x", cluster_id="c", control_plane_count=1
-    )
-    assert servicereport.target(Objects(controller, "agent-installer")) is None
+    assert servicereport.target(Objects(ELSEWHERE, "agent-installer")) is None
 
 
 def test_bootkube_creates_what_the_orchestrator_leaves(tmp_path) -> None:
-    controller = Controller(
-        url="https://192.0.2.1:8090/",
-        ca_pem="PEM\n",
-        insecure=False,
-        token="the token",
-        cluster_id="c",
-        control_plane_count=1,
-    )
-    controller.write(HostSystem(tmp_path))
+    ELSEWHERE.write(HostSystem(tmp_path))
     assets = tmp_path / "opt/openshift"
     cluster = SimpleNamespace(images=SimpleNamespace(version="4.18.0"))
     objects = bootkube.user_objects(cluster, assets)

@@ -13,15 +13,9 @@ from ci.syntax import nodes
 ROOT = Path(__file__).parents[3]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: Never told to anybody: they end a loop or a process, and are no errors. `_Private` ones stay in their module.
-CONTROL = {
-    "installer/agent/swarm/run.py:Stopped",
-    "installer/signals.py:Ended",
-}
+CONTROL = {"installer/agent/swarm/run.py:Stopped", "installer/signals.py:Ended"}
 #: Modules that lie alone where they run, and so have their own.
-ALONE = {
-    "lab/release/cluster/yamltext.py:Refused",
-    "lab/release/os/coreos_installer.py:InstallError",
-}
+ALONE = {"lab/release/cluster/yamltext.py:Refused", "lab/release/os/coreos_installer.py:InstallError"}
 
 
 def origins(source: str) -> dict[str, str]:

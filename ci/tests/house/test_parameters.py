@@ -158,20 +158,14 @@ def test_no_constructor_takes_more_than_four_values_by_position():
     ("source", "names"),
     [
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int = 0", ["A"]),
-        (
-            "@dataclass(kw_only=True)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int",
-            [],
-        ),
+        ("@dataclass(kw_only=True)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    _: KW_ONLY\n    e: int", []),
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: ClassVar[int] = 0", []),
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int = field(init=False)", []),
         ("class A(msgspec.Struct, frozen=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
         ("class A(msgspec.Struct, kw_only=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
         ("class A(NamedTuple):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
-        (
-            "@dataclass(kw_only=False)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int",
-            ["A"],
-        ),
+        ("@dataclass(kw_only=False)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
         (
             "from dataclasses import KW_ONLY as rest, dataclass as record\n"
             "@record\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int\n"

@@ -30,10 +30,7 @@ class Compared:
         return [pair for pair in self.pairs if pair[1] != pair[2] and (not kinds or pair[0].split(" ")[0] in kinds)]
 
 
-def compare(
-    theirs: tuple[Played, dict[str, Any]],
-    ours: tuple[Played, dict[str, Any]],
-) -> Compared:
+def compare(theirs: tuple[Played, dict[str, Any]], ours: tuple[Played, dict[str, Any]]) -> Compared:
     """Both views of one scenario."""
     (left, their_view), (right, our_view) = theirs, ours
     comparison = Compared(left.world.renamed())

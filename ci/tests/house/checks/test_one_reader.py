@@ -8,11 +8,7 @@ import pytest
 from ci.syntax import nodes
 
 ROOT = Path(__file__).parents[4]
-READERS = {
-    "installer/formats/composer.py",
-    "installer/formats/yamltext.py",
-    "lab/release/cluster/yamltext.py",
-}
+READERS = {"installer/formats/composer.py", "installer/formats/yamltext.py", "lab/release/cluster/yamltext.py"}
 # The names in PyYAML of what reads.
 READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "scan", "Loader", "Parser", "Composer")
 # Programs that read only what their own code writes, or the installers that they compare.
