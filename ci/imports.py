@@ -15,6 +15,8 @@ from typing import Literal
 
 from ci.syntax import nodes, parse
 
+ROOT = Path(__file__).parents[1]
+ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 Kind = Literal["now", "late", "typing"]
 
 # A script may run Python by an image's name, and say more in between.
@@ -48,6 +50,13 @@ def modules(root: Path, rooms: Iterable[str]) -> dict[str, Path]:
             parts = path.relative_to(root).with_suffix("").parts
             by_name[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return by_name
+
+
+def sources(*rooms: str, tests: bool = True) -> dict[str, str]:
+    """Texts of the modules of these rooms of the repository (default: all), by path; with tests and kits or without."""
+    paths = [path.relative_to(ROOT) for path in sorted(modules(ROOT, rooms or ROOMS).values())]
+    kept = [path for path in paths if tests or not {"tests", "testing"} & set(path.parts)]
+    return {str(path): (ROOT / path).read_text() for path in kept}
 
 
 def _for_typing(test: ast.expr) -> bool:

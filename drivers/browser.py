@@ -122,9 +122,9 @@ class Page:
             raise BrowserError(f"{url}: {answer['errorText']}")
         self.until("document.readyState === 'complete'")
 
-    def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:
+    def press(self, key: str, code: int, text: str = "") -> None:
         """Send a key press as a keyboard would."""
-        common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 

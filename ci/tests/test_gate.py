@@ -184,12 +184,12 @@ def test_what_needs_machines_is_chosen_once_the_release_is_built_and_not_before(
     capfd.readouterr()
 
 
-def _suite(tmp_path, monkeypatch, body, retried=2):
+def _suite(tmp_path, monkeypatch, body):
     """A stage that runs a module of tests with pytest, in a folder of its own."""
     (tmp_path / "test_it.py").write_text(body)
     monkeypatch.setattr(gate, "ROOT", tmp_path)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path), "test_it.py"]
-    return Stage("suite", argv, 60.0, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, retried=retried)
+    return Stage("suite", argv, 60.0, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, retried=2)
 
 
 def test_what_passes_at_its_second_try_is_a_flake_that_is_named(tmp_path, monkeypatch, capfd):

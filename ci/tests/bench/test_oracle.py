@@ -23,8 +23,8 @@ WRAP = 'failed to fetch Agent Manifests: failed to load asset "Install Config": 
 TAKEN = Answer(0, "", {"a.yaml": "kind: A\nmetadata:\n  name: x\n"})
 
 
-def _refused(text, code=1, level="fatal"):
-    return Answer(code, f"level=info msg=x\nlevel={level} msg={WRAP}{text}\n")
+def _refused(text, code=1):
+    return Answer(code, f"level=info msg=x\nlevel=fatal msg={WRAP}{text}\n")
 
 
 def test_field_errors_are_read_from_a_list_with_their_values():

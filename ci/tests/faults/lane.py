@@ -107,13 +107,13 @@ class SwarmLane:
         for host in self.hosts.values():
             host.infra_env = INFRA_ENV
 
-    def kill_service(self, *, forget: bool = False, after: float = STARTED_AGAIN_SECONDS) -> None:
+    def kill_service(self, *, forget: bool = False) -> None:
         """SIGKILL, and its unit starts it again; with `forget` its host has lost its memory."""
         with self._lock:
             self.service.kill()
             if forget:
                 shutil.rmtree(self.directory / "data", ignore_errors=True)
-            time.sleep(after / SPEED)
+            time.sleep(STARTED_AGAIN_SECONDS / SPEED)
             self.service.start()
             if forget:
                 self.register()

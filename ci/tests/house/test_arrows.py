@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import Edge, graph, loops, modules, named
+from ci.imports import ROOMS, ROOT, Edge, graph, loops, modules, named
 from ci.syntax import parse
 from ci.tests.house.arrows import ALLOWED
-
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.

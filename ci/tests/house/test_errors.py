@@ -3,15 +3,12 @@
 import ast
 import builtins
 import pkgutil
-from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import ROOMS, sources
 from ci.syntax import nodes
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: Never told to anybody: they end a loop or a process, and are no errors. `_Private` ones stay in their module.
 CONTROL = {"installer/agent/swarm/run.py:Stopped", "installer/signals.py:Ended"}
 #: Modules that lie alone where they run, and so have their own.
@@ -71,12 +68,6 @@ def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
         raised |= {name.rpartition(":")[2] for name in more}
 
 
-def sources(*rooms: str) -> dict[str, str]:
-    """Texts of all modules, tests and kits aside, by their paths."""
-    paths = (path.relative_to(ROOT) for path in modules(ROOT, rooms).values())
-    return {str(path): (ROOT / path).read_text() for path in paths if not {"tests", "testing"} & set(path.parts)}
-
-
 def stray(classes: dict[str, set[str]]) -> set[str]:
     """The exceptions outside of an errors.py that others may meet."""
     public = {name for name in classes if not name.rpartition(":")[2].startswith("_")}
@@ -84,7 +75,7 @@ def stray(classes: dict[str, set[str]]) -> set[str]:
 
 
 def test_exceptions_lie_in_files_of_errors():
-    classes = exceptions(sources(*ROOMS))
+    classes = exceptions(sources(tests=False))
     assert len(classes) > 120
     assert classes.keys() >= CONTROL | ALONE
     assert stray(classes) == set()
@@ -109,9 +100,8 @@ def test_exceptions_lie_in_files_of_errors():
     ],
 )
 def test_a_rooms_are_one_tree(room, wanted):
-    in_files = {
-        name: of for name, of in exceptions(sources(room)).items() if name.partition(":")[0].endswith("/errors.py")
-    }
+    every = exceptions(sources(room, tests=False))
+    in_files = {name: of for name, of in every.items() if name.partition(":")[0].endswith("/errors.py")}
     names = {name.rpartition(":")[2] for name in in_files}
     assert {name for name, of in in_files.items() if not of & names} == wanted
 

@@ -3,18 +3,16 @@
 import argparse
 import ast
 import os
-from pathlib import Path
 
 import pytest
 
+from ci.imports import sources
 from ci.syntax import nodes
 from lab import numbers
 from lab.commands.cli import main as lab_main
 from lab.errors import LabError
 from lab.host import budget
 from lab.release import __main__ as release
-
-ROOT = Path(__file__).parents[3]
 
 
 def unchecked(source: str) -> list[str]:
@@ -31,15 +29,8 @@ def unchecked(source: str) -> list[str]:
     return conversions
 
 
-@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
-def test_every_number_is_looked_at(room):
-    wrong = {
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in (ROOT / room).rglob("*.py")
-        if not {"tests", "testing"} & set(path.relative_to(ROOT).parts)
-        for line in unchecked(path.read_text())
-    }
-    assert not wrong
+def test_every_number_is_looked_at():
+    assert [f"{path}:{line}" for path, source in sources(tests=False).items() for line in unchecked(source)] == []
 
 
 def test_an_unchecked_one_is_seen():

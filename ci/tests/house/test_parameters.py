@@ -5,15 +5,12 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import sources
 from ci.syntax import nodes
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 MOST = 4
 #: Those that take more: rows of tables, which are read as such, kinds whose names several modules have, and all of
 #: lab/release, where a change of the code is a new build. It only shrinks.
@@ -65,12 +62,7 @@ def too_many(source: str) -> Iterator[str]:
 
 
 def test_no_function_has_more_than_four_positional_parameters():
-    wrong = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in modules(ROOT, ROOMS).values()
-        for name in too_many(path.read_text())
-    ]
-    assert wrong == []
+    assert [f"{path}: {name}" for path, source in sources().items() for name in too_many(source)] == []
 
 
 @pytest.mark.parametrize(
@@ -103,11 +95,11 @@ def words(kind: ast.ClassDef, names: dict[str, str]) -> set[str]:
     return {names.get(word, word) for word in last_words}
 
 
-def structs(sources: Iterable[str]) -> set[str]:
+def structs(texts: Iterable[str]) -> set[str]:
     """The names of our own classes that are made from a Struct, by others of ours too."""
     struct_names = {"Struct"}
     classes: list[tuple[str, set[str]]] = []
-    for source in sources:
+    for source in texts:
         names = kinds(source)
         classes += [(node.name, words(node, names)) for node in nodes(source, ast.ClassDef)]
     while True:
@@ -147,11 +139,10 @@ def large(source: str, ours: set[str]) -> Iterator[str]:
 
 
 def test_no_constructor_takes_more_than_four_values_by_position():
-    sources = {path: path.read_text() for path in modules(ROOT, ROOMS).values()}
-    ours = structs(sources.values())
+    texts = sources()
+    ours = structs(texts.values())
     assert {"Body", "Private"} <= ours
-    offenders = {f"{path.relative_to(ROOT)} {name}" for path, source in sources.items() for name in large(source, ours)}
-    assert offenders == BY_POSITION
+    assert {f"{path} {name}" for path, source in texts.items() for name in large(source, ours)} == BY_POSITION
 
 
 @pytest.mark.parametrize(

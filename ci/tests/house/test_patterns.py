@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
+from ci.imports import sources
 from ci.syntax import nodes, walk
 
-ROOT = Path(__file__).parents[3]
 POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[+*?]|\{\{?[\d,]+\}\}?)\+")
 
 
@@ -33,13 +32,12 @@ def texts(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                     yield part.lineno, part.value
 
 
-@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
-def test_no_group_is_possessive(room: str) -> None:
+def test_no_group_is_possessive() -> None:
     possessive = [
-        f"{path.relative_to(ROOT)}:{line}: {text}"
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if path != Path(__file__)
-        for line, text in texts(nodes(path.read_text(), ast.Call))
+        f"{path}:{line}: {text}"
+        for path, source in sources().items()
+        if path != "ci/tests/house/test_patterns.py"
+        for line, text in texts(nodes(source, ast.Call))
         if POSSESSIVE_GROUP.search(text)
     ]
     assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
@@ -82,13 +80,8 @@ def halves(source: str) -> Iterator[str]:
                         yield f"{node.lineno}: pattern="
 
 
-@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
-def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
-    dollars = [
-        f"{path.relative_to(ROOT)}:{one}"
-        for path in sorted((ROOT / room).rglob("*.py"))
-        for one in halves(path.read_text())
-    ]
+def test_no_newline_passes_behind_a_whole_name() -> None:
+    dollars = [f"{path}:{one}" for path, source in sources().items() for one in halves(source)]
     assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch, or end with \\Z"
 
 

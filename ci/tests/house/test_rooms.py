@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import imports, modules, named
+from ci.imports import ROOMS, ROOT, imports, modules, named
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 LINES, MODULES = 400, 12
 PICTURE = "docs/architecture.md"
 #: Tests that name one room, but test another.

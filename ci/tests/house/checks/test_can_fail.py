@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import sources
 from ci.syntax import nodes, parse, walk
 
-ROOT = Path(__file__).parents[4]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: Calls that raise where something is not as it should be.
 JUDGES = ("raises", "warns", "fail", "timeout", "wait_for", "wait_until")
 #: How many helpers may lie between a test and the assertion.
@@ -21,12 +19,6 @@ DEEPEST = 3
 #: Measurements whose length is their subject.
 MEASURED = {"ci/bench/installs/idle.py", "ci/bench/installs/machines.py"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@pytest.fixture(scope="module")
-def sources() -> dict[str, str]:
-    """Text of every module, by its path."""
-    return {str(path.relative_to(ROOT)): path.read_text() for path in modules(ROOT, ROOMS).values()}
 
 
 def last(call: ast.Call) -> str:
@@ -52,10 +44,10 @@ def functions(source: str) -> Iterator[Function]:
     yield from nodes(source, ast.AsyncFunctionDef)
 
 
-def helpers_of(sources: Iterable[str]) -> dict[str, list[Function]]:
+def helpers_of(texts: Iterable[str]) -> dict[str, list[Function]]:
     """All functions by their names."""
     by_name: dict[str, list[Function]] = {}
-    for source in sources:
+    for source in texts:
         for function in functions(source):
             by_name.setdefault(function.name, []).append(function)
     return by_name
@@ -101,20 +93,20 @@ def sleeps(node: ast.AST) -> Iterator[int]:
         yield from sleeps(child)
 
 
-def test_every_test_can_fail(sources):
-    helpers = helpers_of(sources.values())
-    tests = {path: source for path, source in sources.items() if Path(path).name.startswith("test_")}
+def test_every_test_can_fail():
+    helpers = helpers_of(sources().values())
+    tests = {path: source for path, source in sources().items() if Path(path).name.startswith("test_")}
     assert [f"{path}: {name}" for path, source in tests.items() for name in empty(source, helpers)] == []
 
 
-def test_a_skip_says_why(sources):
-    assert [f"{path}:{line}" for path, source in sources.items() for line in silent_skips(source)] == []
+def test_a_skip_says_why():
+    assert [f"{path}:{line}" for path, source in sources().items() for line in silent_skips(source)] == []
 
 
-def test_nobody_sleeps_for_a_fixed_time(sources):
+def test_nobody_sleeps_for_a_fixed_time():
     """Tests may: some hold a connection up on purpose."""
-    ours = {path: source for path, source in sources.items() if not {"tests", "testing"} & set(Path(path).parts)}
-    assert {path for path, source in ours.items() if "sleep" in source and any(sleeps(parse(source)))} == MEASURED
+    ours = {path: source for path, source in sources(tests=False).items() if "sleep" in source}
+    assert {path for path, source in ours.items() if any(sleeps(parse(source)))} == MEASURED
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 import ast
 import stat
-from pathlib import Path
 
 import pytest
 
+from ci.imports import sources
 from ci.syntax import nodes
 from lab.release.cluster.private import write_private
 
-ROOT = Path(__file__).parents[4]
 WRITER = "lab/release/cluster/private.py"
 #: Run where there is nothing else of ours: on a live host as a program, before a container machine's systemd.
 ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early/stage.py"}
@@ -43,12 +42,8 @@ def test_an_own_way_is_seen(source, lines):
 
 
 def test_nobody_else_writes_private_files():
-    ways = set()
-    for room in ("lab", "drivers", "scenarios", "ci"):
-        for path in (ROOT / room).rglob("*.py"):
-            if not {"tests", "testing", "redact"} & set(path.relative_to(ROOT).parts) and own_ways(path.read_text()):
-                ways.add(str(path.relative_to(ROOT)))
-    assert ways == {WRITER} | ALONE
+    ours = sources("lab", "drivers", "scenarios", "ci", tests=False)
+    assert {path for path, source in ours.items() if own_ways(source)} == {WRITER} | ALONE
 
 
 @pytest.mark.parametrize("content", ["hidden", b"hidden"])
