@@ -30,7 +30,7 @@ def refused_host(lane: SwarmLane) -> None:
         lane.service.client("agentAuth").register_host(other, lane.hosts["master-0"].id, "v")
 
 
-#: What one service is asked, one after the other, and what the first error of `wait-for` then says.
+#: Requests to one service, in this order, and words of the first error that `wait-for` then logs.
 REFUSED: tuple[tuple[Callable[[SwarmLane], None], tuple[str, ...]], ...] = (
     (lambda lane: None, ("0 clusters are known to the service on 127.0.0.1", "agent-register-cluster.service")),
     (refused_cluster, ("The cluster was not registered", "pull")),
