@@ -1,4 +1,4 @@
-"""Who imports whom in this repository, read from the syntax: nothing is imported to find out.
+"""Who imports whom in this repository, by the syntax: nothing is imported for it.
 
 Three kinds of edges: `now` when the module is loaded, `late` within a function, `typing` for the type checker alone.
 Modules that are started or loaded by a name in a string are found as well.
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 Kind = Literal["now", "late", "typing"]
 
-# A script may run Python by an image's name, and say more in between.
+# In a script the program before `-m` may be an image's entry point, on another line.
 _STARTED_IN_SCRIPT = re.compile(r"(?:^|\s)-m\s+([A-Za-z_]\w*\.[\w.]+)")
 _STARTED = re.compile(r"python[\d.]*(?:\s+-\w+)*\s+-m\s+([A-Za-z_][\w.]*)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
@@ -31,7 +31,7 @@ _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """`importer` needs `imported`, both modules of the repository."""
+    """The module `importer` imports the module `imported`, both of the repository."""
 
     importer: str
     imported: str
@@ -80,7 +80,7 @@ def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.Im
 
 
 def imports(name: str, source: str, modules: Collection[str], *, package: bool = False) -> Iterator[Edge]:
-    """What the module `name` imports of the modules `known`; `package` says that it is an `__init__`."""
+    """What the module `name` imports of `modules`; `package`: it is an `__init__`, to which dots are relative."""
     for node, kind in _statements(parse(source), "now"):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -104,7 +104,7 @@ def graph(by_name: Mapping[str, Path]) -> list[Edge]:
 
 
 def loops(edges: Iterable[tuple[str, str]]) -> list[set[str]]:
-    """The groups in which each reaches each (Tarjan's strongly connected components), of two and more."""
+    """The import cycles: strongly connected components (Tarjan) of two and more modules."""
     follow: dict[str, list[str]] = {}
     for start, end in edges:
         follow.setdefault(start, []).append(end)
@@ -161,7 +161,7 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
 
 
 def _put_together(source: str, modules: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Rooms whose modules are named by a string that is made when it runs, and those that are loaded as a whole."""
+    """Packages whose modules are named by strings put together at run time, and modules given to import_module()."""
     for node in nodes(source, ast.JoinedStr, ast.BinOp, ast.Call):
         match node:
             case (

@@ -1,5 +1,5 @@
-"""pytest with `scenarios/`, or parts of it, in a process that is forked from the test's: most of a run that installs
-nothing is importing."""
+"""Runs pytest over `scenarios/`, or with parts of it, in a forked process: most of a run that installs nothing is
+importing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pytest_scenarios(*options: str) -> tuple[int, str]:
 
 
 def pytest_in(folder: Path, *options: str) -> tuple[int, str]:
-    """The same of tests in a folder, whose conftest may take what it wants of the scenarios'."""
+    """The same for tests in another folder, whose conftest may import from scenarios/."""
     _load()
     return forked(functools.partial(_run, folder), ["-q", "-p", "no:cacheprovider", *options], seconds=120.0)
 

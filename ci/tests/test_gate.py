@@ -43,7 +43,7 @@ def _lines(capfd):
     return [line.removeprefix("[gate] ").strip() for line in capfd.readouterr().err.splitlines()]
 
 
-def test_a_machine_that_can_gets_one_node_in_a_vm_and_all_sizes_with_losses_in_containers():
+def test_with_containers_all_sizes_are_installed_in_them_and_one_node_in_a_vm():
     chosen = [*first_stages(), *lab_stages([], ALL)]
     assert [stage.name for stage in chosen] == [
         "style, types, fast suite",
@@ -57,7 +57,7 @@ def test_a_machine_that_can_gets_one_node_in_a_vm_and_all_sizes_with_losses_in_c
     assert "--nightly" in contained[0].argv
 
 
-def test_a_kernel_that_cannot_gets_compact_in_vms_instead():
+def test_without_containers_compact_is_installed_in_vms():
     chosen = lab_stages(OLD, ALL)
     assert [stage.name for stage in chosen][1:] == ["one node in a VM", "compact in VMs"]
     assert not any("container" in word for stage in chosen for word in stage.argv)
@@ -88,14 +88,14 @@ def test_a_size_that_the_machine_has_no_memory_for_is_left_out_and_told():
     assert lab_stages([], fits)[1].name == "sno, compact in containers, with losses"
 
 
-def test_a_machine_with_room_for_none_gets_the_stages_of_one_without_containers():
+def test_without_room_for_any_size_the_stages_are_those_without_containers():
     fits, lines = fitting(budget.Amount(1, 1, 1), SHAPES)
     assert (fits, len(lines)) == ([], 3)
     assert lab_stages([], fits) == lab_stages(OLD, ALL)
 
 
 def _selected(stage):
-    """(test, scenario) of what pytest itself selects for a stage, without running it."""
+    """The tests that pytest selects for a stage, as (test, scenario); nothing is run."""
     words = [word for word in stage.argv[1:] if not word.startswith("--artifacts") and word != "-v"]
     if "-n" in words:
         del words[words.index("-n") : words.index("-n") + 2]
@@ -165,7 +165,7 @@ def test_nothing_is_installed_when_the_fast_suite_fails(tmp_path, capfd):
     assert [line.split("  ")[0] for line in _lines(capfd)[-3:]] == ["failed", "not run", "failed"]
 
 
-def test_what_needs_machines_is_chosen_once_the_release_is_built_and_not_before(capfd):
+def test_stages_with_machines_are_chosen_once_the_release_is_built(capfd):
     """The build takes disk: what there is room for is known after it."""
     seen = []
 

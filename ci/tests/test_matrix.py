@@ -55,7 +55,7 @@ def test_each_row_is_a_topology_with_what_its_words_say() -> None:
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_a_feature_changes_what_it_is_for(name: str) -> None:
+def test_each_feature_changes_the_topology_or_the_inputs(name: str) -> None:
     for stack in GRAMMAR["stack"]:
         plain = f"compact-{stack}-{FEATURES[name].addressing[0]}-uefi"
         changed = id_of(plain, variants=(name,))
@@ -75,7 +75,7 @@ def test_a_feature_changes_what_it_is_for(name: str) -> None:
 
 
 def identity(topology: Topology, index: int) -> tuple[str, tuple[str, ...], str]:
-    """What a host is known by, whatever else a feature adds to it."""
+    """Name, addresses and MAC address of a node, which no feature changes."""
     node = topology.nodes[index]
     return node.name, topology.known_addresses(node), node.mac
 
@@ -145,7 +145,7 @@ def test_all_that_is_wrong_with_the_table_is_told_at_once() -> None:
         ("\0", "unacceptable character"),
     ],
 )
-def test_what_is_no_table_is_told_by_the_command(
+def test_the_command_tells_what_is_wrong_with_the_file(
     text: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "matrix.yaml").write_text(text)
@@ -214,7 +214,7 @@ def installed(*options: str) -> set[str]:
     return {one.partition("[")[2].rstrip("]") for one in tests}
 
 
-def test_words_and_the_fields_names_select() -> None:
+def test_k_selects_by_the_words_and_names_of_rows() -> None:
     ids = {row.id for row in table().rows if row.topology.startswith("compact-ipv6-")}
     assert installed("--weekly", "-k", "compact and ipv6") == ids
     assert installed("--nightly", "-k", "e2e-agent-ha-dualstack") == {"ha-dual-static-uefi"}
@@ -223,10 +223,10 @@ def test_words_and_the_fields_names_select() -> None:
     assert installed("--nightly") == {row.id for row in table().rows if row.runs != "weekly"}
 
 
-def test_what_is_proposed_covers_all_that_there_can_be(
+def test_proposed_rows_cover_all_pairs_that_are_possible(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of some variants: of all it takes five times as long."""
+    """With a fifth of the variants, since all take five times as long."""
     some = {**DIMENSIONS, "variant": DIMENSIONS["variant"][::5]}
     monkeypatch.setattr(combinations, "DIMENSIONS", some)
     assert combinations.main(["--missing"]) == 0
@@ -258,7 +258,7 @@ def test_of_those_that_add_as_much_the_smallest_is_proposed_first() -> None:
     assert [name.partition("-")[0] for name, _ in proposed] == ["sno", "compact", "ha"]
 
 
-def test_what_cannot_be_is_not_proposed() -> None:
+def test_values_that_exclude_each_other_are_not_possible() -> None:
     values = {name: values[0] for name, values in DIMENSIONS.items()}
     assert combinations.possible(values)
     assert not combinations.possible(values | {"addressing": "dhcp", "variant": "left_out"})

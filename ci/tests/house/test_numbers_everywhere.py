@@ -1,4 +1,4 @@
-"""No program of ours takes a number that was not looked at: int and float are no types for a command line."""
+"""Numbers of command lines and of the environment are checked for their range: plain int and float are not used."""
 
 import argparse
 import ast
@@ -16,11 +16,11 @@ from lab.release import __main__ as release
 
 
 def unchecked(source: str) -> list[str]:
-    """Arguments whose type is Python's own, and numbers of the environment that are made by it."""
+    """Command line arguments with `type=int` or `float`, and `int()` or `float()` of the environment."""
     conversions = []
     for node in nodes(source, ast.Call):
         for keyword in node.keywords:
-            # As an argument's: a name goes before it.
+            # `add_argument` under any name: its first value is the argument's name.
             named = node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
             if named and keyword.arg == "type" and ast.unparse(keyword.value) in ("int", "float"):
                 conversions.append(f"{node.lineno}: {ast.unparse(node)}")
@@ -29,11 +29,11 @@ def unchecked(source: str) -> list[str]:
     return conversions
 
 
-def test_every_number_is_looked_at():
+def test_every_number_is_checked():
     assert [f"{path}:{line}" for path, source in sources(tests=False).items() for line in unchecked(source)] == []
 
 
-def test_an_unchecked_one_is_seen():
+def test_an_unchecked_number_is_found():
     assert unchecked('p.add_argument("--x", type=int)')
     assert unchecked('add("x", type=float)')
     assert unchecked('int(os.environ.get("X") or 1)')

@@ -8,9 +8,9 @@ from ci.imports import sources
 from ci.syntax import nodes
 
 READERS = {"installer/formats/composer.py", "installer/formats/yamltext.py", "lab/release/cluster/yamltext.py"}
-# The names in PyYAML of what reads.
+# PyYAML's functions and classes that read, by name.
 READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "scan", "Loader", "Parser", "Composer")
-# Programs that read only what their own code writes, or the installers that they compare.
+# Modules that read only YAML of their own or of the installers that they compare.
 OWN = {
     "scenarios/testing/cluster.py",
     "ci/bench/oracle/compare.py",
@@ -40,7 +40,7 @@ def readers(source: str) -> set[str]:
     return found
 
 
-def test_nobody_else_reads_yaml():
+def test_no_other_module_reads_yaml():
     others = {path: source for path, source in sources(tests=False).items() if path not in READERS | OWN}
     assert [f"{path}:{line}" for path, source in others.items() for line in readers(source)] == []
 
@@ -61,9 +61,9 @@ def test_nobody_else_reads_yaml():
         "from msgspec.yaml import decode",
     ],
 )
-def test_a_reader_is_seen(source):
+def test_reading_is_found(source):
     assert readers(source)
 
 
-def test_writers_are_free():
+def test_writing_is_allowed():
     assert not readers("import yaml\nyaml.safe_dump(x)\nyaml.YAMLError\nyaml.ScalarNode")

@@ -10,17 +10,17 @@ from ci.syntax import nodes
 from lab.release.cluster.private import write_private
 
 WRITER = "lab/release/cluster/private.py"
-#: Run where there is nothing else of ours: on a live host as a program, before a container machine's systemd.
+#: These run without the rest of our code: a program of live hosts, and what starts a container machine's systemd.
 ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early/stage.py"}
 MODES = {str(mode) for mode in (0o600, 0o400)}  # as ast.unparse writes them
 
 
-def own_ways(source):
+def private_writes(source):
     """Lines on which a file of mode 0600 is made: by `touch` or `os.open` for writing alone."""
     lines = []
     for node in nodes(source, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("open", "touch"):
-            # A name that stands for another is not followed.
+            # Only literal arguments are recognised, not variables that hold them.
             words = {ast.unparse(one) for one in [*node.args, *(k.value for k in node.keywords)]}
             writes = node.func.attr == "open" and any("O_WRONLY" in word for word in words)
             if words & MODES and (writes or node.func.attr == "touch"):
@@ -37,13 +37,13 @@ def own_ways(source):
         ("path.touch()", []),
     ],
 )
-def test_an_own_way_is_seen(source, lines):
-    assert own_ways(source) == lines
+def test_a_private_write_is_found(source, lines):
+    assert private_writes(source) == lines
 
 
-def test_nobody_else_writes_private_files():
+def test_no_other_module_writes_private_files():
     ours = sources("lab", "drivers", "scenarios", "ci", tests=False)
-    assert {path for path, source in ours.items() if own_ways(source)} == {WRITER} | ALONE
+    assert {path for path, source in ours.items() if private_writes(source)} == {WRITER} | ALONE
 
 
 @pytest.mark.parametrize("content", ["hidden", b"hidden"])
