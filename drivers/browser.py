@@ -141,7 +141,7 @@ class Page:
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe whose descriptors are none of those that the shell gives to Chromium."""
+    """A pipe with descriptors from 10 on: the shell needs 3 and 4 for Chromium."""
     ends = os.pipe()
     reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:

@@ -1,5 +1,5 @@
-"""What may be out of order in a scenario. Each changes the world in place, and returns False where this world has
-nothing to change."""
+"""Changes that put something in a scenario out of order: each changes a world in place, and returns False where this
+world has nothing to change."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Host:
     ntp: list[dict[str, str]] | None = field(
         default_factory=lambda: [{"source_name": "192.0.2.1", "source_state": "synced"}]
     )
-    # Numbers of the hosts that it does not reach; what its links cost; whose big packets are lost.
+    # Numbers of the hosts that it does not reach; round-trip time and loss of its links; hosts that lose big packets.
     cut_off: set[int] = field(default_factory=set)
     rtt_ms: float = 0.5
     loss: float = 0.0
