@@ -17,6 +17,7 @@ from installer.hostsys.system import HostSystem
 from installer.orchestrator.controller import Controller
 from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
+from installer.testing.service.service_kit import INSTALLER
 from installer.testing.service.single_kit import World
 from lab.release.cluster.bootkube import command as bootkube
 from lab.release.cluster.controller import servicereport
@@ -25,16 +26,6 @@ from lab.release.cluster.errors import ApiError, ServiceError
 MANIFESTS = Path(servicereport.__file__).parents[1] / "manifests"
 CA = "-----BEGIN CERTIFICATE-----\nof the ingress\n-----END CERTIFICATE-----\n"
 KUBECONFIG = {"clusters": [{"name": "c", "cluster": {"certificate-authority-data": base64.b64encode(b"API").decode()}}]}
-INSTALLER = f"""#!/usr/bin/env python3
-import json, pathlib, sys
-work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
-if sys.argv[2] == "manifests":
-    (work / "manifests").mkdir(); (work / "openshift").mkdir()
-else:
-    for name in ("bootstrap-in-place-for-live-iso.ign", "master.ign", "worker.ign", "metadata.json"):
-        (work / name).write_text(json.dumps({{"ignition": {{"version": "3.2.0"}}}}))
-    (work / "auth").mkdir(); (work / "auth/kubeconfig").write_text({yaml.safe_dump(KUBECONFIG)!r})
-"""
 
 
 class Objects:
@@ -78,7 +69,7 @@ class Objects:
 def service(tmp_path_factory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("service")
     binary = folder / "openshift-install"
-    binary.write_text(INSTALLER)
+    binary.write_text(INSTALLER.replace('"clusters: []"', repr(yaml.safe_dump(KUBECONFIG))))
     binary.chmod(0o755)
     with running(folder, INSTALLER_BINARY=str(binary)) as live:
         yield live
