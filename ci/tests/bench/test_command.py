@@ -65,7 +65,7 @@ def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
         ("nonsense", "invalid choice: 'nonsense'"),
     ],
 )
-def test_what_does_not_fit_is_told_before_anything_is_measured(measured, capsys, words, problem):
+def test_bad_options_are_refused_before_anything_is_measured(measured, capsys, words, problem):
     with pytest.raises(SystemExit) as ended:
         bench.main(words.split())
     assert ended.value.code == 2

@@ -158,7 +158,7 @@ def test_an_installation_to_watch(service: Running, page: Page, tmp_path: Path) 
     assert [text for text in page.complaints if not any(part in text for part in expected)] == []
 
 
-def test_with_a_token_only(service: Running, page: Page) -> None:
+def test_the_page_can_want_a_token(service: Running, page: Page) -> None:
     service.kill()
     service.env["PAGE_ACCESS"] = "token"
     service.start()

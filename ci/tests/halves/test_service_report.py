@@ -178,7 +178,7 @@ def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) 
         loop.join(20)
 
 
-def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
+def test_a_service_that_does_not_know_the_cluster_ends_the_reports(service: Running) -> None:
     controller = controller_of(service, "00000000-0000-4000-8000-00000000dead")
     servicereport.run(Objects(controller, "assisted-installer"), threading.Event(), 0.05)  # comes back: 404
     where = servicereport.target(Objects(controller, "assisted-installer"))
@@ -199,7 +199,7 @@ def test_the_controller_of_an_earlier_attempt_tells_nothing(service: Running) ->
     assert rebooting.stage() == "Rebooting"
 
 
-def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
+def test_a_cluster_of_agent_installer_reports_to_nobody() -> None:
     assert servicereport.target(Objects(ELSEWHERE, "agent-installer")) is None
 
 
