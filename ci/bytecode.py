@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SHARED = ".checkout"
-# Bytecode that is held against its source at each import. No source has that hash as long as nobody looks for one, so
-# whoever imports the module first compiles it.
+# Bytecode that Python checks against its source's hash at each import. This hash is no source's, so the first import
+# compiles the module.
 _KIND = importlib.util.MAGIC_NUMBER + (0b11).to_bytes(4, "little")
 _NOTHING_YET = _KIND + bytes(8)
 
 
 def _modules(root: Path) -> Iterator[Path]:
-    """All that can be imported of a checkout and its environment."""
+    """All modules of a checkout and of its environment."""
     for top in (*(init.parent for init in root.glob("*/__init__.py")), root / ".venv/lib"):
         for folder, _, names in os.walk(top, followlinks=True):
             yield from (Path(folder, name) for name in names if name.endswith(".py"))

@@ -22,7 +22,7 @@ from ci.syntax import nodes
 
 ROOT = Path(__file__).parents[1]
 SEARCHED = ("installer", "drivers", "lab", "scenarios", "ci", "docs")
-#: What a § without a page is of, by the beginning of the citing file's path; the longest that fits counts.
+#: The page of a § without a page, by the beginning of the citing file's path; the longest one counts.
 ROOM_PAGES = {
     "drivers/": "lab.md",
     "installer/": "installer.md",
@@ -50,9 +50,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-#: Characters that every citation has one of; most files have none, and need not be parsed.
+#: Each citation has one of these; most files have none and need not be parsed.
 _HINT = re.compile(r"§|\.md\b|\b[Rr]ules?\b|\brow\b|\bdecision\b")
-#: Strings are found only so that a "#" in one is no comment. tokenize takes 16 times as long for all of the repository.
+#: Strings are matched so that a "#" in them is not taken for a comment. (The module tokenize takes 16 times as long.)
 _STRING_OR_COMMENT = re.compile(
     r"""
     "{3} (?:[^\\]|\\.)*? "{3} | '{3} (?:[^\\]|\\.)*? '{3}
@@ -78,7 +78,7 @@ class Block:
 
 
 def room_page(path: str) -> str | None:
-    """The page that a § without one is of, in this file."""
+    """The page that a § without a page belongs to in this file."""
     if path.startswith("docs/reference/"):
         return path
     fitting = [prefix for prefix in ROOM_PAGES if path.startswith(prefix)]
@@ -117,10 +117,10 @@ def python_blocks(path: str, source: str) -> tuple[Block, ...]:
 
 def _python_blocks(path: str, source: str) -> Iterator[Block]:
     lines = source.splitlines()
-    statements = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
+    statements = {id(node.value) for node in nodes(source, ast.Expr)}
     seen = set()
-    for node in nodes(source):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+    for node in nodes(source, ast.Constant):
+        if not isinstance(node.value, str):
             continue
         span = slice(node.lineno - 1, node.end_lineno)  # parts of an f-string have the whole one's place
         if (span.start, span.stop) not in seen and (id(node) in statements or "§" in node.value):
@@ -148,7 +148,7 @@ def other_blocks(path: str, text: str) -> Iterator[Block]:
 
 
 def blocks(path: str, text: str) -> Iterable[Block]:
-    """Whatever in a file may cite."""
+    """The paragraphs of a file that may have citations."""
     if path.endswith(".md"):
         return _paragraphs(path, 1, unfenced(text))
     return python_blocks(path, text) if path.endswith(".py") else other_blocks(path, text)
@@ -193,7 +193,7 @@ class Checker:
         if not path.endswith(".md") and not _HINT.search(text):
             return []
         problems: list[tuple[int, str]] = []
-        last_page: str | None = None  # in the file, before the paragraph
+        last_page: str | None = None  # the page that the file named last, before this paragraph
         for block in sorted(blocks(path, text), key=lambda block: block.line):
             if path.endswith(".md"):
                 problems += self._links(block)

@@ -1,4 +1,4 @@
-"""`ci/matrix`: what the table of installations (scenarios/catalogue/matrix.yaml) covers, and what it does not yet.
+"""`ci/matrix`: which pairs of values the table of installations (scenarios/catalogue/matrix.yaml) has and which not.
 
 Two values of different dimensions that no row has together are a missing pair; most faults that depend on the
 configuration show with two values (Kuhn, Wallace, Gallo: Software Fault Interactions, IEEE TSE 30(6), 2004).
@@ -43,13 +43,13 @@ def id_of_values(values: dict[str, str]) -> str:
 
 
 def possible(values: dict[str, str]) -> bool:
-    """Whether there is such a topology."""
+    """Whether a topology with these values is valid."""
     return is_topology(id_of_values(values))
 
 
 @functools.cache
 def is_topology(scenario_id: str) -> bool:
-    """Whether an id means a topology; it is built to find out, which takes milliseconds."""
+    """Whether an id means a valid topology. It is built to find out, which takes milliseconds."""
     try:
         topology_of(scenario_id)
     except (FieldsError, TopologyError, ValueError):
@@ -91,7 +91,7 @@ def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[st
     """
     missing = set().union(*ids.values()) - set(covered)
     proposals = []
-    # What an id adds only shrinks, so a count that is not up to date is never too small: few are counted again.
+    # An outdated count of an id's missing pairs is never too small, so only ids at the top are counted again.
     heap = [(-len(pairs & missing), _nodes(words_of(name).shape), name) for name, pairs in ids.items()]
     heapq.heapify(heap)
     while heap:

@@ -1,4 +1,4 @@
-"""`pytest -p ci.cputime`: which test modules cost most processor time, that of the processes they started included.
+"""`pytest -p ci.cputime`: processor time by test module, with that of the processes that tests have started.
 
 The fast suite keeps both cores busy, so this is what its time is made of; `--durations` shows waiting too.
 """
@@ -22,8 +22,7 @@ def _used() -> float:
 
 
 class Processor:
-    """Notes in each report what the phase of the test used, since reports are how a worker's figures come here, and
-    adds them up."""
+    """Notes the time of each phase in its report, which xdist's workers send to this process, and adds it up."""
 
     def __init__(self) -> None:
         self._last = _used()

@@ -1,4 +1,4 @@
-"""Who imports whom in this repository, read from the syntax: nothing is imported to find out.
+"""Who imports whom in this repository, by the syntax: nothing is imported for it.
 
 Three kinds of edges: `now` when the module is loaded, `late` within a function, `typing` for the type checker alone.
 Modules that are started or loaded by a name in a string are found as well.
@@ -15,19 +15,23 @@ from typing import Literal
 
 from ci.syntax import nodes, parse
 
+ROOT = Path(__file__).parents[1]
+ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 Kind = Literal["now", "late", "typing"]
 
-# A script may run Python by an image's name, and say more in between.
+# In a script the program before `-m` may be an image's entry point, on another line.
 _STARTED_IN_SCRIPT = re.compile(r"(?:^|\s)-m\s+([A-Za-z_]\w*\.[\w.]+)")
 _STARTED = re.compile(r"python[\d.]*(?:\s+-\w+)*\s+-m\s+([A-Za-z_][\w.]*)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _BEGUN = re.compile(r"(?:[A-Za-z_]\w*\.)+")
 _LOADS = ("import_module", "importlib.import_module", "__import__")
+#: The fields of a statement that hold statements.
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """`importer` needs `imported`, both modules of the repository."""
+    """The module `importer` imports the module `imported`, both of the repository."""
 
     importer: str
     imported: str
@@ -48,6 +52,13 @@ def modules(root: Path, rooms: Iterable[str]) -> dict[str, Path]:
     return by_name
 
 
+def sources(*rooms: str, tests: bool = True) -> dict[str, str]:
+    """Texts of the modules of these rooms of the repository (default: all), by path; with tests and kits or without."""
+    paths = [path.relative_to(ROOT) for path in sorted(modules(ROOT, rooms or ROOMS).values())]
+    kept = [path for path in paths if tests or not {"tests", "testing"} & set(path.parts)]
+    return {str(path): (ROOT / path).read_text() for path in kept}
+
+
 def _for_typing(test: ast.expr) -> bool:
     return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
@@ -55,20 +66,21 @@ def _for_typing(test: ast.expr) -> bool:
 
 
 def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.ImportFrom, Kind]]:
-    for child in ast.iter_child_nodes(node):
+    """The imports below a node. Only statements hold any, so expressions are not looked through."""
+    for child in (child for name in _BLOCKS for child in getattr(node, name, ())):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, kind
         elif isinstance(child, ast.If) and _for_typing(child.test):
             for number, branch in enumerate((child.body, child.orelse)):
                 yield from _statements(ast.Module(branch, []), kind if number else "typing")
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _statements(child, "late" if kind == "now" else kind)
         else:
             yield from _statements(child, kind)
 
 
 def imports(name: str, source: str, modules: Collection[str], *, package: bool = False) -> Iterator[Edge]:
-    """What the module `name` imports of the modules `known`; `package` says that it is an `__init__`."""
+    """What the module `name` imports of `modules`; `package`: it is an `__init__`, to which dots are relative."""
     for node, kind in _statements(parse(source), "now"):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -92,7 +104,7 @@ def graph(by_name: Mapping[str, Path]) -> list[Edge]:
 
 
 def loops(edges: Iterable[tuple[str, str]]) -> list[set[str]]:
-    """The groups in which each reaches each (Tarjan's strongly connected components), of two and more."""
+    """The import cycles: strongly connected components (Tarjan) of two and more modules."""
     follow: dict[str, list[str]] = {}
     for start, end in edges:
         follow.setdefault(start, []).append(end)
@@ -136,9 +148,9 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
                 )
         return
     yield from _put_together(source, modules)
-    documents = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
-    for node in nodes(source):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documents:
+    documents = {id(node.value) for node in nodes(source, ast.Expr)}
+    for node in nodes(source, ast.Constant):
+        if not isinstance(node.value, str) or id(node) in documents:
             continue
         whole = [node.value] if _DOTTED.fullmatch(node.value) else []
         for name in [*whole, *(started[1] for started in _STARTED.finditer(node.value))]:
@@ -149,8 +161,8 @@ def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tu
 
 
 def _put_together(source: str, modules: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Rooms whose modules are named by a string that is made when it runs, and those that are loaded as a whole."""
-    for node in nodes(source):
+    """Packages whose modules are named by strings put together at run time, and modules given to import_module()."""
+    for node in nodes(source, ast.JoinedStr, ast.BinOp, ast.Call):
         match node:
             case (
                 ast.JoinedStr(values=[ast.Constant(value=str(begun)), *_])

@@ -1,7 +1,8 @@
-"""Syntax of Python sources, read once for all who look through it.
+"""Syntax trees of Python sources, parsed once for all checks.
 
 Dozens of checks read all modules of the repository: 1,400 with 1.3 million nodes, which take 1.1 s of processor time to
-parse (5 with the garbage collector, which looks through them again and again) and 0.5 s to walk through.
+parse (5 with the garbage collector, which looks through them again and again) and 0.6 s to sort by kind. Looking at the
+nodes of a kind or two is then a tenth of looking at all of them.
 """
 
 from __future__ import annotations
@@ -9,26 +10,38 @@ from __future__ import annotations
 import ast
 import functools
 import gc
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @functools.cache
 def parse(source: str) -> ast.Module:
-    """The tree of a source, which nobody may change."""
+    """The syntax tree of a source; it is shared, so nobody may change it."""
     return ast.parse(source)
 
 
+def nodes(source: str, *kinds: type[Node]) -> list[Node]:
+    """A source's nodes of these classes, one class after the other, each in the order of `ast.walk`."""
+    by_kind = _by_kind(source)
+    return [node for kind in kinds for node in by_kind.get(kind, ()) if isinstance(node, kind)]
+
+
 @functools.cache
-def nodes(source: str) -> tuple[ast.AST, ...]:
-    """All nodes of a source, in the order of `ast.walk`."""
-    return tuple(walk(parse(source)))
+def _by_kind(source: str) -> Mapping[type[ast.AST], list[ast.AST]]:
+    by_kind: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    for node in walk(parse(source)):
+        by_kind[type(node)].append(node)
+    return by_kind
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """What `ast.walk` finds, in its order and in two thirds of its time."""
+    """The same as `ast.walk`, in two thirds of its time."""
     found = [node]
-    for one in found:  # which grows meanwhile
+    for one in found:  # the list grows meanwhile
         for name in one._fields:
             value = getattr(one, name, None)
             if isinstance(value, list):
@@ -40,13 +53,13 @@ def walk(node: ast.AST) -> list[ast.AST]:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Keep what is read until the end, without the garbage collector, which finds none in trees; then forget it all."""
+    """Keep trees until the end of the block, and switch the garbage collector off meanwhile: trees have no garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         parse.cache_clear()
-        nodes.cache_clear()
+        _by_kind.cache_clear()
         if was_enabled:
             gc.enable()

@@ -1,4 +1,4 @@
-"""The boot order in a libvirt domain's XML, with disks of which libvirt itself is told nothing."""
+"""The boot order in a libvirt domain's XML, NVMe disks included, which are there as arguments of QEMU's only."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from xml.etree import ElementTree
 
 from drivers.protocols import BootDevice
 
-# QEMU's own words, in which NVMe disks are (lab.machines.domain).
+# An argument of QEMU's command line: lab.machines.domain adds NVMe disks so.
 _ARG = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
 _INDEX = re.compile(r"(?<=,bootindex=)\d+")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A disk, CD or network card, by its element or by QEMU's words."""
+    """A disk, CD or network card: its element, or the argument of QEMU's that adds it."""
 
     element: ElementTree.Element
     kind: BootDevice
 
     @property
     def order(self) -> int:
-        """Its place; 0 where it has none."""
+        """Its place in the boot order, from 1; 0 if it is not in there."""
         if self.element.tag == _ARG:
             index = _INDEX.search(self.element.get("value", ""))
             return int(index[0]) if index else 0
@@ -31,7 +31,7 @@ class Place:
         return int(boot.get("order", "0")) if boot is not None else 0
 
     def put(self, order: int) -> None:
-        """Give it this place."""
+        """Set its place in the boot order."""
         if self.element.tag == _ARG:
             self.element.set("value", _INDEX.sub(str(order), self.element.get("value", "")))
             return
@@ -51,39 +51,39 @@ class Place:
 
 
 def places(domain: ElementTree.Element) -> list[Place]:
-    """Everything that has a place or could have one."""
+    """All devices that can be in the boot order."""
     found = [Place(one, kind) for one in domain.findall("devices/*") if (kind := _kind(one)) is not None]
     return found + [Place(arg, BootDevice.DISK) for arg in domain.iter(_ARG) if _INDEX.search(arg.get("value", ""))]
 
 
 def in_order(found: Iterable[Place]) -> list[Place]:
-    """Those that have a place, as they are tried."""
+    """The devices that are in the boot order, in the order in which they are tried."""
     return sorted((one for one in found if one.order), key=lambda one: one.order)
 
 
 def behind(found: Iterable[Place]) -> int:
-    """The place after all of these."""
+    """The place after the last of these devices."""
     return max((one.order for one in found), default=0) + 1
 
 
 def of_kind(found: Sequence[Place], device: BootDevice) -> list[Place]:
-    """What is meant by a kind of device: those of it that have a place, else all of it. Where none of a machine's disks
-    has one, the disk that it boots is elsewhere, and its card boots that."""
+    """The devices of a kind that are in the boot order, else all of the kind. A machine of whose disks none is in the
+    order boots a disk over the network (iSCSI): its disk is then its cards."""
     kind = [one for one in found if one.kind is device]
     cards = [one for one in found if one.kind is BootDevice.NETWORK and device is BootDevice.DISK]
     return in_order(kind) or in_order(cards) or kind
 
 
 def put_first(found: Sequence[Place], firsts: Sequence[Place]) -> None:
-    """Give these the first places, and all others that have one the next, as they were."""
+    """Put these devices first in the boot order; the others that are in it follow in their order."""
     others = [one for one in in_order(found) if one not in firsts]
     for order, place in enumerate([*firsts, *others], start=1):
         place.put(order)
 
 
 def settle(domain: ElementTree.Element) -> None:
-    """Take away the order that libvirt makes where nothing that it knows of has a place, once something has: it takes
-    no two of them."""
+    """Remove the `boot` elements of `os` where devices have places of their own: libvirt refuses both together, and
+    adds the former where it sees none of the latter."""
     if domain.find("devices/*/boot") is not None:
         for system in domain.findall("os"):
             for boot in system.findall("boot"):

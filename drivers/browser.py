@@ -122,9 +122,9 @@ class Page:
             raise BrowserError(f"{url}: {answer['errorText']}")
         self.until("document.readyState === 'complete'")
 
-    def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:
+    def press(self, key: str, code: int, text: str = "") -> None:
         """Send a key press as a keyboard would."""
-        common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
@@ -141,7 +141,7 @@ class Page:
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe whose descriptors are none of those that the shell gives to Chromium."""
+    """A pipe with descriptors from 10 on: the shell needs 3 and 4 for Chromium."""
     ends = os.pipe()
     reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:

@@ -26,7 +26,7 @@ _CONTROL = re.compile(
 KERNEL_TROUBLE = re.compile(
     r"kernel BUG at|BUG: (?:unable to handle|soft lockup|scheduling while atomic|Bad page|KASAN)|"
     r"Oops: |general protection fault|Kernel panic - not syncing|rcu_sched self-detected stall|"
-    r"Out of memory: Killed process|EXT4-fs error|XFS.*[Cc]orruption|I/O error, dev",
+    r"Out of memory: Killed process|EXT4-fs error|XFS.*[Cc]orruption|I/O error, dev"
 )
 
 
@@ -46,7 +46,7 @@ class FileConsole:
         machine: str = "",
         still_possible: Callable[[], str | None] | None = None,
     ) -> None:
-        """`still_possible` is asked now and then while waiting; a reason instead of None ends the wait."""
+        """`still_possible` is called every few seconds of a wait: a reason that it returns ends the wait."""
         self.log = log
         self.input_socket = input_socket
         self._machine = machine
@@ -100,7 +100,7 @@ class FileConsole:
             log.seek(self._position)
             # Latin-1 maps bytes one to one: offsets in this text are offsets in the file.
             raw = log.read().decode("latin-1")
-        # Surrogates stand for bytes that are no UTF-8, so that lengths can be told back.
+        # Bytes that are not UTF-8 become surrogates, so that the length in bytes of the match can be computed.
         plain = strip_control(raw).encode("latin-1").decode(errors="surrogateescape")
         match = wanted.search(plain)
         if match is not None:
@@ -133,7 +133,7 @@ class FileConsole:
 
 
 def _raw_end(raw: str, count: int) -> int:
-    """Where in `raw` the first `count` characters that are no control sequences end."""
+    """The offset in `raw` behind its first `count` characters, control sequences not counted."""
     if count == 0:
         return 0
     start = 0

@@ -146,16 +146,16 @@ class Machine:
         self.on()
 
     def suspend(self) -> None:
-        """Let nothing in it run until it is resumed or loses its power. The host's kernel answers for its network all
-        the same: ARP, ping, and connections that nobody takes."""
+        """Stop all its processes until it is resumed or switched off. The kernel still answers for them: ARP, ping, and
+        connections, which nobody accepts."""
         self.ask("suspend")
 
     def resume(self) -> None:
-        """Let it go on; nothing when it is off."""
+        """Let its processes go on; does nothing when it is off."""
         self.ask("resume")
 
     def limit_cpu(self, percent: int | None) -> None:
-        """Leave it so much of one processor, in percent, until its power is off; None: as many as it has."""
+        """Limit it to so many percent of one processor until it is switched off; None: no limit."""
         self.ask("cpu", "" if percent is None else str(percent))
 
     def insert(self, url: str) -> None:
@@ -181,7 +181,7 @@ class Machine:
         return next((device for device, name in _NAMES.items() if name == first), None)
 
     def set_first(self, device: BootDevice, *, once: bool = False) -> None:
-        """Try this first from the next start on, or at that alone, the others after it."""
+        """Put this device first from the next start on, or (`once`) for the next start only."""
         self.ask("first", _NAMES[device], once=once)
 
     def png(self) -> bytes:

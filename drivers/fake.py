@@ -81,7 +81,7 @@ class FakeMachine:
         return self._first
 
     def set_first(self, device: BootDevice) -> None:
-        """Set it; the CD only when there is one."""
+        """Set the first boot device; BootError for a CD that is not there."""
         if device is BootDevice.CD and self._media is None:
             raise BootError("it has no cd to boot from", machine=self.name)
         self._first = device
@@ -99,7 +99,7 @@ class FakeMachine:
         return match
 
     def send(self, data: str) -> None:
-        """Keep what was typed."""
+        """Append to `typed`."""
         self.typed.append(data)
 
     def png(self) -> bytes:

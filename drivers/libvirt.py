@@ -141,14 +141,14 @@ class Machine:
         self.on()
 
     def suspend(self) -> None:
-        """Let its processors stand still until it is resumed or loses its power."""
+        """Stop its processors until it is resumed or switched off."""
         try:
             self._domain().suspend()
         except libvirt.libvirtError as error:
             raise PowerError(f"cannot be suspended: {error}", machine=self.name) from error
 
     def resume(self) -> None:
-        """Let it go on where it was; nothing when it is off, or runs since a reset."""
+        """Start its processors again; does nothing when it is off or has been reset meanwhile."""
         domain = self._domain()
         try:
             if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
@@ -161,8 +161,8 @@ class Machine:
         return next((place.kind for place in in_order(places(ElementTree.fromstring(self.xml())))), None)
 
     def set_first(self, device: BootDevice) -> None:
-        """Give this kind of device the lowest orders, and every other bootable device the next ones, as they were; what
-        was asked for once is off."""
+        """Put this kind of device first in the boot order, the others behind it in their order; an earlier
+        boot_from_cd_once is forgotten."""
         self._from_cd = False
         tree = self._definition()
         found = places(tree)
@@ -183,8 +183,7 @@ class Machine:
             raise BootError(f"libvirt rejects the boot order: {error}", machine=self.name) from error
 
     def boot_from_cd_once(self) -> None:
-        """Have the next power-on by this object, and no later start, try the CD first; where there is none then,
-        nothing is changed."""
+        """Have the next power-on by this object, and no later start, try the CD first, if there is one then."""
         self._from_cd = True
 
     def _has_cd(self) -> bool:
@@ -192,9 +191,9 @@ class Machine:
 
     @contextmanager
     def chosen(self, serial: str = "") -> Iterator[None]:
-        """Power on within the block: that one boot tries the disk with this serial number first, or without one the CD,
-        and whatever comes later, a restart by the machine itself too, has it behind all others. It is what somebody
-        does with the one-time boot menu of a BIOS. Raises BootError.
+        """For a power-on within the block: that boot tries the disk with this serial number first, or without a number
+        the CD. At all later boots, restarts by the machine itself too, that device is the last. A person would use the
+        one-time boot menu of a BIOS. Raises BootError.
 
         QEMU takes a device's new place at the machine's next reset (reference/lab.md §3.8).
         """
@@ -216,7 +215,7 @@ class Machine:
         self._define(tree)
 
     def _put_at_next_reset(self, serial: str) -> None:
-        """Give it the last place in the boot order of the running machine; nothing when that is off."""
+        """Put the disk, or the CD, last in the boot order of the running machine; does nothing when it is off."""
         if self.state() is PowerState.OFF:
             return
         one, others = self._chosen_from(ElementTree.fromstring(self.xml(live=True)), serial)
@@ -246,8 +245,7 @@ class Machine:
 
     def set_clock(self, ahead: int) -> None:
         """Have its hardware's clock so many seconds ahead of the host's from the next cold boot on."""
-        domain = self._domain()
-        tree = ElementTree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
+        tree = self._definition()
         for clock in tree.findall("clock"):
             clock.attrib = {"offset": "variable", "adjustment": str(ahead), "basis": "utc"}
         try:

@@ -19,14 +19,14 @@ _POLL_SECONDS = 1.0
 _NOT_SENT = "mux_client_request_session"
 
 
-def write_config(path: Path, key: Path, controls: Path, user: str = "core") -> None:
-    """Write an ssh_config(5) for short-lived machines.
+def write_config(path: Path, key: Path, controls: Path) -> None:
+    """Write an ssh_config(5) for the user `core` of short-lived machines.
 
     Host keys are not kept. A connection is shared through a socket in `controls`, since a handshake with an emulated
     machine takes seconds; one whose machine was rebooted is noticed after 15 s.
     """
     path.write_text(
-        f"Host *\n  User {user}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  BatchMode yes\n"
+        f"Host *\n  User core\n  IdentityFile {key}\n  IdentitiesOnly yes\n  BatchMode yes\n"
         "  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
         "  ServerAliveInterval 5\n  ServerAliveCountMax 3\n  ConnectTimeout 15\n"
         f"  ControlMaster auto\n  ControlPersist 60\n  ControlPath {controls}/%h\n"

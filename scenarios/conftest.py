@@ -6,7 +6,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from scenarios.testing.cluster import INSTALL_SECONDS, Installation, Stopped, in
 from scenarios.testing.livelog import LiveLog
 from scenarios.testing.results import Results
 from scenarios.testing.service import Discovered, install_discovered, service_alone
-from scenarios.testing.shared import Shared
+from scenarios.testing.shared import Shared, T
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
@@ -334,6 +334,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     _close(session)
 
 
+def _shared(request: pytest.FixtureRequest, kind: type[T], make: Callable[[ExitStack], T]) -> T:
+    """What all tests of the scenario share, made by the first of them."""
+    stash = request.session.stash
+    if SHARED not in stash:
+        stash[SHARED] = Shared(request.param, make)
+    shared = stash[SHARED].get(request.param)
+    assert isinstance(shared, kind)
+    return shared
+
+
 @pytest.fixture
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
     """An installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise with a
@@ -348,23 +358,13 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)
 
-    stash = request.session.stash
-    if SHARED not in stash:
-        stash[SHARED] = Shared(scenario_id, make)
-    shared = stash[SHARED].get(scenario_id)
-    assert isinstance(shared, Installation)
-    return shared
+    return _shared(request, Installation, make)
 
 
 @pytest.fixture
 def stopped(request: pytest.FixtureRequest, chosen: Chosen) -> Stopped:
     """An installation that wait-for has given up on, made once for all tests of an id. Parametrise with an id."""
-    scenario_id, stash = str(request.param), request.session.stash
-    if SHARED not in stash:
-        stash[SHARED] = Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, chosen))))
-    shared = stash[SHARED].get(scenario_id)
-    assert isinstance(shared, Stopped)
-    return shared
+    return _shared(request, Stopped, lambda labs: stop(labs.enter_context(_deployed(request, chosen))))
 
 
 def _discover(labs: ExitStack, request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
@@ -379,10 +379,4 @@ def _discover(labs: ExitStack, request: pytest.FixtureRequest, chosen: Chosen) -
 @pytest.fixture
 def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     """A cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
-    scenario_id, stash = str(request.param), request.session.stash
-
-    if SHARED not in stash:
-        stash[SHARED] = Shared(scenario_id, lambda labs: _discover(labs, request, chosen))
-    shared = stash[SHARED].get(scenario_id)
-    assert isinstance(shared, Discovered)
-    return shared
+    return _shared(request, Discovered, lambda labs: _discover(labs, request, chosen))

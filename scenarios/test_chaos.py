@@ -13,17 +13,17 @@ from scenarios.catalogue.ids import topology_of
 from scenarios.catalogue.variants import CHAOS
 from scenarios.testing.cluster import Installation
 
-#: Seconds for the bootstrap: what is told ends with its time-out.
+#: Seconds for the bootstrap; an installation that says why it fails ends with this time-out.
 LIMIT = 900
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test a seed of --chaos. Raises pytest.UsageError for what is none."""
+    """One test for each seed of --chaos. Raises pytest.UsageError for invalid seeds."""
     text, scenario = (metafunc.config.getoption(name) for name in ("--chaos", "--chaos-on"))
     ids = []
     try:
         for seed, only in seeds(text) if text else []:
-            # A fault that the seed has not is told before there is a lab.
+            # Raises ValueError for a fault that the seed does not have, before there is a lab.
             drawn(seed, scenario, topology_of(scenario), only)
             ids.append(f"{scenario}-chaos_{seed}" + "".join(f"_{place}" for place in only))
     except ValueError as error:
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def faults_of(scenario_id: str) -> tuple[Drawn, ...]:
-    """The faults of an id."""
+    """The faults that the seed in an id draws."""
     scenario, _, word = scenario_id.rpartition("-")
     match = CHAOS.fullmatch(word)
     assert match is not None
@@ -62,7 +62,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
 
 
 def _finding(scenario_id: str, faults: tuple[Drawn, ...], outcome: Outcome) -> str:
-    """What neither completed nor was told, and how to see it again, with ever fewer faults."""
+    """The outcome of an installation that neither completed nor said why, and the commands that repeat it."""
     scenario, _, word = scenario_id.rpartition("-")
     seed = word.split("_")[1]
     again = [f"pytest scenarios/ --chaos {seed} --chaos-on {scenario}"]

@@ -51,14 +51,14 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
 
 
 def _void(row: Row, deployment: Deployment) -> None:
-    """Nothing is waited for any more, and it is the lab that is said to have failed."""
+    """The run ends at once with an error of the lab, which names the daemon that has ended."""
     with pytest.raises(DaemonEndedError) as caught:
         disturb(deployment, row)
     assert [line.partition(" at ")[0] for line in caught.value.ended] == [f"{row.void} was killed by SIGKILL"]
 
 
 def _unsaid(deployment: Deployment, told: Told) -> tuple[str, ...]:
-    """Where else than in `wait-for`'s first line a cause that is asked for is missing, as lines."""
+    """Where the row's cause is missing: a line for each of page, console and archive that the row asks for."""
     hosts = [told.host] if told.host else [node.name for node in deployment.topology.nodes]
     found = [
         surfaces.page_lacks(deployment, told.page) if told.page else "",
@@ -78,7 +78,7 @@ def _check_told(row: Row, outcome: Outcome) -> None:
 
 
 def _in_time(row: Row, outcome: Outcome, job: str) -> None:
-    """Hold the time against the latest undisturbed one on this machine, if there is one."""
+    """Compare the time with the last undisturbed installation on this machine, if there is one."""
     if not row.faults and row.bmc == "lab":
         UNDISTURBED.update({job: outcome.seconds})
         return

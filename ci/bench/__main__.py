@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,58 +29,19 @@ class Benchmark:
     alone: bool = False
 
 
-def _image(_args: argparse.Namespace) -> None:
-    from ci.bench import image
+def _run_of(module: str, *options: str) -> Callable[[argparse.Namespace], None]:
+    """Import a module of ci.bench, which takes a while, and call its `run` with these options' values."""
 
-    image.run()
+    def run(args: argparse.Namespace) -> None:
+        importlib.import_module(f"ci.bench.{module}").run(*(getattr(args, option) for option in options))
+
+    return run
 
 
 def _builds(args: argparse.Namespace) -> None:
     from ci.bench import builds
 
     builds.run(cold=args.cold)
-
-
-def _media(_args: argparse.Namespace) -> None:
-    from ci.bench import media
-
-    media.run()
-
-
-def _engine(_args: argparse.Namespace) -> None:
-    from ci.bench import engine
-
-    engine.run()
-
-
-def _pages(_args: argparse.Namespace) -> None:
-    from ci.bench import pages
-
-    pages.run()
-
-
-def _swarm(args: argparse.Namespace) -> None:
-    from ci.bench.service import swarm
-
-    swarm.run(args.hosts)
-
-
-def _conformity(args: argparse.Namespace) -> None:
-    from ci.bench.service import conformity
-
-    conformity.run(args.spec, args.examples)
-
-
-def _redfish(args: argparse.Namespace) -> None:
-    from ci.bench import redfish
-
-    redfish.run(args.schemas, args.ironic)
-
-
-def _idle(args: argparse.Namespace) -> None:
-    from ci.bench.installs import idle
-
-    idle.run(args.lab, args.seconds)
 
 
 def _machines(args: argparse.Namespace) -> None:
@@ -99,18 +61,6 @@ def _floor(args: argparse.Namespace) -> None:
         floor.run(args.scenario, topology_of(args.scenario))
 
 
-def _install(args: argparse.Namespace) -> None:
-    from ci.bench.installs import whole
-
-    whole.run(args.scenario)
-
-
-def _fault_times(args: argparse.Namespace) -> None:
-    from ci.bench import naming
-
-    naming.run(args.evidence)
-
-
 def _mutants(args: argparse.Namespace) -> None:
     from ci.bench import mutants
 
@@ -126,33 +76,29 @@ def _oracle(args: argparse.Namespace) -> None:
         scripts.run(args.scripts)
 
 
-def _oracle_service(args: argparse.Namespace) -> None:
-    from ci.bench.oracle.service import bench
-
-    bench.run(args.worlds, args.seed)
-
-
-def _house(args: argparse.Namespace) -> None:
-    from ci.bench import house
-
-    house.run(args.before)
-
-
 #: In the order in which they run.
 BENCHMARKS: Mapping[str, Benchmark] = {
-    "redfish": Benchmark("the vendors' BMCs against DMTF's validators", _redfish),
-    "image": Benchmark("create image against cp", _image),
+    "redfish": Benchmark("the vendors' BMCs against DMTF's validators", _run_of("redfish", "schemas", "ironic")),
+    "image": Benchmark("create image against cp", _run_of("image")),
     "builds": Benchmark("builds of the lab release with a warm cache", _builds),
-    "media": Benchmark("inserting an image through Redfish", _media),
-    "engine": Benchmark("what node0-ci run costs besides the runs", _engine),
-    "pages": Benchmark("node0-ci page of ten thousand runs, and how soon a browser opens its pages", _pages),
-    "swarm": Benchmark("how many hosts one service on one core holds (about ten minutes)", _swarm),
-    "conformity": Benchmark("the service against its specification", _conformity),
-    "idle": Benchmark("CPU and memory of a kept lab's machines, by process", _idle),
+    "media": Benchmark("inserting an image through Redfish", _run_of("media")),
+    "engine": Benchmark("what node0-ci run costs besides the runs", _run_of("engine")),
+    "pages": Benchmark("node0-ci page of ten thousand runs, and how soon a browser opens its pages", _run_of("pages")),
+    "swarm": Benchmark(
+        "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
+    ),
+    "conformity": Benchmark("the service against its specification", _run_of("service.conformity", "spec", "examples")),
+    "idle": Benchmark(
+        "CPU and memory of a kept lab's machines, by process", _run_of("installs.idle", "lab", "seconds")
+    ),
     "machines": Benchmark("the same installations in containers and in VMs, side by side", _machines),
     "floor": Benchmark("the steps of an installation, each alone", _floor),
-    "install": Benchmark("an installation between two floors, with its ratio to their mean", _install),
-    "fault-times": Benchmark("how long faults went unnamed, from the evidence of runs", _fault_times, alone=True),
+    "install": Benchmark(
+        "an installation between two floors, with its ratio to their mean", _run_of("installs.whole", "scenario")
+    ),
+    "fault-times": Benchmark(
+        "how long faults went unnamed, from the evidence of runs", _run_of("naming", "evidence"), alone=True
+    ),
     "mutants": Benchmark("how many changes to the code the tests notice", _mutants, alone=True),
     "oracle": Benchmark(
         "verdicts, errors and manifests of many inputs against those of the real openshift-install, where it was built",
@@ -162,10 +108,12 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "oracle-service": Benchmark(
         "statuses, validations and status codes of many hosts and requests against those of the real assisted-service, "
         "where it was built",
-        _oracle_service,
+        _run_of("oracle.service.bench", "worlds", "seed"),
         alone=True,
     ),
-    "house": Benchmark("lines, modules a folder, cycles, citations, start, create image", _house, alone=True),
+    "house": Benchmark(
+        "lines, modules a folder, cycles, citations, start, create image", _run_of("house", "before"), alone=True
+    ),
 }
 
 

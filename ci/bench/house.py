@@ -23,8 +23,6 @@ from ci.bench.measure import table
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import registry
 
-ROOT = Path(__file__).parents[2]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: Modules of a folder, its `__init__` aside: about a dozen.
 DOZEN = 12
 START_ROUNDS = 15
@@ -60,7 +58,7 @@ class House:
         ]
 
 
-def unpack(commit: str, folder: Path, root: Path = ROOT) -> Path:
+def unpack(commit: str, folder: Path, root: Path = imports.ROOT) -> Path:
     """The tree of a commit, in `folder`. SystemExit when git does not know it."""
     argv = ["git", "-C", str(root), "archive", "--format=tar", commit]
     completed = subprocess.run(argv, capture_output=True, check=False)
@@ -73,7 +71,7 @@ def unpack(commit: str, folder: Path, root: Path = ROOT) -> Path:
 
 def weigh(tree: Path) -> House:
     """Count what is in a checkout."""
-    by_name = imports.modules(tree, ROOMS)
+    by_name = imports.modules(tree, imports.ROOMS)
     lines: Counter[bool] = Counter()
     folders: Counter[str] = Counter()
     for path in by_name.values():

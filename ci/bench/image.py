@@ -59,7 +59,7 @@ class Taken:
     cpu: float
 
 
-# A process of its own, and a small one: the peak of a command counts from that of the process that forks it.
+# A small process of its own runs the command: a child's peak memory is at least that of the process that forked it.
 _RUNNER = """
 import resource, subprocess, sys, time
 begin = time.monotonic()
@@ -150,7 +150,7 @@ def _compare(name: str, work: Path, base: Path, server: Registry, *, release: st
 
 
 def _fixed(work: Path, server: Registry, release: str) -> None:
-    """What `create image` costs whatever its base's size, and how much of that the four RSA keys and the hash take."""
+    """The part of `create image` that does not depend on the base's size, and of it the four RSA keys and the hash."""
     base = build(work / "small", "2023-07.x86_64", SMALL)
     taken = _pairs(work, base, server, release)
     code = (

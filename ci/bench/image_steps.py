@@ -1,6 +1,6 @@
-"""Where the time of `create image` goes: its steps, one after another, from the start of its process to its end.
+"""The steps of `create image`, one after another, from the start of its process to its end.
 
-What goes on beside them (the base ISO's copy, the keys) shows as the wait for it, in the step that needs it.
+Work beside them (the copy of the base ISO, the keys) counts as waiting in the step that needs its result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Step:
     work: float = 0.0
 
 
-# In the order in which the command itself imports: what it begins before its imports stays so.
+# Imports in the same order as the command, which begins the copy and the keys before most of them.
 _TRACED = """
 import contextlib, json, sys, time
 marks = {}

@@ -1,9 +1,8 @@
-"""Small tools of the benchmarks: timing a step, medians, a table."""
+"""Small tools of the benchmarks: timing a step, shares, a table."""
 
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,13 +52,6 @@ def clock_of(action: Callable[[], object]) -> Clock:
 def seconds_of(action: Callable[[], object]) -> float:
     """How long an action takes."""
     return clock_of(action).seconds
-
-
-def pairs(a: Callable[[], object], b: Callable[[], object], rounds: int) -> tuple[float, float, float]:
-    """Run A and B in turn: median seconds of A, of B, and the median of the ratios A/B pair by pair."""
-    taken = [(seconds_of(a), seconds_of(b)) for _ in range(rounds)]
-    ratios = [x / y for x, y in taken]
-    return statistics.median(x for x, _ in taken), statistics.median(y for _, y in taken), statistics.median(ratios)
 
 
 def share(part: int, whole: int) -> str:

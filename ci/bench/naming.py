@@ -1,4 +1,4 @@
-"""How long a user waits, in real installs, from a fault to the first line that names it; and whom lines named wrongly.
+"""How long it takes, in real installs, from a fault to the first line that names it; and which hosts are wrongly named.
 
 Read from the evidence of runs of scenarios/test_faults.py: `phases.json` has when the fault began, `wait-for`'s log
 each line with its second.
@@ -19,7 +19,7 @@ from scenarios.catalogue.faulty import ROWS, Row
 from scenarios.catalogue.ids import topology_of
 
 _LINE = re.compile(r'^time="(?P<time>[^"]+)" level=(?P<level>\w+) msg="?(?P<message>.*?)"?$', re.MULTILINE)
-#: What a user sees as a complaint; what else is told in passing (info) may use a cause's words for something else.
+#: Levels that a user takes for a complaint; info lines may have a cause's words for other reasons.
 _COMPLAINTS = ("warning", "error", "fatal")
 _COMPLAINT = "Cannot access Rendezvous Host"
 _WITNESS = re.compile(r"as host \S+ sees")
@@ -39,12 +39,12 @@ class Naming:
 
 
 def naming(row: Row, began: datetime, log: str) -> Naming:
-    """How a run named its fault, which began at `begin`, by the text of `.openshift_install.log`."""
+    """How a run named its fault, which began at `began`, by the text of `.openshift_install.log`."""
     assert row.told is not None
     cause, first, seconds = re.compile(row.told.cause), None, None
     for match in _LINE.finditer(log):
         since = (datetime.fromisoformat(match["time"]) - began).total_seconds()
-        # Both are whole seconds.
+        # Both times are rounded to seconds, so the complaint may seem to be a second earlier.
         message = match["message"]
         if since < -1 or (match["level"] not in _COMPLAINTS and not message.startswith(_COMPLAINT)):
             continue
@@ -53,8 +53,8 @@ def naming(row: Row, began: datetime, log: str) -> Naming:
         if first is None and match["level"] in ("error", "fatal") and message != "Bootstrap failed to complete":
             first = message
     hosts = [node.name for node in topology_of(row.scenario).nodes]
-    # Hosts that the row names, and hosts that its faults are done to. Others that a line names are wrongly accused, but
-    # for a host that has seen the fault, as a witness.
+    # A line may name the row's host, those that its faults are done to, and a witness ("as host X sees"); any other
+    # host that it names is wrongly accused.
     concerned = {row.told.host} | {name for fault in row.faults for name in _nodes(fault)}
     blame = _WITNESS.sub("", first or "")
     accused = [host for host in hosts if host not in concerned and re.search(rf"\b{re.escape(host)}\b", blame)]

@@ -44,11 +44,11 @@ class Measured:
     _: KW_ONLY
     seconds: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    #: Tests that did not pass here without any mutation: they prove nothing here.
+    #: Tests that do not pass in the sandbox even without a mutation, and are not used.
     unfit: list[str] = field(default_factory=list)
-    #: Third-party modules that it imported.
+    #: Third-party modules that the tests imported.
     imported: list[str] = field(default_factory=list)
-    #: What it ran, with digests.
+    #: Digests of the source files that the tests ran.
     deps: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""Runs mutants: a few workers, each of which forks a child a mutant from a process that has imported all but ours."""
+"""Runs mutants: each in a child forked from a process that has imported all third-party modules, a few at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TIMES = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Fate:
-    """What became of a mutant; ``tests`` ran against it, ``left`` more would have, but for the budget."""
+    """What became of a mutant; ``tests`` ran against it, ``left`` more did not for want of budget."""
 
     mutant: Mutant
     fate: str

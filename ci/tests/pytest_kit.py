@@ -1,5 +1,5 @@
-"""pytest with `scenarios/`, or parts of it, in a process that is forked from the test's: most of a run that installs
-nothing is importing."""
+"""Runs pytest over `scenarios/`, or with parts of it, in a forked process: most of a run that installs nothing is
+importing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def pytest_scenarios(*options: str) -> tuple[int, str]:
 
 
 def pytest_in(folder: Path, *options: str) -> tuple[int, str]:
-    """The same of tests in a folder, whose conftest may take what it wants of the scenarios'."""
+    """The same for tests in another folder, whose conftest may import from scenarios/."""
     _load()
     return forked(functools.partial(_run, folder), ["-q", "-p", "no:cacheprovider", *options], seconds=120.0)
 
 
-def collected(*options: str) -> list[str]:
+@functools.cache
+def collected(*options: str) -> Sequence[str]:
     """The ids of the tests that these options select."""
     code, output = pytest_scenarios("--collect-only", *options)
     assert code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), output

@@ -1,4 +1,4 @@
-"""The table of faults is whole: each row can be read, says what must come of it, and blames no one else."""
+"""The table of faults: its rows are valid, what they name exists, and where their causes are looked for."""
 
 import io
 import re
@@ -29,7 +29,7 @@ GOOD = """
 """
 
 
-def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
+def test_scenarios_and_hosts_that_rows_name_exist():
     for row in ROWS:
         names = {node.name for node in topology_of(row.id).nodes}
         nodes = {value for fault in row.faults for name in ("node", "of") if (value := getattr(fault, name, ""))}
@@ -39,7 +39,7 @@ def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
         assert nodes | hosts | named <= names, row.name
 
 
-def test_cards_are_of_the_machines_that_rows_name_them_for():
+def test_cards_that_faults_name_exist_on_their_nodes():
     named = 0
     for row in ROWS:
         for node in topology_of(row.id).nodes:
@@ -49,7 +49,7 @@ def test_cards_are_of_the_machines_that_rows_name_them_for():
     assert named, "no row has one cable of several fail"
 
 
-def test_disks_can_fail_where_a_row_has_them_fail_and_nowhere_else():
+def test_only_disks_that_a_row_has_fail_are_made_to_fail():
     for row in ROWS:
         failing = {fault.node for fault in row.faults if isinstance(fault, DiskErrors | DiskSlow)}
         for node in topology_of(row.id).nodes:
@@ -66,7 +66,7 @@ def test_each_process_of_a_host_is_killed_and_stopped_or_the_page_says_why_not()
             rows = {
                 row.name for row in ROWS for fault in row.faults if isinstance(fault, kind) and fault.process == process
             }
-            # Without rows, a reason in words.
+            # A cell without rows has to give a reason.
             assert set(re.findall(r"`(\w+)`", cell)) == rows if rows else re.match(r"none: \w+ \w+", cell), (
                 process,
                 kind,
@@ -74,7 +74,7 @@ def test_each_process_of_a_host_is_killed_and_stopped_or_the_page_says_why_not()
 
 
 def test_three_rows_are_in_the_gate():
-    # One that completes early and late, and one that is told.
+    # Two that complete, with an early and a late fault, and one with an error.
     assert sum(row.gate for row in ROWS) == 3
 
 
@@ -125,7 +125,7 @@ def test_three_rows_are_in_the_gate():
         ("{type: Outage, service: registry}", "{type: Partition, nodes: []}", "nodes: want at least one, each once"),
     ],
 )
-def test_what_is_wrong_with_a_row(old, new, rule):
+def test_an_invalid_row_is_refused_by_its_field(old, new, rule):
     assert len(load({"t": GOOD})) == 1
     with pytest.raises(TableError) as caught:
         load({"t.yaml": GOOD.replace(old, new)})
@@ -138,14 +138,14 @@ def test_what_is_wrong_with_a_row(old, new, rule):
     [("a: b", "want a list of rows"), ("7", "want a list of rows"), ("text", "want a list of rows"),
      ("- {", "t.yaml: "), ("- &a [*a]", "t.yaml: "), ("- 1", "Expected `object`"), ("- name: 1", "name")],
 )  # fmt: skip
-def test_what_is_no_table(text, rule):
+def test_files_that_are_no_table_are_refused(text, rule):
     with pytest.raises(TableError) as caught:
         load({"t.yaml": text})
     assert rule in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_moments_are_of_stages_and_statuses_that_there_are():
+def test_stages_and_statuses_of_moments_exist():
     stages, statuses = set(Stage), {*ClusterStatus, *HostStatus}
     for row in ROWS:
         for moment in (row.begin, row.end):
@@ -154,7 +154,7 @@ def test_moments_are_of_stages_and_statuses_that_there_are():
                 assert moment.status in statuses | {""}, row.name
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     with pytest.raises(TableError) as caught:
         load({"t": GOOD, "u": GOOD + GOOD.replace("begin: {seconds: 0}", "begin: {}").replace("a_b", "c")})
     assert len(str(caught.value).splitlines()) == 2
@@ -176,7 +176,7 @@ def test_the_error_lines_of_a_waiting_command():
     ("lanes", "machine", "minutes"),
     [("[container, vm]", "container", 4), ("[container, vm]", "vm", 12), ("[vm]\n  vm: because", "vm", 4)],
 )
-def test_an_emulated_host_has_longer_to_say_what_is_wrong_where_a_container_would_do(lanes, machine, minutes):
+def test_vms_are_given_longer_where_containers_run_the_same_row(lanes, machine, minutes):
     text = GOOD.replace("completes: {}", f"lanes: {lanes}\n  told: {{cause: gone, minutes: 4}}")
     assert load({"t.yaml": text})[0].told_minutes(machine) == minutes
     assert load({"t.yaml": GOOD})[0].told_minutes(machine) == 0
@@ -204,14 +204,14 @@ def test_a_cause_is_looked_for_in_the_archives_of_an_archive():
     assert dict(files_in("events.json", b"{}")) == {"events.json": b"{}"}
 
 
-def test_the_cause_of_a_row_that_is_told_may_be_asked_for_in_four_places():
+def test_a_row_may_ask_for_its_cause_on_page_and_console_and_in_the_archive():
     text = GOOD.replace("completes: {}", "told: {cause: gone, page: lost, archive: died}")
     [row] = load({"t.yaml": text})
     assert row.told is not None
     assert row.told.elsewhere == {"page": "lost", "archive": "died"}
 
 
-def test_a_console_that_says_nothing_of_the_cause_is_named():
+def test_a_console_without_the_cause_is_reported():
     console = SimpleNamespace(text=lambda: "master-0 login: Images cannot be pulled: unauthorized")
     deployment = SimpleNamespace(lab=SimpleNamespace(nodes={"master-0": SimpleNamespace(console=console)}))
     assert surfaces.console_lacks(deployment, "master-0", "pulled: .*unauthorized") == ""
@@ -220,7 +220,7 @@ def test_a_console_that_says_nothing_of_the_cause_is_named():
     )
 
 
-def test_hosts_are_asked_for_what_wait_for_has_not_kept(tmp_path):
+def test_agent_gather_runs_only_for_causes_that_wait_for_has_not_kept(tmp_path):
     asked = []
 
     def agent(*words, timeout):
@@ -236,6 +236,6 @@ def test_hosts_are_asked_for_what_wait_for_has_not_kept(tmp_path):
     assert surfaces.archive_lacks(deployment, "is silent") == ""
     assert asked == []
     assert surfaces.archive_lacks(deployment, "manifest unknown") == ""
-    # What wait-for itself has logged is no evidence of what hosts say.
+    # A line that wait-for itself has logged does not count.
     assert surfaces.archive_lacks(deployment, "expired").startswith("'expired' is in none of ['hosts.json'] and")
     assert asked == ["gather", "gather"]

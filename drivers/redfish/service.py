@@ -33,7 +33,7 @@ class Runner(Protocol):
 
 
 def here(function: Callable[[], T], /) -> T:
-    """The plainest Runner: it calls the function where it is."""
+    """A Runner that just calls the function."""
     return function()
 
 

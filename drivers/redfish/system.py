@@ -16,7 +16,7 @@ from drivers.redfish.service import Endpoint
 T = TypeVar("T")
 
 POLL_SECONDS = 0.2
-# Real machines take half a minute to pull their own plug.
+# Real machines take half a minute to switch off.
 _POWER_SECONDS = 90.0
 _TARGETS = {BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD, BootDevice.CD: sushy.BOOT_SOURCE_TARGET_CD}
 _TARGETS[BootDevice.NETWORK] = sushy.BOOT_SOURCE_TARGET_PXE

@@ -46,7 +46,7 @@ def test_a_page_is_read_waited_for_and_pictured(certificate, tmp_path):
 
 
 @needs_chromium
-def test_whichever_descriptors_are_free(certificate, tmp_path):
+def test_a_page_opens_whichever_descriptors_are_free(certificate, tmp_path):
     """A process with none open but the first three."""
     (tmp_path / "crt").write_bytes(certificate)
     text = (

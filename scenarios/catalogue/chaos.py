@@ -1,6 +1,6 @@
-"""Faults drawn at random: a seed decides which, when and for how long, and the same seed decides the same each time.
+"""Faults drawn at random: a seed decides which, when and for how long, always in the same way.
 
-What is drawn is rows as in faults/*.yaml, so that what a seed has found becomes one.
+Faults are drawn as rows of faults/*.yaml, so that one which has found a defect can be kept there.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from lab.faults.moments import Moment
 from lab.topology import Topology
 from scenarios.catalogue.faulty import Completes, Row
 
-#: Most faults of a seed, and how many in a hundred never end.
+#: Most faults of a seed; percentage of faults that never end.
 MOST, FOR_EVER = 3, 12
 _IMAGES = ("agent-installer-node-agent", "agent-installer-orchestrator", "etcd", "hyperkube")
-# Another host may be the one that has registered, when an agent fails.
+# The moment `registered` is that of any host: the one whose agent fails may not have registered yet.
 _HOST_FAILS = r"never registered|connect|disconnected|lost|not heard|reach|answer|timeout|timed out"
 
 
@@ -56,25 +56,25 @@ class Kind:
     at_rendezvous: bool = False
 
 
-def _early(dice: random.Random, _node: str) -> Moment:
-    return Moment(seconds=dice.randint(0, 90))
+def _early(rng: random.Random, _node: str) -> Moment:
+    return Moment(seconds=rng.randint(0, 90))
 
 
-def _registered(_dice: random.Random, _node: str) -> Moment:
+def _registered(_rng: random.Random, _node: str) -> Moment:
     return Moment(event="registered")
 
 
-def _installing(_dice: random.Random, _node: str) -> Moment:
+def _installing(_rng: random.Random, _node: str) -> Moment:
     return Moment(status="installing")
 
 
-def _bootkube(_dice: random.Random, node: str) -> Moment:
+def _bootkube(_rng: random.Random, node: str) -> Moment:
     return Moment(stage="Waiting for bootkube", host=node)
 
 
 def _killed(*processes: str) -> Callable[[random.Random, str], Fault]:
-    return lambda dice, node: msgspec.convert(
-        {"type": "Kill", "node": node, "process": dice.choice(processes)}, type=Fault
+    return lambda rng, node: msgspec.convert(
+        {"type": "Kill", "node": node, "process": rng.choice(processes)}, type=Fault
     )
 
 
@@ -83,35 +83,41 @@ _NAMES = r"resol|lookup|no such host|[Nn]ame or service|DNS|registry|api"
 _ANY = (_early, _registered, _installing)
 #: The kinds, by the names that docs and --help have for them.
 KINDS: dict[str, Kind] = {
-    "registry-gone": Kind(lambda d, n: Outage("registry"), _ANY, 120, _REGISTRY),
-    "registry-hangs": Kind(lambda d, n: Hang("registry"), _ANY, 90, _REGISTRY),
-    "registry-refuses": Kind(lambda d, n: RegistryRefuses(), _ANY, 120, _REGISTRY),
-    "registry-certificate": Kind(lambda d, n: RegistryCertificate(), _ANY, 120, _REGISTRY),
+    "registry-gone": Kind(lambda rng, node: Outage("registry"), _ANY, 120, _REGISTRY),
+    "registry-hangs": Kind(lambda rng, node: Hang("registry"), _ANY, 90, _REGISTRY),
+    "registry-refuses": Kind(lambda rng, node: RegistryRefuses(), _ANY, 120, _REGISTRY),
+    "registry-certificate": Kind(lambda rng, node: RegistryCertificate(), _ANY, 120, _REGISTRY),
     "registry-image": Kind(
-        lambda d, n: RegistryImage(d.choice(_IMAGES), d.choice(("absent", "truncated", "wrong", "error"))),
+        lambda rng, node: RegistryImage(rng.choice(_IMAGES), rng.choice(("absent", "truncated", "wrong", "error"))),
         (_early,),
         120,
         _REGISTRY,
     ),
-    "dns-hangs": Kind(lambda d, n: Hang("dnsmasq"), _ANY, 90, _NAMES),
-    "dns-gone": Kind(lambda d, n: Outage("dnsmasq"), _ANY, 90, _NAMES),
-    "name-missing": Kind(lambda d, n: NameMissing(d.choice(("api", "api-int", "registry"))), _ANY, 120, _NAMES),
-    "ntp-gone": Kind(lambda d, n: Outage("chronyd"), _ANY, 120, r"ntp|time source|clock"),
-    "bmc-gone": Kind(lambda d, n: Outage("bmc"), (_registered, _installing), 120, r"BMC"),
-    "cable": Kind(lambda d, n: LinkDown(n), _ANY, 60, _HOST_FAILS, may_stay=False),
-    "loss": Kind(lambda d, n: Loss(d.randint(1, 25)), _ANY, 120, _HOST_FAILS, may_stay=False),
-    "mtu": Kind(lambda d, n: BlackHole(d.choice((600, 900, 1300, 1400))), _ANY, 90, _HOST_FAILS, may_stay=False),
+    "dns-hangs": Kind(lambda rng, node: Hang("dnsmasq"), _ANY, 90, _NAMES),
+    "dns-gone": Kind(lambda rng, node: Outage("dnsmasq"), _ANY, 90, _NAMES),
+    "name-missing": Kind(lambda rng, node: NameMissing(rng.choice(("api", "api-int", "registry"))), _ANY, 120, _NAMES),
+    "ntp-gone": Kind(lambda rng, node: Outage("chronyd"), _ANY, 120, r"ntp|time source|clock"),
+    "bmc-gone": Kind(lambda rng, node: Outage("bmc"), (_registered, _installing), 120, r"BMC"),
+    "cable": Kind(lambda rng, node: LinkDown(node), _ANY, 60, _HOST_FAILS, may_stay=False),
+    "loss": Kind(lambda rng, node: Loss(rng.randint(1, 25)), _ANY, 120, _HOST_FAILS, may_stay=False),
+    "mtu": Kind(lambda rng, node: BlackHole(rng.choice((600, 900, 1300, 1400))), _ANY, 90, _HOST_FAILS, may_stay=False),
     "agent-killed": Kind(_killed("agent"), (_registered,), 0, _HOST_FAILS),
     "service-killed": Kind(_killed("assisted-service"), (_registered, _installing), 0, _HOST_FAILS, at_rendezvous=True),
     "cluster-killed": Kind(
         _killed("kubelet", "etcd", "kube-apiserver", "containerd"), (_bootkube,), 0, _HOST_FAILS, at_rendezvous=True
     ),
-    "agent-frozen": Kind(lambda d, n: Freeze(n, "agent"), (_registered,), 120, _HOST_FAILS),
+    "agent-frozen": Kind(lambda rng, node: Freeze(node, "agent"), (_registered,), 120, _HOST_FAILS),
     "service-frozen": Kind(
-        lambda d, n: Freeze(n, "assisted-service"), (_registered, _installing), 60, _HOST_FAILS, at_rendezvous=True
+        lambda rng, node: Freeze(node, "assisted-service"),
+        (_registered, _installing),
+        60,
+        _HOST_FAILS,
+        at_rendezvous=True,
     ),
-    "reset": Kind(lambda d, n: Reset(n), (_registered,), 0, _HOST_FAILS),
-    "disk-full": Kind(lambda d, n: DiskFull(n, "/var", d.randint(0, 64)), (_registered,), 60, r"space|disk|full"),
+    "reset": Kind(lambda rng, node: Reset(node), (_registered,), 0, _HOST_FAILS),
+    "disk-full": Kind(
+        lambda rng, node: DiskFull(node, "/var", rng.randint(0, 64)), (_registered,), 60, r"space|disk|full"
+    ),
 }
 
 
@@ -129,20 +135,20 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
 
     Raises ValueError where `only` names one that the seed has not.
     """
-    dice = random.Random(f"{seed} {scenario}")
+    rng = random.Random(f"{seed} {scenario}")
     faults = []
-    for place, name in enumerate(dice.sample(sorted(KINDS), dice.randint(1, MOST))):
+    for place, name in enumerate(rng.sample(sorted(KINDS), rng.randint(1, MOST))):
         kind = KINDS[name]
-        node = dice.choice([one.name for one in topology.nodes])
+        node = rng.choice([one.name for one in topology.nodes])
         if kind.at_rendezvous:
             node = topology.masters[0].name
-        begin = dice.choice(kind.moments)(dice, node)
-        stays = dice.randint(1, 100) <= FOR_EVER and kind.may_stay
-        end = None if stays or not kind.lasts else Moment(seconds=dice.randint(5, kind.lasts))
+        begin = rng.choice(kind.moments)(rng, node)
+        stays = rng.randint(1, 100) <= FOR_EVER and kind.may_stay
+        end = None if stays or not kind.lasts else Moment(seconds=rng.randint(5, kind.lasts))
         row = Row(
             name=f"chaos_{seed}_{place}",
             scenario=scenario,
-            faults=(kind.draw(dice, node),),
+            faults=(kind.draw(rng, node),),
             begin=begin,
             end=end,
             why=f"drawn by seed {seed}: {name}",
@@ -161,7 +167,7 @@ def as_yaml(rows: Sequence[Row]) -> str:
 
 def seeds(text: str) -> list[tuple[int, tuple[int, ...]]]:
     """`--chaos`: `17`, `17,23`, `1-50`, and `17:0,2` for two faults of one seed. Raises ValueError."""
-    # CHAOS, the word of an id, has no more.
+    # CHAOS, the pattern of such words in ids, allows no more.
     if re.search(r"\d{10}", text):
         raise ValueError(f"{text!r}: a seed has nine digits at most")
     head, colon, places = text.partition(":")

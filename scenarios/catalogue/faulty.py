@@ -1,4 +1,4 @@
-"""The table of faults (faults/*.yaml): what fails when, in which installation, and what must come of it."""
+"""The table of faults (faults/*.yaml): what fails when, in which installation, and what its outcome must be."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, output
 if TYPE_CHECKING:
     from lab.deploy import Deployment
 
-#: A file for each sort of faults.
+#: One file for each subject.
 TABLES = Path(__file__).with_name("faults")
 Lane = Literal["swarm", "container", "vm"]
 #: A row runs in labs of both kinds unless it says otherwise.
@@ -82,8 +82,8 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One row. `faults` begin together at `begin`, and end at `end` or with the installation. `why` is for readers.
 
-    `lanes` are where it runs: in labs of containers or VMs, or as a swarm, the real service and agents over hosts of
-    data. `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have:
+    `lanes` are where it runs: in labs of containers or VMs, or as a swarm, the real service and agents over simulated
+    hosts. `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have:
     what one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does. `void` is the daemon of
     the lab that its fault ends: that is told as the lab's own failure, and of the installation nothing is.
     """

@@ -29,11 +29,7 @@ PLAIN = "none"
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 #: What may vary, by name, and its values: the words of an id, and `variant`.
-DIMENSIONS: dict[str, tuple[str, ...]] = {
-    **GRAMMAR,
-    "boot": get_args(BootWay),
-    "variant": (PLAIN, *FEATURES),
-}
+DIMENSIONS: dict[str, tuple[str, ...]] = {**GRAMMAR, "boot": get_args(BootWay), "variant": (PLAIN, *FEATURES)}
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

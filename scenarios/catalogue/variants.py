@@ -193,10 +193,7 @@ def _bond_vlan(topology: Topology) -> Topology:
     def cards(index: int, node: NodeSpec) -> NodeSpec:
         nics = (Nic(mac=node.mac), Nic(mac=f"52:54:00:6e:31:{index:02x}"))
         bond = Bond(
-            mode="active-backup",
-            nics=("enp1s0", "enp2s0"),
-            trunk=(home,),
-            addresses=topology.known_addresses(node),
+            mode="active-backup", nics=("enp1s0", "enp2s0"), trunk=(home,), addresses=topology.known_addresses(node)
         )
         return msgspec.structs.replace(node, nics=nics, bonds=(bond,))
 

@@ -1,4 +1,4 @@
-"""Where else than at `wait-for` an administrator looks: the page, the console of a host, and what has been gathered."""
+"""Looks for a cause where an administrator looks besides `wait-for`: on the page, on consoles, in gathered archives."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 GATHER_SECONDS = 600
 #: How long the page may be behind the service.
 PAGE_SECONDS = 30.0
-#: What `wait-for` itself has said is in there: it proves nothing of what hosts say.
+#: The log of `wait-for` itself, which does not count.
 OWN_LOG = "openshift_install.log"
-#: The end of a text is what an assertion shows of it.
+#: How many characters of a text's end an assertion shows.
 _SHOWN = 1500
 
 
 def page_lacks(deployment: Deployment, pattern: str) -> str:
-    """Why the page does not show what matches; empty where it does. Its text is kept as evidence."""
+    """Empty if the page shows a match, else what is wrong. The page's text is kept as evidence."""
     lab, seen = deployment.lab, [""]
     try:
         with watching(lab, deployment.topology.rendezvous_ip, state_of(deployment)["serviceCACert"]) as page:
@@ -45,14 +45,14 @@ def page_lacks(deployment: Deployment, pattern: str) -> str:
 
 
 def console_lacks(deployment: Deployment, host: str, pattern: str) -> str:
-    """Why a host's console has not said what matches; empty where it has."""
+    """Empty if a host's console has a match, else what it says."""
     text = deployment.lab.nodes[host].console.text()
     return "" if re.search(pattern, text) else f"the console of {host} does not say {pattern!r}: {text[-_SHOWN:]}"
 
 
 def archive_lacks(deployment: Deployment, pattern: str) -> str:
-    """Why nothing matches in what `wait-for` has kept, nor in what `agent gather` brings; empty where something does.
-    Hosts are asked only where `wait-for` has kept nothing that matches: mostly, since there was no service to ask."""
+    """Empty if there is a match in what `wait-for` has kept, or else in what `agent gather` brings; else what is wrong.
+    Mostly `wait-for` has kept nothing where it could not reach the service."""
     wanted = re.compile(pattern.encode())
     kept = [path for path in sorted(deployment.directory.glob("logs/**/*")) if path.is_file()]
     if any(wanted.search(data) for path in kept for _, data in files_in(path.name, path.read_bytes())):
@@ -72,7 +72,7 @@ def archive_lacks(deployment: Deployment, pattern: str) -> str:
 
 
 def files_in(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The file itself, or those of an archive and of the archives in it, each with its name."""
+    """Names and contents of the files in an archive and in archives within it; of another file its own."""
     whole = io.BytesIO(data)
     if not tarfile.is_tarfile(whole):
         yield name, data

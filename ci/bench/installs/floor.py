@@ -49,7 +49,7 @@ mirror-by-digest-only = true
 [[registry.mirror]]
 location = "{mirror}"
 """
-# etcd and kube-apiserver as plain as they go: what is measured is their own start.
+# etcd and kube-apiserver without any options that their start does not need.
 API_START = """set -e
 mkdir -p /var/lib/bench
 openssl genrsa -out /var/lib/bench/sa.key 2048 2>/dev/null

@@ -44,7 +44,7 @@ TARGET_RATIO, TARGET_LOGIN = 1.5, 10
 NOTHING = '{"ignition": {"version": "3.2.0"}}'
 LOGIN_SECONDS = 1800.0
 INSTALL_SECONDS = 3600.0
-# A cluster that has just been installed is not at rest yet.
+# Seconds until a cluster that has just been installed is at rest.
 SETTLE_SECONDS = 30.0
 # What `wait-for` says first of each step, in the order in which they come.
 MARKS = (
@@ -89,7 +89,7 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
         return self.seconds / max(self.chain, self.spread)
 
     def gapless(self, processors: int) -> float:
-        """How long the work would have taken if no processor had ever waited."""
+        """How long the installation would have taken had all processors worked all the time."""
         return sum(phase.work for phase in self.phases) / processors
 
 

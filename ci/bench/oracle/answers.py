@@ -21,7 +21,7 @@ _NOT_ABOUT_INPUT = re.compile(
     r"Found override for release image|Release Image Architecture|target cluster is in FIPS mode|"
     r"To obtain a suitable binary|^No registry with |^The release was not read"
 )
-# What node0 writes in the place of a secret.
+# What node0 writes instead of a secret.
 _HIDDEN = re.compile(r"\*\*\*|<not shown|<auths of|<no auths|\[redacted\]")
 #: The stages of `create`, each with what its refusals say.
 STAGES = {
@@ -59,7 +59,7 @@ class Error:
 
     @property
     def hidden(self) -> bool:
-        """Whether it hides a secret."""
+        """Whether its value is a hidden secret."""
         return bool(_HIDDEN.search(self.value))
 
 

@@ -15,10 +15,10 @@ from ci.bench.oracle.answers import Answer, Error, crash, field_errors, message,
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# The version that an image set's name ends with: either installer's own.
+# The name of an image set ends with the version of the installer that made it.
 _VERSION = re.compile(r"\bopenshift-\d[\w.\-]*")
 
-# Besides what is empty: fields that Go leaves out, or writes, where nobody gave them.
+# Fields that one of the programs writes with its default and the other leaves out, as both do with empty ones.
 _NOT_GIVEN = (("installed", False), ("workerAgents", 0))
 
 
@@ -66,7 +66,7 @@ def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
     """Compare openshift-install's answer with node0's."""
     their_text, our_text = message(theirs), message(ours)
     taken, refused = theirs.code == 0 == ours.code, bool(their_text and our_text)
-    # openshift-install asks nmstatectl about network documents, and what stands in for that says yes to all.
+    # openshift-install has nmstatectl judge network documents; the stand-in for that accepts all of them.
     comparable = theirs.code != 0 or stage(our_text) != "network documents"
     differences: list[str] = []
     if not (taken or refused) and (where := crash(their_text)):
@@ -78,7 +78,7 @@ def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
     differences += error_lines
     if refused and theirs.code != ours.code and not crash(their_text):
         differences.append(f"exit code: {theirs.code}, node0 {ours.code}: {shape(their_text)}")
-    # A refusal that only one of them has cuts off the warnings that the other comes to afterwards.
+    # Where only one of them refuses an input, it does not get as far as to the other's warnings.
     whole = (taken or refused) and not crash(their_text)
     warned = list(_warning_differences(warnings(theirs), warnings(ours))) if whole else []
     output_lines = list(_output_differences(theirs.files, ours.files)) if taken else []
@@ -103,7 +103,7 @@ def _reasons(text: str) -> list[str]:
 
 
 def _own_words(text: str) -> str:
-    """A message without the names of assets that lead to it."""
+    """A message without the assets that openshift-install names in front of it."""
     return re.sub(r'failed to (?:fetch|load|generate) (?:dependency of |asset )?"?[^":]*"?: ', "", text)
 
 
@@ -140,14 +140,14 @@ def _output_differences(theirs: dict[str, str], ours: dict[str, str]) -> Iterato
         if name not in theirs or name not in ours:
             yield f"output of {'node0' if name in ours else 'openshift-install'} only: {name}"
             continue
-        if theirs[name] == ours[name]:  # what neither has touched need not be readable
+        if theirs[name] == ours[name]:  # equal texts need not be parsed (nor may it be possible)
             continue
         for path in _unequal(_meaning(name, theirs[name]), _meaning(name, ours[name])):
             yield f"output: {name}{re.sub(r'[0-9]+', '', path)}"
 
 
 def _meaning(name: str, text: str) -> Any:
-    """A file as data; its text where it cannot be read as data."""
+    """The data in a YAML or TOML file; the text of any other."""
     text = _VERSION.sub("openshift-VERSION", text)
     if name.endswith("registries.conf"):
         return _filled(tomllib.loads(text))
@@ -163,7 +163,7 @@ def _meaning(name: str, text: str) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    """A document without what Go writes of a field that was not given."""
+    """A document without empty fields and those of _NOT_GIVEN."""
     if isinstance(value, dict):
         pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) not in _NOT_GIVEN)
         return {key: item for key, item in pairs if item not in (None, "", [], {})}

@@ -9,7 +9,7 @@ from ci.bench.oracle.programs import Input, Oracle, node0_answers
 
 
 def handed_on(one: Input, answer: Answer) -> Input:
-    """An asset directory with nothing but what was made of an input: beside configs it would be made anew."""
+    """An asset directory with the generated manifests only: beside configs they would be generated anew."""
     outputs = {name: text for name, text in answer.files.items() if name.startswith(("cluster-manifests/", "mirror/"))}
     return Input(one.name, {name: text.encode() for name, text in outputs.items()})
 

@@ -24,7 +24,8 @@ _FILE = "agent.ign"
 
 @dataclass(kw_only=True)
 class Tally:
-    """Over all inputs, by path or name of unit, in how many inputs it is so; `compared`: how many inputs there are."""
+    """Counts of inputs, by path of a file or name of a unit: who has it, and in how many both have the same mode and
+    content. `compared`: the number of inputs."""
 
     compared: int = 0
     only_theirs: Counter[str] = field(default_factory=Counter)
@@ -35,7 +36,7 @@ class Tally:
 
 
 def content(file: Mapping[str, Any]) -> bytes:
-    """What a file is to hold."""
+    """The content of a file, decoded."""
     return b"".join(_source(part) for part in (file.get("append") or [file.get("contents") or {}]))
 
 
@@ -63,7 +64,7 @@ def _mode(entry: Mapping[str, Any]) -> Any:
 
 
 def differences(files: Tally, units: Tally) -> list[str]:
-    """What differs between the two configs, each by its shape; contents aside, which are each program's own."""
+    """The differences between the two configs, one line each; contents do not count, which are each program's own."""
     return [
         f"ISO: {what}: {name}"
         for label, one in (("file", files), ("unit", units))

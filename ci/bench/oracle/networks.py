@@ -46,7 +46,7 @@ _ACCEPTED = re.compile("|".join(ACCEPTED))
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether each takes a document, and how what they make of it differs: one line, or empty."""
+    """Whether each of them accepts a document, and the first difference between their keyfiles; empty for none."""
 
     theirs_ok: bool
     ours_ok: bool
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def shape(self) -> str:
-        """What differs, without this document's names and values; empty if nothing does."""
+        """The difference without names and values of this document; empty for none."""
         text = re.sub(r"\[\d+\]", "[]", self.difference.partition(" (got ")[0])
         text = re.sub(r"\b(?:[a-z-]+\d[\w.-]*)(?=\.nmconnection)", "…", text)
         return re.sub(r"'[^']*'|(?<=[a-z])\d+", "", text)
@@ -69,7 +69,7 @@ def documents(count: int, seed: int) -> list[tuple[str, str]]:
         name = rng.choice(sorted(plain))
         document, changes = copy.deepcopy(plain[name]), []
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
-            # A dotted path cannot say `802.1x`.
+            # In a dotted path `802.1x` would be two fields.
             places = [place for place in walk(document) if "802.1x" not in place[0]]
             if not places:
                 break
@@ -86,7 +86,7 @@ def _last(path: str) -> str:
 
 
 def _values(plain: Any) -> dict[str, list[Any]]:
-    """Values that some document has in a field of the name."""
+    """All values in the documents, by the names of their fields."""
     values: dict[str, list[Any]] = {}
     for document in plain:
         for path, value in walk(document):
@@ -95,7 +95,7 @@ def _values(plain: Any) -> dict[str, list[Any]]:
 
 
 def theirs(program: Path, text: str) -> dict[str, str] | None:
-    """Keyfiles by name, None where it refuses the document."""
+    """nmstatectl's keyfiles by name; None where it refuses the document."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(text)
         file.flush()

@@ -1,7 +1,7 @@
 """docs/differences.md: the classes of differences that it names, and how they compare with those found.
 
 A class is a row of a table below a heading that begins with "Inputs": its name in bold, what openshift-install does,
-what node0 does, why. Which differences belong to it is written beside it in classes.py.
+what node0 does, why. classes.py has the patterns of the differences that belong to each class.
 """
 
 from __future__ import annotations

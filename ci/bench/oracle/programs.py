@@ -1,4 +1,4 @@
-"""The two programs: openshift-install as it was built, its answers kept; node0 in processes that this one forks."""
+"""The two programs: openshift-install, whose answers are cached, and node0 in processes forked from this one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from ci.bench.oracle.answers import Answer
 
 HOME_VARIABLE = "ORACLE_HOME"
-# Where nobody listens on port 443: neither program can ask this registry, and both make manifests without.
+# A registry that does not answer (nobody listens on port 443): both programs make manifests without it.
 RELEASE = f"127.0.0.1/ocp/release@sha256:{'1' * 64}"
 MANIFESTS = ("agent", "create", "cluster-manifests")
 PATIENCE_S = 120
@@ -28,7 +28,7 @@ _PER_PROCESS = 200
 _HINT = """there is no openshift-install in {home}: fetch a snapshot of github:openshift/installer, cut the cloud SDKs
 off its `agent` commands, `go build` it with an `agent create ignition-json` added, and leave it there with
 `installer/data/data`, or name another directory in ORACLE_HOME. Nothing but this comparison needs it."""
-# What the commands ask of other programs. Network documents are not judged by a stand-in: see compare.comparable.
+# Stand-ins for programs that openshift-install runs. What nmstatectl's accepts is not compared (compare.comparable).
 _STAND_INS = {
     "nmstatectl": r"""#!/bin/sh
 printf -- '---\nNetworkManager:\n- - eth0.nmconnection\n  - |\n    [connection]\n    id=eth0\n'
@@ -45,14 +45,14 @@ esac
 
 @dataclass(frozen=True)
 class Edit:
-    """What is done to a file: `old` becomes `new` in it; without `old` it is written; without both it is removed."""
+    """A change of a file: `old` is replaced by `new`; without `old` the file is written, without both it is removed."""
 
     path: str
     old: bytes = b""
     new: bytes | None = None
 
     def make(self, directory: Path) -> None:
-        """Do it, to the file below `directory`."""
+        """Make the change below `directory`."""
         path = directory / self.path
         if self.new is None:
             path.unlink(missing_ok=True)
@@ -200,7 +200,7 @@ def _prepare(env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGALRM, _too_long)
-    # Whatever stood in their place, so that what is said can be caught by descriptor.
+    # Output is caught by descriptor: the streams have to write to 1 and 2, whatever pytest has put in their place.
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
 
 

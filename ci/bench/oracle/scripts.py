@@ -30,7 +30,7 @@ from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import SOURCE, Layer, Link, registry
 
 PATIENCE_S = 300
-#: Components that the units of the ISO name.
+#: Components whose images are named in units of the ISO.
 COMPONENTS = (
     "agent-installer-api-server",
     "agent-installer-node-agent",
@@ -38,9 +38,9 @@ COMPONENTS = (
     "agent-installer-csr-approver",
 )
 _MEGABYTE = 1_000_000  # isoSizeMin and isoSizeMax count so
-# So that a minimal ISO has the size that such ISOs have: scripts ask for at least a hundred megabytes.
+# Bytes of the initrd: scripts want minimal ISOs to have a hundred megabytes at least, as real ones have.
 _INITRD = 120 * _MEGABYTE
-#: The release's version, and what scripts have in its place: that of an openshift-install to which none was given.
+#: The release's version; and the text in its place in scripts, from an openshift-install built without a version.
 VERSION, UNKNOWN_VERSION = "4.21.0-test", "was not built correctly"
 _ROOTFS = {"location": "http://stream.example/rootfs.img", "sha256": "0" * 64}
 _PXE = {"kernel": _ROOTFS, "initramfs": _ROOTFS, "rootfs": _ROOTFS}
@@ -53,7 +53,7 @@ _FILE = re.compile(r"^-- (.+) --$", re.MULTILINE)
 
 @dataclass
 class Run:
-    """One script while it runs: its directory, its environment, and what the last program wrote."""
+    """A running script: its directory and environment, and the output of the last program."""
 
     work: Path
     env: dict[str, str]
@@ -64,7 +64,7 @@ class Run:
     commands: dict[str, Callable[[Run, bool, list[str]], None]] = field(default_factory=lambda: COMMANDS)
 
     def line(self, text: str) -> None:
-        """Carry out one line. Raises Failed."""
+        """Execute a line. Raises Failed."""
         words = shlex.split(Template(text).safe_substitute(self.env), comments=True)
         if not words:
             return

@@ -51,14 +51,7 @@ def run(spec: Path, examples: int) -> None:
         command = [
             *(str(_program()), "run", str(spec.resolve()), "--url", f"{service.url}/api/assisted-install"),
             *(part for key, who in headers.items() for part in ("-H", f"{key}: {service.token(who)}")),
-            *(
-                "--tls-verify",
-                str(service.ca),
-                "--checks",
-                "not_a_server_error,conforms",
-                "--phases",
-                PHASES,
-            ),
+            *("--tls-verify", str(service.ca), "--checks", "not_a_server_error,conforms", "--phases", PHASES),
             *("--max-examples", str(examples), "--seed", str(SEED), "--continue-on-failure", "--mode", "all"),
             *("--suppress-health-check", "all", "--request-timeout", "60", "--warnings", "off"),
         ]

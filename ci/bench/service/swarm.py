@@ -24,7 +24,6 @@ from typing import Any
 
 from ci.bench.measure import table
 
-HOSTS = 2000
 STEP = 500
 LIMIT_MS = 250.0
 HOLD_SECONDS = 20.0
@@ -193,8 +192,7 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def run(hosts: int = HOSTS, only: str = "") -> None:
-    """Measure and print each shape, or the one named ``only``."""
+def run(hosts: int) -> None:
+    """Measure and print each shape."""
     for name, words in SHAPES.items():
-        if only in ("", name):
-            table(f"swarm, {name}: one service on one core, polls every 5 s", rows(measure(hosts, words)))
+        table(f"swarm, {name}: one service on one core, polls every 5 s", rows(measure(hosts, words)))

@@ -1,7 +1,11 @@
 """`ci/bench/run`: what is measured, and what of the command line does not fit."""
 
+import ast
+import importlib.util
 import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +34,25 @@ def test_each_is_measured_once_in_the_tables_order(measured):
     assert measured == ["image", "engine", "machines"]
 
 
+def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
+    """Read from the syntax: to import them all takes seconds."""
+    seen = []
+
+    def imported(name):
+        tree = ast.parse(Path(importlib.util.find_spec(name).origin).read_text())
+        (run,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
+        takes = range(len(run.args.args) - len(run.args.defaults), len(run.args.args) + 1)
+        return SimpleNamespace(run=lambda *values: seen.append((name, len(values) in takes)))
+
+    monkeypatch.setattr(importlib, "import_module", imported)
+    args = bench.parser().parse_args([])
+    named = [one.run for one in bench.BENCHMARKS.values() if "_run_of" in one.run.__qualname__]
+    for run in named:
+        run(args)
+    assert len(seen) == len(named) > 10
+    assert [name for name, fits in seen if not fits] == []
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -42,7 +65,7 @@ def test_each_is_measured_once_in_the_tables_order(measured):
         ("nonsense", "invalid choice: 'nonsense'"),
     ],
 )
-def test_what_does_not_fit_is_told_before_anything_is_measured(measured, capsys, words, problem):
+def test_bad_options_are_refused_before_anything_is_measured(measured, capsys, words, problem):
     with pytest.raises(SystemExit) as ended:
         bench.main(words.split())
     assert ended.value.code == 2

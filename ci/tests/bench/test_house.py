@@ -60,7 +60,8 @@ def test_columns_stand_side_by_side():
     assert house.beside([two]) == [("", "HEAD"), ("lines", "7")]
 
 
-def test_node0_starts_from_the_checkout_that_is_asked(tmp_path):
+def test_node0_starts_from_the_checkout_that_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(house, "START_ROUNDS", 1)
     (tmp_path / "installer").mkdir()
     (tmp_path / "installer/cli.py").write_text("import pathlib\n\ndef main(): pathlib.Path('here').touch()\n")
     house.starts([tmp_path])

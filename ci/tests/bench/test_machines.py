@@ -60,12 +60,12 @@ def test_work_is_what_the_processors_did_and_neither_idle_nor_waiting_for_disks(
 
 def test_a_busy_block_has_worked_and_a_waiting_one_less():
     with timed() as working:
-        end = time.process_time() + 0.6
+        end = time.process_time() + 0.2
         while time.process_time() < end:
             pass
     with timed() as waiting:
         threading.Event().wait(0.3)
-    assert working.work >= 0.5
+    assert working.work >= 0.15
     # Others may work meanwhile, but no more than there are processors.
     assert waiting.work <= len(os.sched_getaffinity(0)) * waiting.seconds + 0.1
     assert waiting.seconds >= 0.3
@@ -85,14 +85,14 @@ def test_work_between_two_times_is_interpolated():
     assert sampler.peak_mib == 600
 
 
-def test_a_sampler_looks_at_both_ends():
+def test_a_sampler_takes_a_sample_at_either_end():
     with Sampler() as sampler:
         pass
     assert len(sampler.samples) >= 2
     assert sampler.samples[0].available_mib > 0
 
 
-def test_a_mark_is_told_by_the_first_line_that_has_it():
+def test_a_mark_has_the_time_of_the_first_line_that_matches():
     assert marks(LOG) == [
         ("the service answers", _at("15:07:14")),
         ("installation begins", _at("15:07:30")),
@@ -139,7 +139,7 @@ def test_the_ratio_is_to_the_higher_bound():
     assert _install(90.0, chain=45, spread=30).ratio == 2.0
 
 
-def test_results_are_kept_and_a_file_that_cannot_be_read_is_none(tmp_path):
+def test_results_are_kept_and_an_unreadable_file_counts_as_empty(tmp_path):
     path = tmp_path / "results.json"
     assert load_results(path) == Results()
     results = Results(2, {"container sno": _install(80.0)}, {"vm": Login(100.0, "2026-11-23 15:07", 1.0)})
@@ -167,5 +167,5 @@ def test_the_step_in_which_processors_wait_most_is_named():
 
 
 @pytest.mark.parametrize("kind", machines.KINDS)
-def test_what_is_usual_is_of_the_sizes_that_there_are(kind):
+def test_usual_sizes_exist_and_all_sizes_have_a_target(kind):
     assert set(machines.USUAL[kind]) <= set(machines.SIZES) == set(machines.TARGET_SECONDS)

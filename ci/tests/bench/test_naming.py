@@ -26,7 +26,7 @@ def test_the_first_complaint_that_names_cause_and_host_counts():
     assert naming.naming(NEVER, BEGAN, log) == naming.Naming("wrong_vlan", 120.0, ())
 
 
-def test_what_was_said_before_the_fault_is_not_of_it():
+def test_complaints_before_the_fault_do_not_count():
     log = _log(("00:00", "error", "master-2 never registered"))
     assert naming.naming(NEVER, BEGAN.replace(minute=10), log).seconds is None
 
@@ -40,7 +40,7 @@ def test_a_host_that_the_first_error_names_beside_the_rows_is_accused():
     assert naming.naming(NEVER, BEGAN, log).accused == ("master-0",)
 
 
-def test_whom_the_fault_is_done_to_and_who_has_seen_it_are_not_accused():
+def test_the_faults_targets_and_witnesses_are_not_wrongly_accused():
     rows = {row.name: row for row in ROWS if row.told is not None}
     cut_off = _log(("05:00", "error", "Host master-2 failed: it lost its connection; master-0 did not"))
     assert naming.naming(rows["partition_for_good"], BEGAN, cut_off).accused == ("master-0",)

@@ -38,7 +38,7 @@ def test_each_change_changes_something(name: str) -> None:
     assert any(CHANGES[name](world, random.Random(seed)) and shown(world) != before for seed in range(9))
 
 
-def test_our_service_takes_what_is_in_order_and_sees_what_is_not(tmp_path: Path) -> None:
+def test_our_service_accepts_valid_clusters_and_reports_an_invalid_host(tmp_path: Path) -> None:
     worlds = [World(name, *TOPOLOGIES[name]()) for name in READY]
     small = World("small", *TOPOLOGIES["sno"]())
     small.hosts[0].inventory["disks"] = None
@@ -51,14 +51,14 @@ def test_our_service_takes_what_is_in_order_and_sees_what_is_not(tmp_path: Path)
     again = verdicts.compare(played[0], played[0])
     assert not again.differences()
     assert verdicts.agreement([again])[-1][1].strip() == "1 of      1 (100.0 %)"
-    # As if the other had thought so of the first: ids differ, and what is compared is by host.
+    # Compare two different worlds as if they were one: by the second's name, hosts have the same ids.
     played[0][0].world.name = "small"
     differing = verdicts.compare(played[0], played[-1])
     differing_names = {pair[0] for pair in differing.differences()}
     assert {"cluster-status", "host-status 0", "host-validation has-min-valid-disks of 0"} <= differing_names
 
 
-def test_a_step_that_has_another_field_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_with_a_different_field_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installing, "CASES", [("sno", installing.bootable, ["--append-karg", "a=b"])])
     program, keys = str(write_installer(tmp_path / "openshift-install")), make_keys()
     image = f"registry.bench.node0.example/ocp/installer@sha256:{'4' * 64}"

@@ -1,1 +1,1 @@
-"""The table of faults over simulated hosts."""
+"""The table of faults, run with simulated hosts."""

@@ -1,4 +1,4 @@
-"""What the faults of the table are among hosts of data."""
+"""How the faults of the table are carried out among simulated hosts."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _member(members: set[str], value: str) -> Undo:
 
 
 def _images(lane: SwarmLane, part: str, why: str) -> Undo:
-    lane.truth.images[part] = why
-    return lambda: lane.truth.images.clear()
+    lane.network.failing_images[part] = why
+    return lambda: lane.network.failing_images.clear()
 
 
 def _set(target: Any, name: str, value: Any) -> Undo:
@@ -101,7 +101,7 @@ def _step(lane: SwarmLane, fault: simulated.StepFails) -> Undo:
     return lambda: failing.clear()
 
 
-#: What each fault is among hosts of data; returns what undoes it.
+#: How each fault begins; the function returns one that undoes it.
 BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
     real.Kill: _process,
     real.Freeze: _process,
@@ -110,15 +110,15 @@ BEGIN: Mapping[type, Callable[[SwarmLane, Any], Undo]] = {
     real.Reset: _power,
     real.LinkDown: lambda lane, fault: _cables(lane, (fault.node,)),
     real.Partition: lambda lane, fault: _cables(lane, fault.nodes),
-    real.Loss: lambda lane, fault: _set(lane.truth, "loss_sent" if fault.way == "from" else "loss", fault.percent),
-    real.Duplicate: lambda lane, fault: _member(lane.truth.taken, fault.address),
-    real.NameMissing: lambda lane, fault: _member(lane.truth.unknown, fault.name),
+    real.Loss: lambda lane, fault: _set(lane.network, "loss_sent" if fault.way == "from" else "loss", fault.percent),
+    real.Duplicate: lambda lane, fault: _member(lane.network.taken_addresses, fault.address),
+    real.NameMissing: lambda lane, fault: _member(lane.network.unresolved, fault.name),
     real.RegistryRefuses: lambda lane, fault: _images(lane, "", "unauthorized: authentication required"),
     real.RegistryCertificate: lambda lane, fault: _images(lane, "", "x509: certificate has expired"),
     real.RegistryImage: lambda lane, fault: _images(lane, fault.image, "manifest unknown"),
-    simulated.Apart: lambda lane, fault: _member(lane.truth.apart, lane.hosts[fault.node].mac),
+    simulated.Apart: lambda lane, fault: _member(lane.network.isolated, lane.hosts[fault.node].mac),
     simulated.Cloned: _cloned,
-    simulated.Replayed: lambda lane, fault: _set(lane.truth, "replayed", True),
+    simulated.Replayed: lambda lane, fault: _set(lane.network, "replayed", True),
     simulated.SlowDisk: lambda lane, fault: _set(lane.hosts[fault.node], "sync_ms", fault.ms),
     simulated.ClockOff: lambda lane, fault: _set(lane.hosts[fault.node], "clock_off", fault.seconds),
     simulated.Unlike: _unlike,

@@ -1,4 +1,4 @@
-"""Hosts of data in which things fail: the agent's own code, over a line to the service that can be cut."""
+"""Simulated hosts in which things fail: the agent's own code, over a connection to the service that can be cut."""
 
 from __future__ import annotations
 
@@ -28,58 +28,58 @@ from installer.hostsys.system import HostSystem
 from installer.orchestrator.errors import OrchestratorError
 from installer.orchestrator.report import Reporter
 
-#: So many times as fast as real ones, the hosts and the service's patience with them.
+#: How many times as fast as in reality everything is: the hosts' work, and the service's limits for them.
 SPEED = 20.0
 STAGE_SECONDS, BOOT_SECONDS, STARTED_AGAIN_SECONDS = 10.0, 20.0, 5.0
 
 
 class Ended(BaseException):
-    """The process has been killed, or its host has no power. No Exception: an agent survives those."""
+    """The process has been killed, or its host has no power. Not an Exception, since an agent survives those."""
 
 
 @dataclass(kw_only=True)
-class Truth:
-    """What is the case on the network and in its services; faults change it."""
+class NetworkState:
+    """State of the network and its services, which faults change."""
 
-    taken: set[str] = field(default_factory=set)
-    #: MAC addresses that no host reaches, and whose hosts reach none.
-    apart: set[str] = field(default_factory=set)
-    #: Names (api, api-int) that resolve to nothing.
-    unknown: set[str] = field(default_factory=set)
-    #: Why images cannot be pulled, by a part of their name: "" is all.
-    images: dict[str, str] = field(default_factory=dict)
+    taken_addresses: set[str] = field(default_factory=set)
+    #: MAC addresses of hosts that no other host reaches, and that reach no other host.
+    isolated: set[str] = field(default_factory=set)
+    #: Names (api, api-int) that do not resolve.
+    unresolved: set[str] = field(default_factory=set)
+    #: Errors of images that cannot be pulled, by a part of their name; "" is part of all names.
+    failing_images: dict[str, str] = field(default_factory=dict)
+    #: Percent of all messages that are lost; and of those that hosts send, beside these.
     loss: float = 0.0
-    #: Of what hosts send alone, in percent.
     loss_sent: float = 0.0
     replayed: bool = False
 
 
-class Line(AssistedClient):
-    """A client whose requests and answers may be lost, come twice, or wait; whose process may have ended."""
+class FaultyClient(AssistedClient):
+    """The client of one process of a host: requests and answers may be lost, be sent twice, or wait."""
 
     host: FailingHost
-    born = 0
+    incarnation = 0
 
     def call(self, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
         """As AssistedClient's."""
-        host, truth = self.host, self.host.truth
-        host.alive(self.born)
+        host, network = self.host, self.host.network
+        host.check_alive(self.incarnation)
         if host.cut:
             time.sleep(0.05)
             raise ClientError(f"{method} {path}", None, "No route to host")
-        if host.dice.random() * 100 < truth.loss + truth.loss_sent:
+        if host.rng.random() * 100 < network.loss + network.loss_sent:
             raise ClientError(f"{method} {path}", None, "timed out")
         if "timestamp" in (kwargs.get("query") or {}):
             kwargs["query"] = {**kwargs["query"], "timestamp": str(int(time.time()) + host.clock_off)}
         answer = super().call(method, path, *args, **kwargs)
-        if truth.replayed and method in ("POST", "PUT"):
+        if network.replayed and method in ("POST", "PUT"):
             again, host.last_sent = host.last_sent, (method, path, args, kwargs)
             if again is not None:
                 with contextlib.suppress(ClientError):
                     super().call(again[0], again[1], *again[2], **again[3])
-        if host.dice.random() * 100 < truth.loss:
+        if host.rng.random() * 100 < network.loss:
             raise ClientError(f"{method} {path}", None, "timed out")
-        host.alive(self.born)
+        host.check_alive(self.incarnation)
         return answer
 
 
@@ -87,59 +87,68 @@ class FailingHost(SimulatedHost):
     """One machine with its agent, and the orchestrator that it is asked to run."""
 
     def __init__(
-        self, number: int, name: str, ip: str, mac: str, *, site: Site, truth: Truth, server: Endpoint, token: str
+        self,
+        number: int,
+        name: str,
+        ip: str,
+        mac: str,
+        *,
+        site: Site,
+        network: NetworkState,
+        server: Endpoint,
+        token: str,
     ) -> None:
         super().__init__(number, replace(site, stage_seconds=STAGE_SECONDS / SPEED, wait=self._work))
         self.name, self.ip, self.mac = name, ip, mac
-        self.truth, self.server, self.token = truth, server, token
+        self.network, self.server, self.token = network, server, token
         self.infra_env = ""
         self.cut, self.clock_off, self.sync_ms = False, 0, 2
         self.unlike: dict[str, Any] = {}
         self.steps_failing: dict[str, tuple[str, str]] = {}
-        self.dice = random.Random(name)
+        self.rng = random.Random(name)
         self.last_sent: tuple[str, str, Any, Any] | None = None
         self.reached: list[Stage] = []
         self._thawed = threading.Event()
         self._thawed.set()
         self._orchestrates = threading.Event()
         self._orchestrates.set()
-        # Which run of the agent, of the orchestrator, and of the machine this is.
+        # Counted up when the agent or the orchestrator is killed or started: one with an older number has ended.
         self._agents = self._orchestrators = 0
         self.over = False
 
     # -- what runs -------------------------------------------------------------------------------------------------
 
-    def alive(self, born: int) -> None:
-        """Raise Ended when the agent of that number has been killed; wait while it is frozen."""
+    def check_alive(self, incarnation: int) -> None:
+        """Raise Ended when that agent has been killed (0: no agent's); wait while it is frozen."""
         while not self._thawed.wait(0.1) and not self.over:
             pass
-        if self.over or born not in (0, self._agents):
+        if self.over or incarnation not in (0, self._agents):
             raise Ended
 
-    def sleep(self, born: int) -> Callable[[float], None]:
-        """Sleep, so many times as fast, that killing ends."""
+    def sleep(self, incarnation: int) -> Callable[[float], None]:
+        """A function that sleeps, SPEED times as fast, and raises Ended when that agent is killed."""
 
         def wait(seconds: float) -> None:
             end = time.monotonic() + seconds / SPEED
             while (left := end - time.monotonic()) > 0:
-                self.alive(born)
+                self.check_alive(incarnation)
                 time.sleep(min(left, 0.05))
-            self.alive(born)
+            self.check_alive(incarnation)
 
         return wait
 
-    def _line(self, born: int) -> Line:
-        line = Line(self.server, Scheme.AGENT, self.token)
-        line.host, line.born = self, born
-        return line
+    def _client(self, incarnation: int) -> FaultyClient:
+        client = FaultyClient(self.server, Scheme.AGENT, self.token)
+        client.host, client.incarnation = self, incarnation
+        return client
 
     def start(self, after: float = 0.0) -> None:
-        """An agent begins, so many (real) seconds from now."""
+        """Start an agent, in place of the last one, after so many seconds of simulated time."""
         self._agents += 1
         threading.Thread(target=self._run, args=(self._agents, after), daemon=True).start()
 
-    def _run(self, born: int, after: float) -> None:
-        line = self._line(born)
+    def _run(self, incarnation: int, after: float) -> None:
+        client = self._client(incarnation)
         identity = AgentContext(
             url=self.server.url,
             infra_env_id=self.infra_env,
@@ -149,8 +158,8 @@ class FailingHost(SimulatedHost):
             insecure=False,
             agent_image="",
         )
-        context = StepContext(host=HostSystem(Path("/nonexistent")), agent=identity, client=line, table=self.steps())
-        sleep = self.sleep(born)
+        context = StepContext(host=HostSystem(Path("/nonexistent")), agent=identity, client=client, table=self.steps())
+        sleep = self.sleep(incarnation)
         agent = Agent(context, 5.0, sleep)
         try:
             sleep(after)
@@ -161,7 +170,7 @@ class FailingHost(SimulatedHost):
         except Ended:
             pass
         finally:
-            line.close()
+            client.close()
 
     def kill_agent(self) -> None:
         """SIGKILL; its unit starts it again."""
@@ -197,7 +206,7 @@ class FailingHost(SimulatedHost):
     # -- what it answers -------------------------------------------------------------------------------------------
 
     def inventory(self) -> str:
-        """As the agent encodes a real one, with what is unlike the others."""
+        """The inventory as the agent encodes it, changed where this host is unlike the others (Unlike)."""
         inventory = json.loads(super().inventory())
         unlike = self.unlike
         if unlike.get("hostname"):
@@ -213,7 +222,7 @@ class FailingHost(SimulatedHost):
         return json.dumps(inventory)
 
     def steps(self) -> Mapping[str, Step]:
-        """As a simulated host's, where nothing is wrong."""
+        """The steps of a simulated host, with the failures that faults have asked for."""
         usual = super().steps()
         own: dict[str, Step] = {
             StepType.CONNECTIVITY: lambda ctx, args: self._reached(usual[StepType.CONNECTIVITY](ctx, args), args),
@@ -222,7 +231,7 @@ class FailingHost(SimulatedHost):
             ),
             StepType.VERIFY_VIPS: lambda ctx, args: json.dumps(
                 [
-                    {**item, "verification": "failed" if item["vip"] in self.truth.taken else "succeeded"}
+                    {**item, "verification": "failed" if item["vip"] in self.network.taken_addresses else "succeeded"}
                     for item in json.loads(args[0])
                 ]
             ),
@@ -239,8 +248,8 @@ class FailingHost(SimulatedHost):
         def run(ctx: StepContext, args: list[str]) -> str:
             how, words = self.steps_failing.get(kind, ("", ""))
             if how == "silent":
-                assert isinstance(ctx.client, Line)
-                self.sleep(ctx.client.born)(3600)
+                assert isinstance(ctx.client, FaultyClient)
+                self.sleep(ctx.client.incarnation)(3600)
             if how == "fails":
                 raise StepError(words, 1)
             return "{no answer" if how == "nonsense" else step(ctx, args)
@@ -248,12 +257,12 @@ class FailingHost(SimulatedHost):
         return run
 
     def _reached(self, output: str, args: list[str]) -> str:
-        """What a host among which nobody is apart has output, as it is."""
-        apart = self.truth.apart
+        """A connectivity report, with the isolated hosts unreachable in it."""
+        isolated = self.network.isolated
         unreached = {
             peer["host_id"]
             for peer in json.loads(args[0])
-            if self.mac in apart or any(nic["mac"] in apart for nic in peer["nics"])
+            if self.mac in isolated or any(nic["mac"] in isolated for nic in peer["nics"])
         }
         report = json.loads(output)
         for peer in report["remote_hosts"]:
@@ -263,10 +272,12 @@ class FailingHost(SimulatedHost):
         return json.dumps(report)
 
     def _free(self) -> list[str]:
-        return [str(address) for address in self.site.network.hosts() if str(address) not in self.truth.taken]
+        return [
+            str(address) for address in self.site.network.hosts() if str(address) not in self.network.taken_addresses
+        ]
 
     def _image(self, name: str) -> dict[str, Any]:
-        for part, why in self.truth.images.items():
+        for part, why in self.network.failing_images.items():
             if part in name:
                 return {"name": name, "result": "failure", "error": f"{name}: {why}"}
         return {"name": name, "result": "success", "size_bytes": 1000**3, "time": 10.0, "download_rate": 100.0}
@@ -274,35 +285,35 @@ class FailingHost(SimulatedHost):
     def _names(self, request: DomainsRequest) -> list[dict[str, Any]]:
         names = super()._names(request)
         for item in names:
-            if item["domain_name"].partition(".")[0] in self.truth.unknown:
+            if item["domain_name"].partition(".")[0] in self.network.unresolved:
                 item["ipv4_addresses"] = []
         return names
 
     # -- its installation ------------------------------------------------------------------------------------------
 
     def _work(self, seconds: float) -> None:
-        """A stage's work, up to where the orchestrator is killed."""
-        born, end = self._orchestrators, time.monotonic() + seconds
+        """Take the time of a stage's work. Raises StepError when the orchestrator is killed."""
+        incarnation, end = self._orchestrators, time.monotonic() + seconds
         while time.monotonic() < end or not self._orchestrates.is_set():
             if self.over:
                 raise Ended
-            if born != self._orchestrators:
+            if incarnation != self._orchestrators:
                 raise StepError("the installer ended with code 137: ", 137)
             time.sleep(0.02)
 
     def _install(self, ctx: StepContext, args: list[str]) -> str:
-        """The orchestrator's own reports, stage by stage; it outlives the agent that has started it."""
-        request, born = json.loads(args[0]), self._orchestrators
+        """Report stage by stage as the orchestrator does, which outlives the agent that started it."""
+        request, incarnation = json.loads(args[0]), self._orchestrators
         role = SNO if request["control_plane_count"] == 1 else request["role"]
-        line = self._line(0)
+        client = self._client(0)
         reporter = Reporter(
-            line, request["infra_env_id"], request["cluster_id"], request["host_id"], sleep=self._pause(born)
+            client, request["infra_env_id"], request["cluster_id"], request["host_id"], sleep=self._pause(incarnation)
         )
         self.reached.clear()
         try:
             for stage in STAGES.get(role, STAGES[Role.WORKER]):
                 self._work(self.site.stage_seconds)
-                if born != self._orchestrators:
+                if incarnation != self._orchestrators:
                     raise StepError("the installer ended with code 137: ", 137)
                 for info in ["50%", "100%"] if stage is Stage.WRITING else [""]:
                     reporter.stage(stage, info)
@@ -310,13 +321,13 @@ class FailingHost(SimulatedHost):
         except OrchestratorError as error:
             raise StepError(f"the installer ended with code 1: {error}", 1) from None
         finally:
-            line.close()
+            client.close()
         return ""
 
-    def _pause(self, born: int) -> Callable[[float], None]:
+    def _pause(self, incarnation: int) -> Callable[[float], None]:
         def wait(seconds: float) -> None:
             time.sleep(seconds / SPEED)
-            if self.over or born != self._orchestrators:
+            if self.over or incarnation != self._orchestrators:
                 raise Ended
 
         return wait

@@ -1,4 +1,4 @@
-"""An installation with the faults of a row, as a swarm: up to where the real `wait-for` ends."""
+"""A simulated installation with the faults of a row, until the real `wait-for` ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Lines(logging.Handler):
         self._mine = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep the message of a record of this thread."""
         if record.thread == self._mine:
             text = record.getMessage().replace('"', '\\"')
             self.lines.append(f'level={record.levelname.lower()} msg="{text}"')
@@ -48,7 +48,7 @@ def logged() -> Iterator[_Lines]:
 
 
 def _drive(lane: SwarmLane, row: Row, began: float, limit: float, *, broken: threading.Event) -> bool:
-    """Begin and end the row's faults; whether their moment came. `broken` is set when they have begun."""
+    """Begin and end the row's faults; False when their moment did not come. `broken` is set once they have begun."""
     at = began if row.begin.seconds is None else began - row.begin.seconds * (1 - 1 / SPEED)
     if not row.begin.wait(lane, at, limit, lane.over, poll=POLL_SECONDS):
         return False
@@ -89,7 +89,7 @@ def run(row: Row, directory: Path, topology: Topology) -> Outcome:
             settings = replace(QUICK, rest_port=lane.service.port)
             began = time.monotonic()
             threads = [threading.Thread(target=disturb), threading.Thread(target=lane.drive)]
-            # What is broken from the start is so before the first agent says anything.
+            # Faults of the start begin before the first agent registers.
             threads[0].start()
             if row.begin.seconds == 0:
                 broken.wait(LIMIT_SECONDS)

@@ -1,4 +1,4 @@
-"""The real service, agents over hosts of data, and a cluster that answers when they are done: what faults befall."""
+"""The real service, agents of simulated hosts, and the API of a cluster that answers once these are installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ci.tests.faults.hosts import SPEED, STARTED_AGAIN_SECONDS, FailingHost, Truth
+from ci.tests.faults.hosts import SPEED, STARTED_AGAIN_SECONDS, FailingHost, NetworkState
 from installer.agent.swarm.command import PULL_SECRET
 from installer.agent.swarm.host import Site
 from installer.assisted.endpoint import endpoint
@@ -33,18 +33,18 @@ LIMIT_SECONDS = 90.0
 #: The API of the cluster, whose CA all rows share.
 KUBE_CA = authority("kube-ca")
 WITHIN = Settings()
-#: wait-for's patience, so many times less.
+#: wait-for's limits, SPEED times shorter.
 QUICK = Settings(
     interval=0.05,
     interval_quiet=0.05,
     failing_for=WITHIN.failing_for / SPEED,
-    # The service asks hosts to measure again each minute, a swarm's as well.
+    # Not shorter: the service asks simulated hosts to measure again each minute, too.
     failing_for_remeasured=WITHIN.failing_for_remeasured,
     ready_limit=WITHIN.ready_limit / SPEED,
     notice_every=0.5,
     missing_after=WITHIN.missing_after / SPEED,
     unreachable_after=WITHIN.unreachable_after / SPEED,
-    # A busy machine starts a service anew no faster for a swarm.
+    # Not shorter: the service is a real process, whose restart takes as long as ever.
     lost_after=WITHIN.lost_after,
     logs_wait=0.2,
     ssh_port=1,
@@ -59,11 +59,11 @@ def _short(seconds: float) -> str:
 
 
 class SwarmLane:
-    """The service, its hosts and its cluster; what faults do to them."""
+    """The service, its hosts and its cluster, with what faults do to them."""
 
     def __init__(self, directory: Path, topology: Topology) -> None:
         self.directory, self.topology = directory, topology
-        self.truth = Truth()
+        self.network = NetworkState()
         binary = directory / "openshift-install"
         binary.write_text(INSTALLER)
         binary.chmod(0o755)
@@ -78,7 +78,7 @@ class SwarmLane:
         token = self.service.keys.token("agentAuth")
         self.hosts = {
             node.name: FailingHost(
-                number, node.name, node.ip, node.mac, site=site, truth=self.truth, server=agents, token=token
+                number, node.name, node.ip, node.mac, site=site, network=self.network, server=agents, token=token
             )
             for number, node in enumerate(topology.nodes)
         }
@@ -107,36 +107,36 @@ class SwarmLane:
         for host in self.hosts.values():
             host.infra_env = INFRA_ENV
 
-    def kill_service(self, *, forget: bool = False, after: float = STARTED_AGAIN_SECONDS) -> None:
-        """SIGKILL, and its unit starts it again; with `forget` its host has lost its memory."""
+    def kill_service(self, *, forget: bool = False) -> None:
+        """Kill the service and start it again as its unit does; with `forget`, its host has lost its memory."""
         with self._lock:
             self.service.kill()
             if forget:
                 shutil.rmtree(self.directory / "data", ignore_errors=True)
-            time.sleep(after / SPEED)
+            time.sleep(STARTED_AGAIN_SECONDS / SPEED)
             self.service.start()
             if forget:
                 self.register()
 
     def freeze_service(self, frozen: bool) -> None:
-        """SIGSTOP, SIGCONT."""
+        """Send the service SIGSTOP or SIGCONT."""
         assert self.service.process is not None
         self.service.process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def rest(self, path: str) -> Any:
-        """As moments ask it. Raises OSError while nobody answers."""
+        """Answer of the REST API, for the moments at which faults begin. Raises OSError while the service is away."""
         try:
             return self.service.client("watcherAuth").call("GET", f"/{path}")
         except ClientError as error:
             raise OSError(str(error)) from error
 
     def console_log(self, host: str) -> Path:
-        """A swarm has no consoles."""
+        """Raise AssertionError: simulated hosts have no console."""
         raise AssertionError(f"{host} has no console")
 
     def drive(self) -> None:
-        """Install as soon as all is ready, as the rendezvous host does; note when the cluster has its API."""
-        while not self.over.wait(POLL_SECONDS):
+        """Start the installation once cluster and hosts are ready, and note when the cluster has its API."""
+        while not self.over.wait(2.0 / SPEED):
             try:
                 [cluster] = self.service.client().call("GET", "/clusters")
                 ready = cluster["status"] == "ready" and cluster["total_host_count"] == len(self.hosts)
@@ -147,13 +147,13 @@ class SwarmLane:
                 continue
 
     def _all_described(self) -> bool:
-        """Whether each machine of the files is there: agent-installer-client waits for them, to configure them."""
+        """Whether all nodes of the topology have sent an inventory: agent-installer-client waits for that."""
         hosts = self.service.client().call("GET", f"/infra-envs/{INFRA_ENV}/hosts")
         macs = {nic["mac_address"] for host in hosts for nic in json.loads(host["inventory"])["interfaces"]}
         return macs >= {node.mac for node in self.topology.nodes}
 
     def kube(self, path: str, _headers: Any) -> tuple[int, Any]:
-        """The cluster's API: nobody until the hosts are done."""
+        """Answer as the cluster's API does: with status 0, no connection, until the hosts are installed."""
         if not self.installed:
             return 0, None
         return (200, VERSION) if path == "/version" else (200, DONE[path]) if path in DONE else (404, {"code": 404})
@@ -161,7 +161,7 @@ class SwarmLane:
     # -- wait-for --------------------------------------------------------------------------------------------------
 
     def state(self, api: ThreadingHTTPServer) -> Path:
-        """The asset directory, as `create image` leaves it."""
+        """Make the asset directory as `create image` leaves it."""
         folder, nodes = self.directory / "assets", self.topology.nodes
         (folder / "auth").mkdir(parents=True)
         part = {
@@ -195,7 +195,7 @@ class SwarmLane:
         return folder
 
     def end(self) -> None:
-        """Everything ends."""
+        """End the hosts and the service."""
         self.over.set()
         for host in self.hosts.values():
             host.end()

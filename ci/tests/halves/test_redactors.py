@@ -22,7 +22,7 @@ SECRETS = {secret for vector in VECTORS for secret in vector.secrets}
 TEXT = "".join(f"{corpus.BEFORE}\n{vector.text}\n{corpus.AFTER}\n" for vector in VECTORS)
 
 
-def test_the_labs_is_the_installers():
+def test_lab_and_installer_have_the_same_redactor():
     assert os.readlink(ROOT / "lab/redact") == "../installer/redact"
     mine, theirs = Path(installer.redact.__file__), Path(lab.redact.__file__)
     assert mine.resolve() == theirs.resolve()
@@ -30,7 +30,7 @@ def test_the_labs_is_the_installers():
         assert lab.redact.redact(vector.text) == installer.redact.redact(vector.text), vector.name
 
 
-def test_nobody_has_another():
+def test_there_is_no_second_redactor():
     """Neither an expression of its own, nor another tool's."""
     own = re.compile(r"PRIVATE KEY-----\.|eyJ\[|eyJ\\\\w|sed -E .*auth|REDACTED|password[^\n]{0,20}\\\*\*\*")
     own_redactors = [

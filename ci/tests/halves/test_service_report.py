@@ -17,6 +17,7 @@ from installer.hostsys.system import HostSystem
 from installer.orchestrator.controller import Controller
 from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
+from installer.testing.service.service_kit import INSTALLER
 from installer.testing.service.single_kit import World
 from lab.release.cluster.bootkube import command as bootkube
 from lab.release.cluster.controller import servicereport
@@ -25,16 +26,6 @@ from lab.release.cluster.errors import ApiError, ServiceError
 MANIFESTS = Path(servicereport.__file__).parents[1] / "manifests"
 CA = "-----BEGIN CERTIFICATE-----\nof the ingress\n-----END CERTIFICATE-----\n"
 KUBECONFIG = {"clusters": [{"name": "c", "cluster": {"certificate-authority-data": base64.b64encode(b"API").decode()}}]}
-INSTALLER = f"""#!/usr/bin/env python3
-import json, pathlib, sys
-work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
-if sys.argv[2] == "manifests":
-    (work / "manifests").mkdir(); (work / "openshift").mkdir()
-else:
-    for name in ("bootstrap-in-place-for-live-iso.ign", "master.ign", "worker.ign", "metadata.json"):
-        (work / name).write_text(json.dumps({{"ignition": {{"version": "3.2.0"}}}}))
-    (work / "auth").mkdir(); (work / "auth/kubeconfig").write_text({yaml.safe_dump(KUBECONFIG)!r})
-"""
 
 
 class Objects:
@@ -78,10 +69,21 @@ class Objects:
 def service(tmp_path_factory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("service")
     binary = folder / "openshift-install"
-    binary.write_text(INSTALLER)
+    binary.write_text(INSTALLER.replace('"clusters: []"', repr(yaml.safe_dump(KUBECONFIG))))
     binary.chmod(0o755)
     with running(folder, INSTALLER_BINARY=str(binary)) as live:
         yield live
+
+
+ELSEWHERE = Controller(
+    url="https://192.0.2.1:8090/", ca_pem="PEM\n", insecure=False, token="x", cluster_id="c", control_plane_count=1
+)
+
+
+def controller_of(service: Running, cluster_id: str) -> Controller:
+    """What the controller of a cluster of one node is told about the service."""
+    address = {"url": service.url, "ca_pem": service.ca.read_text(), "token": service.keys.token("agentAuth")}
+    return replace(ELSEWHERE, **address, cluster_id=cluster_id)
 
 
 class Rebooting:
@@ -99,15 +101,7 @@ class Rebooting:
         for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk"):
             self.world.progress(self.infra_env, self.machine, stage)
         self.world.progress(self.infra_env, self.machine, "Rebooting")
-        token = service.keys.token("agentAuth")
-        self.controller = Controller(
-            url=service.url,
-            ca_pem=service.ca.read_text(),
-            insecure=False,
-            token=token,
-            cluster_id=self.cluster,
-            control_plane_count=1,
-        )
+        self.controller = controller_of(service, self.cluster)
 
     def polled(self) -> str:
         self.world.poll(self.infra_env, self.machine)
@@ -184,31 +178,15 @@ def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) 
         loop.join(20)
 
 
-def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
-    token = service.keys.token("agentAuth")
-    unknown = "00000000-0000-4000-8000-00000000dead"
-    controller = Controller(
-        url=service.url,
-        ca_pem=service.ca.read_text(),
-        insecure=False,
-        token=token,
-        cluster_id=unknown,
-        control_plane_count=1,
-    )
+def test_a_service_that_does_not_know_the_cluster_ends_the_reports(service: Running) -> None:
+    controller = controller_of(service, "00000000-0000-4000-8000-00000000dead")
     servicereport.run(Objects(controller, "assisted-installer"), threading.Event(), 0.05)  # comes back: 404
     where = servicereport.target(Objects(controller, "assisted-installer"))
     assert where is not None
     with pytest.raises(ServiceError) as caught:
         servicereport.Reporter(Objects(controller, "assisted-installer"), where).step()
     assert caught.value.status == 404
-    stranger = Controller(
-        url=service.url,
-        ca_pem=service.ca.read_text(),
-        insecure=False,
-        token="no token",
-        cluster_id=unknown,
-        control_plane_count=1,
-    )
+    stranger = replace(controller, token="no token")
     servicereport.run(Objects(stranger, "assisted-installer"), threading.Event(), 0.05)  # comes back: 401 three times
 
 
@@ -221,23 +199,12 @@ def test_the_controller_of_an_earlier_attempt_tells_nothing(service: Running) ->
     assert rebooting.stage() == "Rebooting"
 
 
-def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
-    controller = Controller(
-        url="https://192.0.2.1:8090/", ca_pem="", insecure=False, token="x", cluster_id="c", control_plane_count=1
-    )
-    assert servicereport.target(Objects(controller, "agent-installer")) is None
+def test_a_cluster_of_agent_installer_reports_to_nobody() -> None:
+    assert servicereport.target(Objects(ELSEWHERE, "agent-installer")) is None
 
 
 def test_bootkube_creates_what_the_orchestrator_leaves(tmp_path) -> None:
-    controller = Controller(
-        url="https://192.0.2.1:8090/",
-        ca_pem="PEM\n",
-        insecure=False,
-        token="the token",
-        cluster_id="c",
-        control_plane_count=1,
-    )
-    controller.write(HostSystem(tmp_path))
+    ELSEWHERE.write(HostSystem(tmp_path))
     assets = tmp_path / "opt/openshift"
     cluster = SimpleNamespace(images=SimpleNamespace(version="4.18.0"))
     objects = bootkube.user_objects(cluster, assets)

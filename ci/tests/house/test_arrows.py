@@ -8,36 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import Edge, graph, loops, modules, named
+from ci.imports import ROOMS, ROOT, Edge, graph, loops, modules, named
 from ci.syntax import parse
 from ci.tests.house.arrows import ALLOWED
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
-
-#: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
-#: which every log passes.
+#: May be imported throughout installer/: its single modules, the parsers, and the redactor of all logs.
 COMMON = ("installer", "installer.formats", "installer.redact")
-#: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
+#: May be imported throughout lab/, and import nothing of ours: the cluster's programs have some of them, alone.
 LEAVES = ("lab.buses", "lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
-#: Shows what is in it: its __init__ imports from the rooms below.
+#: Packages whose __init__ imports from the rooms below, so that users need not name these.
 FACADES = ("lab",)
-#: Tie the rooms of installer/ together; nothing imports them.
+#: The command, which imports all rooms of installer/ and is imported by none.
 COMMAND = ("installer.cli", "installer.__main__")
 
-#: Room -> room that should not be, and which of its modules are imported all the same.
+#: Imports that break a rule and are not mended yet: importing and imported room -> modules of the latter.
 KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {}
 #: Imports within functions that close a cycle.
 KNOWN_LATE_CYCLES: set[tuple[str, str]] = set()
-#: Imports for the type checker alone that close a cycle: no harm when it runs, but two modules know each other.
+#: Imports under TYPE_CHECKING that close a cycle: harmless at run time, but two modules depend on each other.
 KNOWN_TYPING_CYCLES: set[tuple[str, str]] = set()
-#: Another room's module started by its name, past its command.
+#: Modules of other rooms that are started by name instead of by their command: (file, module).
 KNOWN_NAMES: set[tuple[str, str]] = set()
 #: The lab release packs these programs into images, as the payload's own, and its scripts run them
 #: (design.md, decision 1).
 PAYLOAD = ("lab/release/components.py", "lab/release/cluster/data/")
 SCRIPTS = ("", ".sh", ".service")
-#: Test modules that others take things from; what is shared belongs into a kit.
+#: Test modules that are imported by others; shared code belongs in a kit.
 KNOWN_SHARED_TESTS: set[str] = set()
 
 
@@ -87,7 +83,7 @@ def test_a_room_imports_only_along_the_arrows(edges):
         if inner not in KNOWN_ARROWS.get(pair, set()):
             new.append(str(edge))
     assert not new, "\n".join(["not along the arrows:", *new])
-    assert wrong == KNOWN_ARROWS  # what is mended leaves the list
+    assert wrong == KNOWN_ARROWS  # so that mended ones are removed from the list
 
 
 def test_every_module_of_a_folder_has_a_row(by_name):
@@ -120,7 +116,7 @@ def closing(edges, kinds: set[str], last: str) -> set[tuple[str, str]]:
     }
 
 
-def test_no_module_imports_itself_in_a_circle(edges):
+def test_there_are_no_import_cycles(edges):
     assert loops((edge.importer, edge.imported) for edge in edges if edge.kind == "now") == []
     assert closing(edges, {"now", "late"}, "late") == KNOWN_LATE_CYCLES
     assert closing(edges, {"now", "late", "typing"}, "typing") == KNOWN_TYPING_CYCLES
@@ -182,11 +178,11 @@ def test_no_unknown_top_level_folder():
         ("scenarios.x", "lab.release.build", True), ("lab.x", "lab.release.cluster.y", False),
     ],
 )  # fmt: skip
-def test_the_table_is_read_as_it_is_meant(importer, imported, verdict):
+def test_whether_one_room_may_import_another(importer, imported, verdict):
     assert may(importer, imported) is verdict
 
 
-def test_syntax_of_every_module_is_read(by_name):
+def test_all_modules_are_found_and_can_be_parsed(by_name):
     assert len(by_name) > 400
     for path in by_name.values():
         parse(path.read_text())

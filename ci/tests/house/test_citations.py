@@ -1,6 +1,6 @@
-"""Every citation of a page, section, rule or decision names something that is in the repository (CONTRIBUTING.md);
-so does every path that a page names, whole or by its end, and every module that a comment or docstring names: whole, or
-by its end within the same top folder. What another program has is cited as `program:path`."""
+"""Citations of pages, sections, rules and decisions resolve (CONTRIBUTING.md, "Citations"). Paths in pages exist, whole
+or by their ends; so do modules in comments and docstrings, whole or by their ends within the same top folder. Files of
+other programs are cited as `program:path`."""
 
 import functools
 import io
@@ -40,7 +40,7 @@ def checker(tmp_path: Path) -> Checker:
 def test_every_citation_resolves():
     problems, count = check()
     assert not problems, "\n".join(["", *problems])
-    assert count > 400  # as many as there were when this was written, and some leeway: the search finds them
+    assert count > 400  # or the search does not find them
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_every_citation_resolves():
         "RFC 9110 §14.2, §15", "ECMA-119 §8.4 (descriptors)", "docs/design.md", "no citation",
     ],
 )  # fmt: skip
-def test_what_is_there_resolves(checker, text):
+def test_citations_that_resolve(checker, text):
     assert checker.file("installer/x.py", f'"""{text}."""\n') == []
 
 
@@ -77,7 +77,7 @@ def test_what_is_there_resolves(checker, text):
         ("As cluster.md §2 has it.\n\nSee §1", "§1: of installer.md or of cluster.md, named before?"),
     ],
 )
-def test_what_is_not_there_is_named(checker, text, why):
+def test_citations_that_do_not_resolve_are_reported(checker, text, why):
     line = 1 + text.count("\n")
     assert checker.file("installer/x.py", f'"""{text}."""\n') == [f"installer/x.py:{line}: {why}"]
 
@@ -138,7 +138,7 @@ def test_contributing_has_the_pages_of_the_rooms():
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/reference").glob("[a-z]*.md")), ids=lambda page: page.name)
 def test_a_reference_page_says_where_its_facts_are_from(page):
-    """In its first paragraphs; and each repository that `KEY:path` names stands there with its key."""
+    """In its first paragraphs, which also have the key of each repository that is cited as `KEY:path`."""
     text = page.read_text()
     top = text[: text.index("\n## ", text.index("\n## ") + 1)] if text.count("\n## ") > 1 else text
     assert re.search(r"(?i)sources|commits|run and measured|generator|documentation|where from", top)
@@ -147,16 +147,16 @@ def test_a_reference_page_says_where_its_facts_are_from(page):
 
 
 @functools.cache
-def there() -> set[str]:
-    """Every tracked file and its folders, and the ends of their paths."""
+def existing_paths() -> set[str]:
+    """Paths of all tracked files and their folders, whole and their ends."""
     argv = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split("\0")
     paths = {place for name in names if name for place in (Path(name), *Path(name).parents)}
     return {"/".join(path.parts[start:]) for path in paths for start in range(len(path.parts))}
 
 
-def named(text: str) -> set[str]:
-    """Paths that a page names: Python modules wherever they lie, else what lies in a room."""
+def paths_in(text: str) -> set[str]:
+    """Paths in a page's code spans: of Python modules, and of anything else in a room."""
     paths = set()
     for token in _CODE.findall(text):
         before, options, after = re.fullmatch(r"(.*?)(?:\{(.*)\})?([^{}]*)", token).groups()
@@ -167,39 +167,39 @@ def named(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
-def test_what_a_page_names_is_there(page):
-    assert named(page.read_text()) - there() == set()
+def test_paths_in_a_page_exist(page):
+    assert paths_in(page.read_text()) - existing_paths() == set()
 
 
 def test_pages_name_paths():
-    assert len({path for page in DOCS for path in named(page.read_text())}) > 100
+    assert len({path for page in DOCS for path in paths_in(page.read_text())}) > 100
 
 
-def test_what_counts_as_a_path():
+def test_which_words_are_paths():
     text = "`lab/x/`, `a/{b,c}.py`, `lab`, `auth/token`, `x.py`, `lab/*.py` and `installer/errors.py`"
-    assert named(text) == {"lab/x", "a/b.py", "a/c.py", "x.py", "installer/errors.py"}
+    assert paths_in(text) == {"lab/x", "a/b.py", "a/c.py", "x.py", "installer/errors.py"}
 
 
-def modules_named(path: str, source: str) -> set[str]:
+def modules_in_comments(path: str, source: str) -> set[str]:
     """Modules that a Python file's comments and docstrings name."""
     if ".py" not in source:
         return set()
     return {name for block in python_blocks(path, source) for name in _MODULE.findall(block.text)}
 
 
-def astray(path: str, source: str, places: set[str], of_room: dict[str, set[str]]) -> set[str]:
-    """The paths that are not there."""
+def missing_modules(path: str, source: str, places: set[str], of_room: dict[str, set[str]]) -> set[str]:
+    """The modules that a file names and that do not exist."""
     near = of_room.get(Path(path).parts[0], set())
-    return {name for name in modules_named(path, source) if name not in near and name not in places}
+    return {name for name in modules_in_comments(path, source) if name not in near and name not in places}
 
 
-def test_what_a_comment_names_is_there():
+def test_modules_in_comments_exist():
     tracked = {str(path.relative_to(ROOT)) for path in modules(ROOT, ROOMS[:-1]).values()}
     of_room: dict[str, set[str]] = {}
     for name in tracked:
         parts = Path(name).parts
         of_room.setdefault(parts[0], set()).update("/".join(parts[start:]) for start in range(len(parts)))
-    wrong = {name: astray(name, (ROOT / name).read_text(), tracked, of_room) for name in tracked - {MADE_UP}}
+    wrong = {name: missing_modules(name, (ROOT / name).read_text(), tracked, of_room) for name in tracked - {MADE_UP}}
     assert {name: names for name, names in wrong.items() if names} == {}
 
 
@@ -214,10 +214,10 @@ def test_what_a_comment_names_is_there():
         ("open('gone.py')", set()),
     ],
 )
-def test_what_counts_as_a_module_that_is_named(source, wrong):
+def test_which_words_are_modules(source, wrong):
     places = {"installer/room/x.py", "lab/y.py"}
     of_room = {"installer": {"installer/room/x.py", "room/x.py", "x.py"}, "lab": {"lab/y.py", "y.py"}}
-    assert astray("installer/a.py", source, places, of_room) == wrong
+    assert missing_modules("installer/a.py", source, places, of_room) == wrong
 
 
 def uneven(text: str) -> list[str]:
@@ -253,5 +253,5 @@ def test_rows_of_tables_are_as_wide_as_their_heads(page: Path) -> None:
         ("| | b |", False),
     ],
 )
-def test_an_uneven_row_is_seen(row: str, is_wrong: bool) -> None:
+def test_an_uneven_row_is_found(row: str, is_wrong: bool) -> None:
     assert uneven(f"| x | y |\n| --- | --- |\n{row}\n\n```\n|| x\n```\n") == [row] * is_wrong

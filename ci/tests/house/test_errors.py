@@ -3,43 +3,32 @@
 import ast
 import builtins
 import pkgutil
-from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import ROOMS, sources
 from ci.syntax import nodes
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
-#: Never told to anybody: they end a loop or a process, and are no errors. `_Private` ones stay in their module.
-CONTROL = {
-    "installer/agent/swarm/run.py:Stopped",
-    "installer/signals.py:Ended",
-}
-#: Modules that lie alone where they run, and so have their own.
-ALONE = {
-    "lab/release/cluster/yamltext.py:Refused",
-    "lab/release/os/coreos_installer.py:InstallError",
-}
+#: Exceptions that end a loop or a process and are no errors. (Names with `_` are private to their module.)
+CONTROL = {"installer/agent/swarm/run.py:Stopped", "installer/signals.py:Ended"}
+#: Of modules that run without the rest of our code.
+STANDALONE = {"lab/release/cluster/yamltext.py:Refused", "lab/release/os/coreos_installer.py:InstallError"}
 
 
 def origins(source: str) -> dict[str, str]:
-    """What a module has imported from elsewhere than this repository, by the names that it has there."""
+    """Qualified names of what a module imports from outside of this repository, by their names in the module."""
     imported: dict[str, str] = {}
-    for node in nodes(source):
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                imported[one.asname or one.name.partition(".")[0]] = (
-                    one.name if one.asname else one.name.partition(".")[0]
-                )
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+    for one in (one for node in nodes(source, ast.Import) for one in node.names):
+        top = one.name.partition(".")[0]
+        imported[one.asname or top] = one.name if one.asname else top
+    for node in nodes(source, ast.ImportFrom):
+        if node.module and not node.level:
             imported |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
     return {name: whole for name, whole in imported.items() if whole.partition(".")[0] not in ROOMS}
 
 
 def of_library(base: ast.expr, imported: dict[str, str]) -> bool:
-    """Whether a class's base is an exception of somebody else's, whatever it is called (subprocess.TimeoutExpired)."""
+    """Whether a base class is an exception of a library, even if its name does not say so (TimeoutExpired)."""
     first, _, rest = ast.unparse(base).partition(".")
     if first not in imported:
         return False
@@ -56,25 +45,22 @@ def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
     raised = {
         name for name, thing in vars(builtins).items() if isinstance(thing, type) and issubclass(thing, BaseException)
     }
-    theirs: set[str] = set()
+    of_libraries: set[str] = set()
     for path, source in texts.items():
         imported = origins(source)
-        for node in nodes(source):
-            if isinstance(node, ast.ClassDef):
-                own = f"{path}:{node.name}"
-                bases[own] = {
-                    base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases
-                }
-                if any(of_library(base, imported) for base in node.bases):
-                    theirs.add(own)
+        for node in nodes(source, ast.ClassDef):
+            own = f"{path}:{node.name}"
+            bases[own] = {base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases}
+            if any(of_library(base, imported) for base in node.bases):
+                of_libraries.add(own)
     result: dict[str, set[str]] = {}
     while True:
-        # Exceptions of a library that is not here, by their names.
+        # Exceptions of libraries that are not installed here are recognised by their names.
         more = {
             name: of
             for name, of in bases.items()
             if name not in result
-            and (name in theirs or any(one in raised or one.endswith(("Error", "Exception")) for one in of))
+            and (name in of_libraries or any(one in raised or one.endswith(("Error", "Exception")) for one in of))
         }
         if not more:
             return result
@@ -82,22 +68,16 @@ def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
         raised |= {name.rpartition(":")[2] for name in more}
 
 
-def sources(*rooms: str) -> dict[str, str]:
-    """Texts of all modules, tests and kits aside, by their paths."""
-    paths = (path.relative_to(ROOT) for path in modules(ROOT, rooms).values())
-    return {str(path): (ROOT / path).read_text() for path in paths if not {"tests", "testing"} & set(path.parts)}
-
-
 def stray(classes: dict[str, set[str]]) -> set[str]:
-    """The exceptions outside of an errors.py that others may meet."""
+    """Public exceptions that are not in an errors.py."""
     public = {name for name in classes if not name.rpartition(":")[2].startswith("_")}
-    return {name for name in public if not name.partition(":")[0].endswith("/errors.py")} - CONTROL - ALONE
+    return {name for name in public if not name.partition(":")[0].endswith("/errors.py")} - CONTROL - STANDALONE
 
 
 def test_exceptions_lie_in_files_of_errors():
-    classes = exceptions(sources(*ROOMS))
+    classes = exceptions(sources(tests=False))
     assert len(classes) > 120
-    assert classes.keys() >= CONTROL | ALONE
+    assert classes.keys() >= CONTROL | STANDALONE
     assert stray(classes) == set()
 
 
@@ -120,9 +100,8 @@ def test_exceptions_lie_in_files_of_errors():
     ],
 )
 def test_a_rooms_are_one_tree(room, wanted):
-    in_files = {
-        name: of for name, of in exceptions(sources(room)).items() if name.partition(":")[0].endswith("/errors.py")
-    }
+    every = exceptions(sources(room, tests=False))
+    in_files = {name: of for name, of in every.items() if name.partition(":")[0].endswith("/errors.py")}
     names = {name.rpartition(":")[2] for name in in_files}
     assert {name for name, of in in_files.items() if not of & names} == wanted
 
@@ -142,6 +121,6 @@ def test_a_rooms_are_one_tree(room, wanted):
         ("class Good: ...", False),
     ],
 )
-def test_what_counts_as_stray(source, wrong):
+def test_which_exceptions_are_stray(source, wrong):
     texts = {"installer/errors.py": "class InstallerError(Exception): ...", "installer/x.py": source}
     assert bool(stray(exceptions(texts))) is wrong

@@ -5,18 +5,15 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import sources
 from ci.syntax import nodes
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 MOST = 4
-#: Those that take more: rows of tables, which are read as such, kinds whose names several modules have, and all of
-#: lab/release, where a change of the code is a new build. It only shrinks.
+#: Classes that take more: rows of tables, which are read by column, and those of lab/release, where each change of the
+#: code is a new build. The list only shrinks.
 BY_POSITION = {
     "ci/bench/oracle/service/requests.py Request",
     "installer/rendezvous/states/cluster.py Row",
@@ -49,15 +46,15 @@ BY_POSITION = {
 }
 
 
-def by_name(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether pytest calls it, which gives each parameter by its name."""
+def called_by_pytest(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is a test or a fixture: pytest gives parameters by name."""
     return function.name.startswith("test_") or any("fixture" in ast.unparse(one) for one in function.decorator_list)
 
 
 def too_many(source: str) -> Iterator[str]:
-    """Functions with more positional parameters than that, `self` and `cls` aside: `name (how many)`."""
-    for node in nodes(source):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not by_name(node):
+    """Functions with more than MOST positional parameters (`self` and `cls` not counted), as `name (count)`."""
+    for node in (*nodes(source, ast.FunctionDef), *nodes(source, ast.AsyncFunctionDef)):
+        if not called_by_pytest(node):
             names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
             count = len(names) - (names[:1] in (["self"], ["cls"]))
             if count > MOST:
@@ -65,12 +62,7 @@ def too_many(source: str) -> Iterator[str]:
 
 
 def test_no_function_has_more_than_four_positional_parameters():
-    wrong = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in modules(ROOT, ROOMS).values()
-        for name in too_many(path.read_text())
-    ]
-    assert wrong == []
+    assert [f"{path}: {name}" for path, source in sources().items() for name in too_many(source)] == []
 
 
 @pytest.mark.parametrize(
@@ -85,32 +77,31 @@ def test_no_function_has_more_than_four_positional_parameters():
         ("@pytest.fixture(scope='module')\ndef f(a, b, c, d, e): ...", []),
     ],
 )
-def test_what_counts_is_seen(source, names):
+def test_functions_with_too_many_parameters_are_found(source, names):
     assert list(too_many(source)) == names
 
 
-def kinds(source: str) -> dict[str, str]:
-    """What a module calls dataclass, Struct, NamedTuple and KW_ONLY: `from dataclasses import dataclass as record`."""
+def aliases(source: str) -> dict[str, str]:
+    """The names of dataclass, Struct, NamedTuple and KW_ONLY in a module, which may import them under aliases."""
     names = {name: name for name in ("dataclass", "Struct", "NamedTuple", "KW_ONLY")}
-    for node in nodes(source):
-        if isinstance(node, ast.ImportFrom):
-            names |= {one.asname: one.name for one in node.names if one.asname and one.name in names}
+    for node in nodes(source, ast.ImportFrom):
+        names |= {one.asname: one.name for one in node.names if one.asname and one.name in names}
     return names
 
 
-def words(kind: ast.ClassDef, names: dict[str, str]) -> set[str]:
-    """Decorators and bases of a class by the last part of their names; aliases by what they stand for."""
+def decorators_and_bases(kind: ast.ClassDef, names: dict[str, str]) -> set[str]:
+    """Decorators and bases of a class, by the last part of their names, aliases resolved."""
     last_words = (ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in (*kind.decorator_list, *kind.bases))
     return {names.get(word, word) for word in last_words}
 
 
-def structs(sources: Iterable[str]) -> set[str]:
-    """The names of our own classes that are made from a Struct, by others of ours too."""
+def structs(texts: Iterable[str]) -> set[str]:
+    """Names of all classes that are derived from Struct, directly or not."""
     struct_names = {"Struct"}
     classes: list[tuple[str, set[str]]] = []
-    for source in sources:
-        names = kinds(source)
-        classes += [(node.name, words(node, names)) for node in nodes(source) if isinstance(node, ast.ClassDef)]
+    for source in texts:
+        names = aliases(source)
+        classes += [(node.name, decorators_and_bases(node, names)) for node in nodes(source, ast.ClassDef)]
     while True:
         more = {name for name, bases in classes if bases & struct_names} - struct_names
         if not more:
@@ -121,7 +112,7 @@ def structs(sources: Iterable[str]) -> set[str]:
 def positional_fields(kind: ast.ClassDef, names: dict[str, str], ours: set[str]) -> int | None:
     """How many values a dataclass, Struct or NamedTuple takes by position, without those that it inherits; None where
     the class is none of these."""
-    if not words(kind, names) & ({"dataclass", "NamedTuple"} | ours):
+    if not decorators_and_bases(kind, names) & ({"dataclass", "NamedTuple"} | ours):
         return None
     parameters = [
         *kind.keywords,
@@ -140,39 +131,32 @@ def positional_fields(kind: ast.ClassDef, names: dict[str, str], ours: set[str])
 
 
 def large(source: str, ours: set[str]) -> Iterator[str]:
-    """Classes whose constructors take more values by position than that."""
-    names = kinds(source)
-    for node in nodes(source):
-        if isinstance(node, ast.ClassDef) and (positional_fields(node, names, ours) or 0) > MOST:
+    """Classes whose constructors take more than MOST values by position."""
+    names = aliases(source)
+    for node in nodes(source, ast.ClassDef):
+        if (positional_fields(node, names, ours) or 0) > MOST:
             yield node.name
 
 
 def test_no_constructor_takes_more_than_four_values_by_position():
-    sources = {path: path.read_text() for path in modules(ROOT, ROOMS).values()}
-    ours = structs(sources.values())
+    texts = sources()
+    ours = structs(texts.values())
     assert {"Body", "Private"} <= ours
-    offenders = {f"{path.relative_to(ROOT)} {name}" for path, source in sources.items() for name in large(source, ours)}
-    assert offenders == BY_POSITION
+    assert {f"{path} {name}" for path, source in texts.items() for name in large(source, ours)} == BY_POSITION
 
 
 @pytest.mark.parametrize(
     ("source", "names"),
     [
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int = 0", ["A"]),
-        (
-            "@dataclass(kw_only=True)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int",
-            [],
-        ),
+        ("@dataclass(kw_only=True)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    _: KW_ONLY\n    e: int", []),
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: ClassVar[int] = 0", []),
         ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int = field(init=False)", []),
         ("class A(msgspec.Struct, frozen=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
         ("class A(msgspec.Struct, kw_only=True):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
         ("class A(NamedTuple):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
-        (
-            "@dataclass(kw_only=False)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int",
-            ["A"],
-        ),
+        ("@dataclass(kw_only=False)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", ["A"]),
         (
             "from dataclasses import KW_ONLY as rest, dataclass as record\n"
             "@record\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int\n"
@@ -187,5 +171,5 @@ def test_no_constructor_takes_more_than_four_values_by_position():
         ("class A(Protocol):\n    a: int\n    b: int\n    c: int\n    d: int\n    e: int", []),
     ],
 )
-def test_what_constructors_take_is_seen(source, names):
+def test_constructors_with_too_many_parameters_are_found(source, names):
     assert list(large(source, structs([source]))) == names

@@ -9,18 +9,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
+from ci.imports import sources
 from ci.syntax import nodes, walk
 
-ROOT = Path(__file__).parents[3]
 POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[+*?]|\{\{?[\d,]+\}\}?)\+")
 
 
 def texts(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Every literal that a call of ``re.…`` among nodes is given, f-strings as written but for their values."""
+    """Line and text of all string literals in calls of ``re.…``; of f-strings the literal parts."""
     for node in found:
         if (
             isinstance(node, ast.Call)
@@ -33,27 +32,26 @@ def texts(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                     yield part.lineno, part.value
 
 
-@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
-def test_no_group_is_possessive(room: str) -> None:
+def test_no_group_is_possessive() -> None:
     possessive = [
-        f"{path.relative_to(ROOT)}:{line}: {text}"
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if path != Path(__file__)
-        for line, text in texts(nodes(path.read_text()))
+        f"{path}:{line}: {text}"
+        for path, source in sources().items()
+        if path != "ci/tests/house/test_patterns.py"
+        for line, text in texts(nodes(source, ast.Call))
         if POSSESSIVE_GROUP.search(text)
     ]
     assert possessive == [], "write (?>(?:...)+) instead of (?:...)++"
 
 
 def _ends_with_dollar(node: ast.AST) -> bool:
-    """Whether the last text in an expression does: in a sum, an f-string or alone."""
+    """Whether the last literal of an expression (a string, a sum, an f-string) ends with an unescaped $."""
     literals = [part for part in walk(node) if isinstance(part, ast.Constant)]
     literals.sort(key=lambda part: (part.lineno, part.col_offset))  # of an f-string in their order
     last = literals[-1].value if literals else ""
     return isinstance(last, str) and last.endswith("$") and not last.endswith(r"\$")
 
 
-def halves(source: str) -> Iterator[str]:
+def open_ended_patterns(source: str) -> Iterator[str]:
     """Patterns that end with $ where a whole text is meant: a newline behind what they want passes.
 
     Those that are compiled and asked with ``match``, those that ``re.match`` is given, and ``pattern=`` of a type
@@ -61,14 +59,14 @@ def halves(source: str) -> Iterator[str]:
     """
     ends = {
         target.id
-        for node in nodes(source)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for node in nodes(source, ast.Assign)
+        if isinstance(node.value, ast.Call)
         for target in node.targets
         if isinstance(target, ast.Name)
         for _, text in texts(walk(node.value))
         if text.endswith("$") and not text.endswith(r"\$")
     }
-    for node in nodes(source):
+    for node in nodes(source, ast.Attribute, ast.Call):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr="match") if name in ends:
                 yield f"{node.lineno}: {name}"
@@ -82,13 +80,8 @@ def halves(source: str) -> Iterator[str]:
                         yield f"{node.lineno}: pattern="
 
 
-@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
-def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
-    dollars = [
-        f"{path.relative_to(ROOT)}:{one}"
-        for path in sorted((ROOT / room).rglob("*.py"))
-        for one in halves(path.read_text())
-    ]
+def test_no_pattern_lets_a_newline_pass_at_the_end() -> None:
+    dollars = [f"{path}:{one}" for path, source in sources().items() for one in open_ended_patterns(source)]
     assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch, or end with \\Z"
 
 
@@ -105,15 +98,15 @@ def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
         (r'x: Annotated[str, Meta(pattern=r"^a\Z")]', []),
     ],
 )
-def test_half_a_pattern_is_seen(source: str, expected: list[str]) -> None:
-    assert list(halves(source)) == expected
+def test_an_open_ended_pattern_is_found(source: str, expected: list[str]) -> None:
+    assert list(open_ended_patterns(source)) == expected
 
 
 @pytest.mark.parametrize("text", ["(?:a)++", "(?:a)?+b", "(a){0,3}+"])
-def test_a_possessive_group_is_known(text: str) -> None:
+def test_a_possessive_group_is_found(text: str) -> None:
     assert POSSESSIVE_GROUP.search(text)
 
 
 @pytest.mark.parametrize("text", [r"\)++", "(?>(?:a)+)", "(?:a++)+"])
-def test_what_is_right_is_let_be(text: str) -> None:
+def test_other_groups_are_allowed(text: str) -> None:
     assert not POSSESSIVE_GROUP.search(text)

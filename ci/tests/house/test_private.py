@@ -1,37 +1,35 @@
-"""What a module calls `_x` is its own. What others need of it has a name without an underscore; or, for tests, a kit.
+"""Names with an underscore are used in their own module only. What others need has another name or, for tests, a kit.
 
-The list only shrinks: a file that reaches further, or one that is not in it, fails, and so does one that reaches less.
+The list of exceptions only shrinks: it has the exact number of each module.
 """
 
 import ast
-from pathlib import Path
 
-from ci.imports import modules
+import pytest
+
+from ci.imports import sources
 from ci.syntax import nodes
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
-
-#: Module -> how often it names a private part of another.
+#: How often a module names private attributes of others.
 ALLOWED: dict[str, int] = {
-    # Libraries, which have no other way to it:
+    # Of libraries that have no public way:
     "ci/mutation/measure.py": 1,  # pytest: the test for which a fixture of its module is made
     "drivers/redfish/fujitsu.py": 3,  # sushy: a request to a resource that it has no class for
     "drivers/redfish/service.py": 2,  # sushy: the same, and whether the environment's proxies count
     "installer/release/download.py": 1,  # hashlib: the type of what it makes, as typeshed calls it
     "lab/commands/completion.py": 1,  # argparse: a parser's own arguments
-    # Our own modules:
+    # Of our own modules:
     "installer/tests/assisted/test_restclient.py": 1,  # headers: the token among them is nobody's to read
     # Steps of builds of minutes, which another name would make anew:
     "lab/tests/release/cluster/fencing/test_setup.py": 1,
     "lab/tests/release/os/test_clock.py": 1,
     "lab/tests/release/test_keys.py": 2,
 }
-#: What is called so, and meant for all: of `os`, `sys`, and every NamedTuple.
-FOR_ALL = {"_exit", "_getframe", "_replace", "_asdict", "_fields"}
+#: Public in spite of the underscore: functions of `os` and `sys`, and what every NamedTuple has.
+PUBLIC = {"_exit", "_getframe", "_replace", "_asdict", "_fields"}
 
 
-#: Functions and methods that take a part by its name, in a string.
+#: Functions and methods that take an attribute's name as a string.
 BY_NAME = ("getattr", "setattr", "delattr", "hasattr", "patch", "object")
 
 
@@ -39,48 +37,45 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def in_words(call: ast.Call) -> str:
-    """The part that a call names in a string (`getattr(a, "_b")`, `patch("a._b")`), an empty text without any."""
-    if (call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)) not in BY_NAME:
+def named_in_string(call: ast.Call) -> str:
+    """The attribute that a call names in a string (`getattr(a, "_b")`, `patch("a._b")`); empty if it names none."""
+    if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) not in BY_NAME:
         return ""
     texts = [one.value for one in call.args[:2] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     return texts[0].rpartition(".")[2] if texts else ""
 
 
-def reaches(source: str) -> int:
-    """How often private parts of others are named: `other._x`, `from other import _x`, `setattr(other, "_x", y)`; not
-    what is defined here."""
-    own: set[str] = set()
-    for node in nodes(source):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            own.add(node.name)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-            own.add(node.attr)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            own.add(node.target.id)
-    count = 0
-    for node in nodes(source):
-        if isinstance(node, ast.Attribute):
-            count += is_private(node.attr) and node.attr not in own and node.attr not in FOR_ALL
-        elif isinstance(node, ast.Call):
-            name = in_words(node)
-            count += is_private(name) and name not in own and name not in FOR_ALL
-        elif isinstance(node, ast.ImportFrom):
-            count += sum(is_private(alias.name) for alias in node.names)
-    return count
+def private_uses(source: str) -> int:
+    """How often private names of other modules occur: `other._x`, `from other import _x`, `setattr(other, "_x", y)`."""
+    attributes = [node for node in nodes(source, ast.Attribute) if is_private(node.attr)]
+    own = {
+        *PUBLIC,
+        *(node.name for node in nodes(source, ast.FunctionDef)),
+        *(node.name for node in nodes(source, ast.AsyncFunctionDef)),
+        *(node.name for node in nodes(source, ast.ClassDef)),
+        *(node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")),
+        *(node.target.id for node in nodes(source, ast.AnnAssign) if isinstance(node.target, ast.Name)),
+    }
+    named = [node.attr for node in attributes]
+    named += [name for name in map(named_in_string, nodes(source, ast.Call)) if is_private(name)]
+    imported = [alias.name for node in nodes(source, ast.ImportFrom) for alias in node.names]
+    return sum(name not in own for name in named) + sum(map(is_private, imported))
 
 
-def test_nobody_reaches_into_private_parts() -> None:
-    uses = {}
-    for path in modules(ROOT, ROOMS).values():
-        if count := reaches(path.read_text()):
-            uses[str(path.relative_to(ROOT))] = count
-    assert uses == ALLOWED
+def test_nobody_uses_private_names_of_others() -> None:
+    uses = {path: private_uses(source) for path, source in sources().items()}
+    assert {path: count for path, count in uses.items() if count} == ALLOWED
 
 
-def test_what_counts_as_a_reach() -> None:
-    assert reaches("import a\na._b(a.c, a.__d__)\nfrom a import _e, f\n") == 2
-    assert reaches("class A:\n    def _b(self): self._c = 1\n\ndef test(a): a._b(); a._c") == 0
-    assert reaches('getattr(a, "_b")\nmonkeypatch.setattr(a, "_c", 1)\nmock.patch("a._d")\npatch.object(a, "_e")') == 4
-    assert reaches('getattr(a, "b")\nfind(a, "_c")\nmonkeypatch.setattr("a.b", _c)\ndel a["_d"]') == 0
-    assert reaches("class A:\n    _b: int\n\ndef f(a): a._b; a._replace(c=1)") == 0
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("import a\na._b(a.c, a.__d__)\nfrom a import _e, f\n", 2),
+        ("class A:\n    def _b(self): self._c = 1\n\ndef test(a): a._b(); a._c", 0),
+        ('getattr(a, "_b")\nmonkeypatch.setattr(a, "_c", 1)\nmock.patch("a._d")\npatch.object(a, "_e")', 4),
+        ('getattr(a, "b")\nfind(a, "_c")\nmonkeypatch.setattr("a.b", _c)\ndel a["_d"]', 0),
+        ("class A:\n    _b: int\n\ndef f(a): a._b; a._replace(c=1)", 0),
+    ],
+)
+def test_which_uses_are_counted(source: str, count: int) -> None:
+    assert private_uses(source) == count

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import imports, modules, named
+from ci.imports import ROOMS, ROOT, imports, modules, named
 
-ROOT = Path(__file__).parents[3]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 LINES, MODULES = 400, 12
 PICTURE = "docs/architecture.md"
-#: Tests that name one room, but test another.
+#: Tests that import from one room only, but test another, and why.
 ELSEWHERE = {
     "installer/tests/rendezvous/eventloop/test_gate_http.py": "starts the whole service, whose gate it tests",
     "installer/tests/rendezvous/reconcile/test_orders.py": "the engine is in its kit; it names one resource",
@@ -65,7 +63,7 @@ def drawn(page: str) -> dict[str, Drawn]:
     return tops
 
 
-def unnamed(folders: set[Path], page: str) -> set[str]:
+def missing_in_picture(folders: set[Path], page: str) -> set[str]:
     """Folders that the page's picture of rooms does not show where they are; those of tests are laid out as what they
     test."""
     tops = drawn(page)
@@ -80,8 +78,8 @@ def unnamed(folders: set[Path], page: str) -> set[str]:
 
 
 def only_room(name: str, source: str, by_name: Mapping[str, Path]) -> tuple[str, ...] | None:
-    """The folder that a test module takes all from that it tests; None where there are several. Modules that are not
-    in a room (`installer.cli`), errors and kits are everybody's."""
+    """The only folder that a test module imports from; None where there are several. Modules that are not in a room
+    (`installer.cli`), errors and kits do not count."""
     top = name.split(".")[0]
     all_named = [edge.imported for edge in imports(name, source, by_name) if edge.kind != "typing"]
     all_named += [module for _, module in named(source, by_name, python=True)]
@@ -95,14 +93,14 @@ def only_room(name: str, source: str, by_name: Mapping[str, Path]) -> tuple[str,
 
 
 def misplaced(name: str, source: str, by_name: Mapping[str, Path]) -> bool:
-    """Whether a test module lies neither in the folder of the only room that it tests, nor in one above it."""
+    """Whether a test module lies neither in the folder of the only room that it imports from, nor in one above it."""
     parts = name.split(".")
     above, below = parts[: parts.index("tests")], parts[parts.index("tests") + 1 : -1]
     here, room = (*above, *below), only_room(name, source, by_name)
     return room is not None and room[: len(here)] != here
 
 
-def test_modules_are_of_a_length_that_one_reads(paths):
+def test_modules_have_at_most_400_lines(paths):
     assert {str(path) for path in paths if len((ROOT / path).read_text().splitlines()) > LINES} == set()
 
 
@@ -112,16 +110,16 @@ def test_folders_hold_about_a_dozen_modules(paths):
 
 
 def test_the_picture_names_all_rooms(paths):
-    assert unnamed({path.parent for path in paths}, (ROOT / PICTURE).read_text()) == set()
+    assert missing_in_picture({path.parent for path in paths}, (ROOT / PICTURE).read_text()) == set()
 
 
-def test_a_room_that_is_not_in_the_picture_is_seen():
+def test_a_room_that_is_missing_in_the_picture_is_found():
     tree = "lab/  lab.py\n├─ host  this machine;  seam: b\n│  └─ deep\n"
     page = f"a cellar\n## Rooms within rooms\n```\n{tree}```\nthe attic"
     drawn_ones = ("host", "host/seam", "host/deep", "tests/x")
     others = ("cellar", "attic", "seam", "deep", "host/attic", "host/seam/below")
     folders = {Path("lab"), *(Path("lab") / room for room in (*drawn_ones, *others))}
-    assert unnamed(folders, page) == {f"lab/{room}" for room in others}
+    assert missing_in_picture(folders, page) == {f"lab/{room}" for room in others}
 
 
 def test_tests_lie_in_the_room_of_what_they_test():
@@ -144,7 +142,7 @@ def test_tests_lie_in_the_room_of_what_they_test():
         ("a.tests.other.test_x", True), ("a.tests.inner.deep.deeper.test_x", True),
     ],
 )  # fmt: skip
-def test_a_test_in_another_room_is_seen(name, wrong):
+def test_a_misplaced_test_is_found(name, wrong):
     by_name = {"a.cli": Path("cli.py"), "a.inner.deep.thing": Path("thing.py"), "a.other": Path("__init__.py")}
     assert misplaced(name, "from a import cli\nfrom a.inner.deep import thing", by_name) == wrong
     assert not misplaced(name, "import a.other\nfrom a.inner.deep import thing", by_name)

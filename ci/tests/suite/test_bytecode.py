@@ -9,7 +9,7 @@ import pytest
 from ci.bytecode import share
 from installer.testing.service.rendezvous_kit import bare_environment
 
-_TIME = 1_700_000_000  # of all files: only content can tell them apart
+_TIME = 1_700_000_000  # the same for all files, so that only their content differs
 
 
 PACKAGES = "lab", ".venv/lib/python3/site-packages/other"
@@ -33,17 +33,12 @@ def prefix(tmp_path, monkeypatch):
 
 
 def _imported(checkout, package="lab"):
-    """What a package says, imported by a process of its own, and whether that compiled it."""
+    """VALUE of a package, imported by a new process, and whether the process compiled the package."""
     folder = checkout / package
-    command = [sys.executable, "-v", "-c", f"import {folder.name} as it; print(it.VALUE)"]
+    command = [sys.executable, "-S", "-v", "-c", f"import {folder.name} as it; print(it.VALUE)"]
+    env = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix}
     completed = subprocess.run(
-        command,
-        cwd=folder.parent,
-        env={"PYTHONPYCACHEPREFIX": sys.pycache_prefix},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        command, cwd=folder.parent, env=env, capture_output=True, text=True, check=True, timeout=60
     )
     return int(completed.stdout), f"# code object from {folder}/__init__.py\n" in completed.stderr
 
@@ -58,14 +53,14 @@ def test_a_new_checkout_compiles_nothing_that_another_has_compiled(tmp_path, pac
     assert _imported(second, package) == (1, False)
 
 
-def test_content_decides(tmp_path):
+def test_another_content_is_compiled_again(tmp_path):
     first, second = _checkout(tmp_path / "a", 1), _checkout(tmp_path / "b", 2)
     for checkout in (first, second):
         share(checkout)
     assert [_imported(checkout)[0] for checkout in (first, second, first)] == [1, 2, 1]
 
 
-def test_what_is_valid_by_its_time_is_replaced(tmp_path):
+def test_bytecode_that_is_valid_by_time_is_replaced(tmp_path):
     first, second = _checkout(tmp_path / "a", 1), _checkout(tmp_path / "b", 2)
     share(first)
     for value, checkout in enumerate((first, second), 1):
@@ -75,7 +70,7 @@ def test_what_is_valid_by_its_time_is_replaced(tmp_path):
     assert _imported(second, "lab/added") == (2, True)
 
 
-def test_what_a_checkout_had_for_itself_is_replaced(tmp_path):
+def test_a_checkouts_own_bytecode_is_replaced(tmp_path):
     first, second = _checkout(tmp_path / "a", 1), _checkout(tmp_path / "b", 1)
     assert _imported(first) == (1, True)
     for checkout in (first, second):

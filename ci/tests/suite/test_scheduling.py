@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.grouping import LABS, LONG, TOGETHER
@@ -48,29 +49,22 @@ def test_looks(unit):
     note(unit, __name__)
 """
 
-# Of the plug-ins only the one that is tested: loading all of them was 0.15 s of processor time in each process.
+# Only the plug-in under test: loading all of them takes 0.15 s of processor time in each process.
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider")
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
-def run_pytest(folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The tests of a folder, in a pytest of their own with these environment variables."""
+def run_tests(folder: Path, conftest: str, modules: Mapping[str, str], *options: str) -> list[list[str]]:
+    """Run these test modules (text by path) in a pytest of their own; the words of each line of the file SEEN."""
+    for name, text in {"conftest": conftest, **modules}.items():
+        path = folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    env = {**os.environ, **ENVIRONMENT, "SEEN": str(folder / "seen")}
     argv = [*PYTEST, *options, str(folder)]
-    env = {**os.environ, **ENVIRONMENT, **variables}
-    return subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
-def run(folder, *arguments):
-    """What ran where, as lines of (worker, unit, test), in a copy of the scenarios' wiring with two files."""
-    (folder / "conftest.py").write_text(CONFTEST)
-    for name in ("test_x.py", "test_y.py"):
-        (folder / name).write_text(TESTS)
-    seen = folder / "seen"
-    env = {**os.environ, **ENVIRONMENT, "SEEN": str(seen)}
-    argv = [*PYTEST, *arguments, str(folder)]
     completed = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
-    return [line.split() for line in seen.read_text().splitlines()]
+    return [line.split() for line in (folder / "seen").read_text().splitlines()]
 
 
 def test_unit_is_the_scenario_id_whichever_file_it_is_in():
@@ -79,6 +73,7 @@ def test_unit_is_the_scenario_id_whichever_file_it_is_in():
     assert unit_of("scenarios/test_a.py::test_x") == "scenarios/test_a.py"
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(min_size=1), st.floats(0, 1e6)), st.sets(st.text(min_size=1)))
 def test_order_is_total_and_longest_first(seconds, units):
     order = longest_first(units, seconds)
@@ -99,15 +94,22 @@ def test_durations_survive_damage_and_merge(tmp_path):
 
 
 def test_each_unit_runs_in_one_worker_and_the_longest_start_first(tmp_path):
-    lines = run(tmp_path, "-n", "2")
+    lines = run_tests(tmp_path, CONFTEST, {"test_x": TESTS, "test_y": TESTS}, "-n2")
     workers = {unit: {worker for worker, u, _ in lines if u == unit} for unit in ("long", "middle", "short")}
     assert all(len(who) == 1 for who in workers.values()), workers
     assert workers["long"] != workers["middle"], "the two longest did not start side by side"
     assert len(lines) == 12
 
 
+def test_disruptive_tests_of_a_scenario_come_last_across_files(tmp_path):
+    lines = run_tests(tmp_path, CONFTEST, {"test_x": TESTS, "test_y": TESTS})
+    assert [unit for _, unit, _ in lines] == ["long"] * 4 + ["middle"] * 4 + ["short"] * 4
+    for unit in ("long", "middle", "short"):
+        assert [test for _, u, test in lines if u == unit] == ["test_x", "test_y", "breaks", "breaks"]
+
+
 class Worker:
-    """What the scheduler sees of one: which tests it was sent."""
+    """A stand-in for xdist's WorkerController, which keeps the tests that it was sent."""
 
     def __init__(self, name: str) -> None:
         self.gateway, self.shutting_down = SimpleNamespace(id=name), False
@@ -120,7 +122,7 @@ class Worker:
         self.shutting_down = True
 
 
-def test_at_the_end_nothing_long_waits_behind_a_unit_of_one_test():
+def test_the_last_long_unit_does_not_wait_behind_a_unit_of_one_test():
     units = {"compact": 2, "ha": 2, "sno": 2, "registry_gone": 1, "service_killed": 1, "power_cut": 1, "small_disk": 1}
     tests = [f"test_x.py::test_{number}[{unit}]" for unit, count in units.items() for number in range(count)]
     config = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda _name: ["popen"] * 3)
@@ -132,7 +134,7 @@ def test_at_the_end_nothing_long_waits_behind_a_unit_of_one_test():
     first, second, third = workers
 
     def passes(worker: Worker, count: int) -> list[str]:
-        """Its tests up to this one end; the units it has by then."""
+        """Report so many tests of a worker as ended; returns the units that it has been sent by then."""
         scheduler.mark_test_complete(worker, worker.sent[count - 1])
         return list(dict.fromkeys(unit_of(tests[index]) for index in worker.sent))
 
@@ -142,72 +144,47 @@ def test_at_the_end_nothing_long_waits_behind_a_unit_of_one_test():
     assert passes(second, 1) == ["ha", "power_cut"]
 
 
-def test_what_breaks_things_comes_after_all_that_looks_in_whichever_file(tmp_path):
-    lines = run(tmp_path)
-    assert [unit for _, unit, _ in lines] == ["long"] * 4 + ["middle"] * 4 + ["short"] * 4
-    for unit in ("long", "middle", "short"):
-        assert [test for _, u, test in lines if u == unit] == ["test_x", "test_y", "breaks", "breaks"]
-
-
 GROUPED = """
 import os, pytest
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range({count}))
 def test_one(request, number):
     with open(os.environ["SEEN"], "a") as seen:
-        seen.write(f"{os.environ['PYTEST_XDIST_WORKER']} {request.path.stem}\\n")
+        seen.write(f"{{os.environ['PYTEST_XDIST_WORKER']}} {{request.path.stem}}\\n")
+"""
+LONGEST = """
+from ci import grouping
+from ci.grouping import pytest_xdist_make_scheduler
+grouping.LONG = {'test_long.py': 90.0, 'test_longer.py': 99.0, 'test_gone.py': 999.0}
 """
 
 
-def seen_by(tmp_path, *modules):
-    """The workers that have run these modules, by the modules' names."""
-    (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
-    for name in modules:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"{name}.py").write_text(GROUPED)
-    completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
-    assert completed.returncode == 0, completed.stdout + completed.stderr
-    lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 6 * len(modules)
-    return {name: {worker for worker, module in lines if module == name} for _, name in lines}
-
-
-def test_a_module_stays_in_one_worker_and_those_of_labs_run_side_by_side(tmp_path):
+def test_modules_stay_in_one_worker_and_the_longest_come_first(tmp_path):
     labs = [f"lab/tests/{name}" for name in ("test_live_a", "host/test_live_b", "host/test_live_c")]
-    workers = seen_by(tmp_path, *labs, "lab/tests/test_os", "lab/tests/test_release")
-    assert all(len(who) == 1 for who in workers.values()), workers
-    assert len(set.union(*(workers[name] for name in ("test_live_a", "test_live_b", "test_live_c")))) == 2, workers
-
-
-def test_a_folder_stays_in_one_worker(tmp_path):
     house = [f"ci/tests/house/{name}" for name in ("test_arrows", "test_rooms", "checks/test_can_fail")]
-    workers = seen_by(tmp_path, *house, *(f"ci/tests/test_{letter}" for letter in "abcd"))
-    assert len(set.union(*(workers[name] for name in ("test_arrows", "test_rooms", "test_can_fail")))) == 1, workers
+    long = ["test_long", "test_longer"]
+    # xdist itself would begin with the modules that have most tests.
+    counts = dict.fromkeys([*labs, *house, "test_a", "test_b"], 6) | dict.fromkeys(long, 3)
+    modules = {name: GROUPED.format(count=count) for name, count in counts.items()}
+    lines = run_tests(tmp_path, LONGEST, modules, "-n2", "--dist", "loadfile")
+    assert len(lines) == sum(counts.values())
+    workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
+    assert all(len(who) == 1 for who in workers.values()), workers
+
+    def workers_of(paths: list[str]) -> set[str]:
+        return set.union(*(workers[path.rpartition("/")[2]] for path in paths))
+
+    assert len(workers_of(house)) == 1, workers
+    assert len(workers_of(labs)) == 2, workers
+    assert set(dict(reversed(lines)).values()) == set(long), "not begun with"
 
 
-def test_what_takes_longest_comes_first(tmp_path):
-    """A module of the table before those with more tests: each worker begins with one."""
-    (tmp_path / "conftest.py").write_text(
-        "from ci import grouping\n"
-        "from ci.grouping import pytest_xdist_make_scheduler\n"
-        "grouping.LONG = {'test_long.py': 9.0, 'test_longer.py': 99.0, 'test_gone.py': 999.0}\n"
-    )
-    for name in ("test_a", "test_b", "test_long", "test_longer"):
-        (tmp_path / f"{name}.py").write_text(GROUPED.replace("6", "3" if "long" in name else "12"))
-    completed = run_pytest(tmp_path, "-n2", "--dist", "loadfile", SEEN=str(tmp_path / "seen"))
-    assert completed.returncode == 0, completed.stdout + completed.stderr
-    lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 30
-    begun = dict(reversed(lines))
-    assert set(begun.values()) == {"test_long", "test_longer"}
-
-
-def test_the_modules_that_take_longest_are_there():
+def test_all_paths_of_the_tables_exist():
     assert [name for name in LONG if not (ROOT / name).is_file() and name not in TOGETHER] == []
     assert [name for name in TOGETHER if not (ROOT / name).is_dir()] == []
 
 
-def test_every_module_of_real_labs_is_known_by_its_place():
+def test_modules_of_real_labs_have_names_that_say_so():
     marked = {
         str(path.relative_to(ROOT)) for path in (ROOT / "lab/tests").rglob("*.py") if "mark.lab" in path.read_text()
     }
@@ -223,7 +200,7 @@ def test_a_topology_is_selected_by_its_name_alone(topology):
     assert not any("small_disk" in unit for unit in units), units
 
 
-TROUBLE = """
+KERNEL_BUG = """
 import pytest
 from types import SimpleNamespace
 
@@ -245,8 +222,8 @@ def test_after(deployment):
 
 
 @pytest.fixture
-def wired(tmp_path, monkeypatch):
-    """What pytest says of tests with parts of the scenarios' wiring: wired(tests, parts, *markers)."""
+def scenarios_wiring(tmp_path, monkeypatch):
+    """run_tests(tests, parts, *markers): pytest's output for tests with these hooks and fixtures of the scenarios."""
 
     def run_tests(tests: str, parts: str, *markers: str) -> str:
         from scenarios import conftest
@@ -260,14 +237,14 @@ def wired(tmp_path, monkeypatch):
     return run_tests
 
 
-def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(wired):
-    output = wired(TROUBLE, "pytest_runtest_makereport")
+def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(scenarios_wiring):
+    output = scenarios_wiring(KERNEL_BUG, "pytest_runtest_makereport")
     assert "1 failed, 2 passed" in output, output
     assert "FAILED test_x.py::test_during" in output
     assert "master-0: kernel BUG at mm/slub.c:1" in output
 
 
-LIFE = """
+LIVES_OF_LABS = """
 import pytest
 from types import SimpleNamespace
 from scenarios import conftest as wiring
@@ -330,16 +307,16 @@ def test_five(scenario):
 """
 
 
-def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not_tried_again(wired):
+def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not_tried_again(scenarios_wiring):
     hooks = "addoption, collection_modifyitems, runtest_makereport, runtest_teardown, sessionfinish"
     parts = ", ".join(["installation", "stopped", *(f"pytest_{name}" for name in hooks.split(", "))])
-    output = wired(LIFE, parts, "nightly", "weekly", "disruptive")
+    output = scenarios_wiring(LIVES_OF_LABS, parts, "nightly", "weekly", "disruptive")
     assert "5 passed, 2 errors" in output, output
     assert output.count("AssertionError: no cluster") >= 2
 
 
-# A test that has a daemon of its lab killed is void by whatever else ends.
-DYING = """
+# A test whose fault kills one daemon is void when another one ends, or the same one by itself.
+DAEMON_ENDS = """
 from types import SimpleNamespace
 import pytest
 from lab.supervisor.plan import Ended
@@ -354,13 +331,13 @@ def test_x(request, name, asked):
 """
 
 
-def test_a_daemon_that_dies_by_itself_is_the_labs_failure_whoever_is_to_die(wired):
-    output = wired(DYING, "pytest_report_teststatus, pytest_runtest_makereport", "ends_daemon(name)")
+def test_a_daemon_that_ends_by_itself_makes_a_test_void_even_where_the_test_ends_daemons(scenarios_wiring):
+    output = scenarios_wiring(DAEMON_ENDS, "pytest_report_teststatus, pytest_runtest_makereport", "ends_daemon(name)")
     assert "PASSED test_x.py::test_x[registry-True]" in output, output
     assert "1 passed, 3 errors" in output, output
 
 
-# Kernels whose panic is the test's own fault are no trouble; what else they say is, and what others do.
+# A panic that the test has caused (`panics`) is no failure; other messages and other machines' panics are.
 PANICKING = """
 from types import SimpleNamespace
 import pytest
@@ -387,7 +364,7 @@ def test_x(deployment):
 """
 
 
-def test_a_kernel_that_a_fault_has_panic_fails_no_test_and_any_other_does(wired):
-    output = wired(PANICKING, "pytest_runtest_makereport", "panics(name, ...)")
+def test_only_a_panic_that_the_test_causes_is_no_failure(scenarios_wiring):
+    output = scenarios_wiring(PANICKING, "pytest_runtest_makereport", "panics(name, ...)")
     assert "PASSED test_x.py::test_x[own]" in output, output
     assert "2 failed, 1 passed" in output, output

@@ -37,7 +37,7 @@ class Change:
 
 
 def dump(document: Config) -> bytes:
-    """As YAML."""
+    """A document as YAML."""
     return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1000, allow_unicode=True).encode()
 
 
@@ -56,7 +56,7 @@ def apply(document: Config, path: str, value: Any) -> None:
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field below, with its dotted path."""
+    """All fields of a document, nested ones too, with their dotted paths."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         field_path = f"{path}.{key}" if path else str(key)
@@ -89,11 +89,11 @@ class Cases:
         self._bases = bases(material.certificate)
         self._material = material
         self._rng = random.Random(seed)
-        # At least one file of each input is mostly as it was: to write these anew was half of the time.
+        # Most inputs change only one of the two files: writing the other anew took half of the time.
         self._as_they_are = {(name, file): dump(document) for name, file, document in self._documents()}
 
     def all(self) -> list[Input]:
-        """Without doubles; each is named by its base and what was changed."""
+        """All inputs, each once, named by their base and what was changed in it."""
         every = [self._input(name, []) for name in self._bases]
         fields = [*self._fields(), *self._extras()]
         every += (self._input(name, [change]) for name, change in fields)

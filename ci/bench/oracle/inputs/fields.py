@@ -1,4 +1,4 @@
-"""The kind of value of each field; and fields that the bases lack, with the values that they are given."""
+"""The kind of value that each field takes; and fields that the bases lack, with values for them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ ABSENT: Final = object()
 _LONG = "a" * 70
 _DIGEST = "sha256:" + "a" * 64
 
-#: By kind: what one field of it is given, one after the other. {4} is the machine network, as in bases.MACHINES.
+#: Values that a field of each kind is given, one after the other. {4} is the machine network, as in bases.MACHINES.
 KINDS: dict[str, list[Any]] = {
     "address": [
         "", ABSENT, None, "x", 5, "10.0.0.1", "192.168.111.5", "192.168.111.81", "192.168.111.255", "192.168.111.080",

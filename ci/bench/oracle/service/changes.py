@@ -1,5 +1,5 @@
-"""What may be out of order in a scenario. Each changes the world in place, and returns False where this world has
-nothing to change."""
+"""Changes that put something in a scenario out of order: each changes a world in place, and returns False where this
+world has nothing to change."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ci.bench.oracle.service.hosts import GB, GIB, Host, disk, nic
 from ci.bench.oracle.service.worlds import World
 from installer.testing.service.words_kit import StepType
 
-Change = Callable[[World, random.Random], bool]
-CHANGES: dict[str, Change] = {}
+#: False where there is nothing to change.
+Change = Callable[[World, random.Random], bool | None]
+HostChange = Callable[[Host, random.Random], bool | None]
+CHANGES: dict[str, Callable[[World, random.Random], bool]] = {}
 _LISTS = ("disks", "interfaces", "routes", "gpus")
 
 
-def _of_host(name: str) -> Callable[[Callable[[Host, random.Random], object]], Callable[[Host, random.Random], object]]:
+def _of_host(name: str) -> Callable[[HostChange], HostChange]:
     """Register a change of one host, any of them."""
 
-    def register(function: Callable[[Host, random.Random], object]) -> Callable[[Host, random.Random], object]:
+    def register(function: HostChange) -> HostChange:
         def change(world: World, rng: random.Random) -> bool:
-            if not world.hosts:
-                return False
-            return function(rng.choice(world.hosts), rng) is not False
+            return bool(world.hosts) and function(rng.choice(world.hosts), rng) is not False
 
         CHANGES[name] = change
         return function
@@ -42,7 +42,7 @@ def _of_world(name: str) -> Callable[[Change], Change]:
 def _simple(name: str, path: str, *values: Any) -> None:
     """One field of a host's inventory, by its path, gets one of the values."""
 
-    def change(one: Host, rng: random.Random) -> object:
+    def change(one: Host, rng: random.Random) -> bool:
         at: Any = one.inventory
         *way, last = path.split(".")
         for key in way:
@@ -90,25 +90,23 @@ _simple("interface-odd", "routes.0.interface", "", "nowhere0", None)
 
 
 @_of_host("nulls")
-def _nulls(one: Host, rng: random.Random) -> object:
+def _nulls(one: Host, rng: random.Random) -> None:
     for key in rng.sample(_LISTS, rng.randint(1, len(_LISTS))):
         one.inventory[key] = None
-    return True
 
 
 @_of_host("nulls-within")
-def _nulls_within(one: Host, rng: random.Random) -> object:
+def _nulls_within(one: Host, rng: random.Random) -> None:
     for item in one.inventory.get("interfaces") or []:
         for key in rng.sample(["ipv4_addresses", "ipv6_addresses", "flags"], 2):
             if not item.get(key):
                 item[key] = None
     if one.inventory.get("cpu"):
         one.inventory["cpu"]["flags"] = None
-    return True
 
 
 @_of_host("ineligible")
-def _ineligible(one: Host, rng: random.Random) -> object:
+def _ineligible(one: Host, rng: random.Random) -> None:
     for item in one.inventory.get("disks") or []:
         item["installation_eligibility"] = rng.choice(
             [
@@ -119,11 +117,10 @@ def _ineligible(one: Host, rng: random.Random) -> object:
                 {"eligible": False, "not_eligible_reasons": ["Disk is too small (disk only has 1 GB)"]},
             ]
         )
-    return True
 
 
 @_of_host("disks-more")
-def _more_disks(one: Host, rng: random.Random) -> object:
+def _more_disks(one: Host, rng: random.Random) -> None:
     kinds: list[dict[str, Any]] = [
         {"drive_type": "SSD"},
         {"drive_type": "SSD", "name": "nvme0n1", "path": "/dev/nvme0n1"},
@@ -135,11 +132,10 @@ def _more_disks(one: Host, rng: random.Random) -> object:
     disks = one.inventory.get("disks") or []
     one.inventory["disks"] = disks + [disk(n + 1, **kind) for n, kind in enumerate(rng.sample(kinds, 2))]
     rng.shuffle(one.inventory["disks"])
-    return True
 
 
 @_of_host("multipath")
-def _multipath(one: Host, rng: random.Random) -> object:
+def _multipath(one: Host, rng: random.Random) -> None:
     kinds = rng.choice([["FC", "FC"], ["iSCSI", "iSCSI"], ["FC", "iSCSI"], ["HDD", "HDD"], []])
     address = rng.choice(["192.168.111.90", "192.168.222.9", "", "odd"])
     paths = []
@@ -149,11 +145,10 @@ def _multipath(one: Host, rng: random.Random) -> object:
             item["iscsi"] = {"host_ip_address": address}
         paths.append(item)
     one.inventory["disks"] = [disk(0, name="dm-0", path="/dev/dm-0", drive_type="Multipath"), *paths]
-    return True
 
 
 @_of_host("iscsi")
-def _iscsi(one: Host, rng: random.Random) -> object:
+def _iscsi(one: Host, rng: random.Random) -> None:
     way = rng.choice(["own", "same", "gone", "none", "empty", "odd"])
     extra = nic(7, "52:54:00:07:00:01", ["192.168.222.9/24"])
     if way != "gone":
@@ -164,39 +159,34 @@ def _iscsi(one: Host, rng: random.Random) -> object:
     if way != "none":
         item["iscsi"] = {"host_ip_address": address[way]}
     one.inventory["disks"] = [item]
-    return True
 
 
 @_of_host("nic-more")
-def _more_nics(one: Host, rng: random.Random) -> object:
+def _more_nics(one: Host, rng: random.Random) -> None:
     address = rng.choice(["192.168.222.9/24", "192.168.111.99/24", "192.168.111.99/25", "10.0.0.9/8", "169.254.1.9/16"])
     kinds: list[dict[str, Any]] = [{}, {"has_carrier": False}, {"type": "bond"}]
     extra = nic(8, "52:54:00:08:00:01", [address], **rng.choice(kinds))
     one.inventory["interfaces"] = [*(one.inventory.get("interfaces") or []), extra]
-    return True
 
 
 @_of_host("address-twice")
-def _twice(one: Host, rng: random.Random) -> object:
+def _twice(one: Host, rng: random.Random) -> None:
     extra = nic(8, "52:54:00:08:00:01", ["192.168.111.20/24"])
     one.inventory["interfaces"] = [*(one.inventory.get("interfaces") or []), extra]
-    return True
 
 
 @_of_host("other-subnet")
-def _subnet(one: Host, rng: random.Random) -> object:
+def _subnet(one: Host, rng: random.Random) -> None:
     for item in one.inventory.get("interfaces") or []:
         item["ipv4_addresses"] = [f"192.168.112.{20 + one.number}/24"]
     for route in one.inventory.get("routes") or []:
         if route.get("family") == 2:
             route["gateway"] = "192.168.112.1"
-    return True
 
 
 @_of_host("silent")
-def _silent(one: Host, rng: random.Random) -> object:
+def _silent(one: Host, rng: random.Random) -> None:
     one.silent.update(rng.sample(list(_ANSWERS), rng.randint(1, 3)))
-    return True
 
 
 _ANSWERS = (
@@ -206,18 +196,17 @@ _ANSWERS = (
 
 
 @_of_host("answers-null")
-def _null_answers(one: Host, rng: random.Random) -> object:
+def _null_answers(one: Host, rng: random.Random) -> None:
     kind = rng.choice([StepType.CONNECTIVITY, StepType.NTP, StepType.DOMAINS])
     one.answers[kind] = {
         StepType.CONNECTIVITY: {"remote_hosts": None},
         StepType.NTP: {"ntp_sources": None},
         StepType.DOMAINS: {"resolutions": None},
     }[kind]
-    return True
 
 
 @_of_host("names")
-def _names(one: Host, rng: random.Random) -> object:
+def _names(one: Host, rng: random.Random) -> None:
     one.names = rng.choice(
         [
             {"api.{}": []},
@@ -230,18 +219,16 @@ def _names(one: Host, rng: random.Random) -> object:
             {"api.{}": ["192.168.111.20"]},
         ]
     )
-    return True
 
 
 @_of_host("clock")
-def _clock(one: Host, rng: random.Random) -> object:
+def _clock(one: Host, rng: random.Random) -> None:
     # Hosts call in once, and the real service counts on from there: no offset is within minutes of a limit.
     one.clock_offset_s = rng.choice([-3700, -1900, -700, -340, -180, 180, 220, 340, 3000, 4800])
-    return True
 
 
 @_of_host("ntp")
-def _ntp(one: Host, rng: random.Random) -> object:
+def _ntp(one: Host, rng: random.Random) -> None:
     one.ntp = rng.choice(
         [
             [],
@@ -251,7 +238,6 @@ def _ntp(one: Host, rng: random.Random) -> object:
             [{"source_name": "b", "source_state": "error"}, {"source_name": "a", "source_state": "synced"}],
         ]
     )
-    return True
 
 
 @_of_world("cut-off")
@@ -264,34 +250,30 @@ def _cut(world: World, rng: random.Random) -> bool:
 
 
 @_of_host("link")
-def _link(one: Host, rng: random.Random) -> object:
+def _link(one: Host, rng: random.Random) -> None:
     one.rtt_ms, one.loss = rng.choice(
         [(99.0, 0.0), (101.0, 0.0), (1001.0, 0.0), (1.0, 1.0), (1.0, 11.0), (100.0, 10.0)]
     )
-    return True
 
 
 @_of_host("small-packets")
-def _small(one: Host, rng: random.Random) -> object:
+def _small(one: Host, rng: random.Random) -> None:
     one.small_packets = True
-    return True
 
 
 @_of_host("role")
-def _role(one: Host, rng: random.Random) -> object:
+def _role(one: Host, rng: random.Random) -> None:
     role = rng.choice(["master", "worker", "arbiter", "auto-assign", "bootstrap"])
     one.patches = [*[patch for patch in one.patches if "host_role" not in patch], {"host_role": role}]
-    return True
 
 
 @_of_host("renamed")
-def _rename(one: Host, rng: random.Random) -> object:
+def _rename(one: Host, rng: random.Random) -> None:
     one.patches.append({"host_name": rng.choice(["host-0", "other", "host-1.node0.example", "x" * 63])})
-    return True
 
 
 @_of_host("disk-chosen")
-def _choose(one: Host, rng: random.Random) -> object:
+def _choose(one: Host, rng: random.Random) -> bool:
     ids = [item.get("id") for item in one.inventory.get("disks") or [] if item.get("id")]
     if not ids:
         return False
@@ -309,15 +291,13 @@ def _choose(one: Host, rng: random.Random) -> object:
 
 
 @_of_host("version")
-def _version(one: Host, rng: random.Random) -> object:
+def _version(one: Host, rng: random.Random) -> None:
     one.version = rng.choice([None, "other.example/agent:latest"])
-    return True
 
 
 @_of_host("truncated")
-def _truncated(one: Host, rng: random.Random) -> object:
+def _truncated(one: Host, rng: random.Random) -> None:
     one.inventory["truncation"] = {"type": rng.choice(["partial", "full"]), "reasons": rng.choice([None, [], ["big"]])}
-    return True
 
 
 @_of_world("vip-taken")

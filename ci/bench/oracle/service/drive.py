@@ -21,7 +21,7 @@ SETTLED_S, DEADLINE_S = 8.0, 300.0
 
 @dataclass
 class Played:
-    """What came of a scenario: each request's code by what was asked, and the ids to look at it by."""
+    """A scenario as played: the status code of each request, and the ids of cluster and infra-env."""
 
     world: World
     codes: list[tuple[str, int]] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Played:
     infra_env_id: str = ""
 
     def note(self, what: str, code: int) -> bool:
-        """Keep a request's code; was it taken?"""
+        """Record a request's code; whether it was successful."""
         self.codes.append((what, code))
         return 200 <= code < 300
 
@@ -40,7 +40,7 @@ def host_id(world: World, number: int) -> str:
 
 
 def play(api: Api, world: World) -> Played:
-    """Register the cluster and its hosts, and give all that the hosts say."""
+    """Register the cluster and its hosts, and send all that the hosts report."""
     played = Played(world)
     answer = api.ask("POST", "/clusters", world.cluster)
     if not played.note("POST clusters", answer.code):

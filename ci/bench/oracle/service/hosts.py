@@ -70,7 +70,7 @@ class Host:
     ntp: list[dict[str, str]] | None = field(
         default_factory=lambda: [{"source_name": "192.0.2.1", "source_state": "synced"}]
     )
-    # Numbers of the hosts that it does not reach; what its links cost; whose big packets are lost.
+    # Numbers of the hosts that it does not reach; round-trip time and loss of its links; hosts that lose big packets.
     cut_off: set[int] = field(default_factory=set)
     rtt_ms: float = 0.5
     loss: float = 0.0
@@ -234,11 +234,7 @@ def host(number: int, networks: Sequence[str] = ("192.168.111.0/24",), **changes
         "disks": [disk()],
         "boot": {"current_boot_mode": "uefi", "device_type": "ephemeral", "secure_boot_state": "Disabled"},
         "system_vendor": {"manufacturer": "QEMU", "product_name": "Standard PC", "serial_number": f"s{number}"},
-        "memory": {
-            "physical_bytes": 32 * GIB,
-            "usable_bytes": 31 * GIB,
-            "physical_bytes_method": "dmidecode",
-        },
+        "memory": {"physical_bytes": 32 * GIB, "usable_bytes": 31 * GIB, "physical_bytes_method": "dmidecode"},
         "cpu": {"count": 16, "frequency": 2400.0, "flags": ["vmx"], "model_name": "QEMU", "architecture": "x86_64"},
         "gpus": None,
         "routes": routes,

@@ -102,10 +102,10 @@ class Api:
                     body = answer.read()
                     if answer.status != BRAKED:
                         return Answer(answer.status, _decoded(body))
-                    # Strangers are braked here, and told for how long.
+                    # node0's service slows callers without a valid token down, and says for how long.
                     time.sleep(float(answer.headers["Retry-After"]))
             except (http.client.HTTPException, OSError):
-                # A kept connection that the service has closed meanwhile; a second time it is an answer of its own.
+                # The service may have closed a kept connection; an error on a new one counts as its answer.
                 if attempt:
                     self._local.connection = None
                     return Answer(0)
@@ -126,7 +126,7 @@ class Api:
             connection.close()
 
     def is_ready(self) -> bool:
-        """Does it answer?"""
+        """Whether it answers."""
         return self.ask("GET", "/clusters").code == 200
 
 
@@ -227,7 +227,7 @@ def theirs(home: Path, keys: Keys, directory: Path, **changes: str) -> Iterator[
             "LOG_LEVEL": "info",
             "HOST_MONITOR_INTERVAL": "2s",
             "CLUSTER_MONITOR_INTERVAL": "2s",
-            # Long after the last scenario was played.
+            # Longer than the comparison takes.
             "HOST_MAX_DISCONNECTION_TIME": "3h",
             **changes,
         }

@@ -10,7 +10,7 @@ from typing import Any
 
 from ci.bench.oracle.service.drive import Played, host_id
 
-# One service says of a thing that it is fine, the other that it is not.
+# Results that do not hold an installation up.
 _FINE = {"success", "disabled", "success-suppress-output"}
 _HOST = ("requested_hostname", "role", "bootstrap", "installation_disk_id", "stage")
 _CLUSTER = ("machine_networks", "api_vips", "ingress_vips", "network_type", "user_managed_networking", "platform")
@@ -30,10 +30,7 @@ class Compared:
         return [pair for pair in self.pairs if pair[1] != pair[2] and (not kinds or pair[0].split(" ")[0] in kinds)]
 
 
-def compare(
-    theirs: tuple[Played, dict[str, Any]],
-    ours: tuple[Played, dict[str, Any]],
-) -> Compared:
+def compare(theirs: tuple[Played, dict[str, Any]], ours: tuple[Played, dict[str, Any]]) -> Compared:
     """Both views of one scenario."""
     (left, their_view), (right, our_view) = theirs, ours
     comparison = Compared(left.world.renamed())
@@ -47,7 +44,7 @@ def compare(
     for name in _CLUSTER:
         add((f"cluster-field {name}", _plain(their_view.get(name)), _plain(our_view.get(name))))
     their_hosts, our_hosts = _hosts(their_view), _hosts(our_view)
-    # Among hosts that are alike, the order of a database's rows decides there who gets which role.
+    # Only how many have each role: among equal hosts the real service decides by the order of its database's rows.
     add(("roles", _roles(their_hosts), _roles(our_hosts)))
     for host in left.world.hosts:
         identity = host_id(left.world, host.number)
@@ -108,7 +105,7 @@ def _validations(one: dict[str, Any], other: dict[str, Any]) -> Iterable[tuple[s
 
 
 def _simple(result: str | None) -> str:
-    # What is not shown is fine: suppressed.
+    # A missing result is a suppressed success.
     return "fine" if result is None or result in _FINE else result
 
 

@@ -1,6 +1,6 @@
 """Tests can fail, a skip says why, and nobody sleeps for a fixed time (CONTRIBUTING.md, "Style" and "Tests").
 
-Read from the syntax: an assertion that is there may still be empty, but one that is not there proves nothing for sure.
+Only the syntax is looked at: whether an assertion means anything, nobody can tell from it.
 """
 
 import ast
@@ -9,90 +9,80 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import modules
+from ci.imports import sources
 from ci.syntax import nodes, parse, walk
 
-ROOT = Path(__file__).parents[4]
-ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
-#: Calls that raise where something is not as it should be.
-JUDGES = ("raises", "warns", "fail", "timeout", "wait_for", "wait_until")
-#: How many helpers may lie between a test and the assertion.
-DEEPEST = 3
-#: Measurements whose length is their subject.
+#: Calls that fail a test.
+ASSERTING = ("raises", "warns", "fail", "timeout", "wait_for", "wait_until")
+#: How many calls may lie between a test and its assertion.
+DEPTH = 3
+#: Measurements that last as long as the user asks for.
 MEASURED = {"ci/bench/installs/idle.py", "ci/bench/installs/machines.py"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@pytest.fixture(scope="module")
-def sources() -> dict[str, str]:
-    """Text of every module, by its path."""
-    return {str(path.relative_to(ROOT)): path.read_text() for path in modules(ROOT, ROOMS).values()}
-
-
-def last(call: ast.Call) -> str:
-    """The last part of what is called."""
+def called_name(call: ast.Call) -> str:
+    """The name of a called function or method, without what is before its last dot."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def checks(word: ast.keyword) -> bool:
-    """Whether it is `check`, and not said to be false."""
+def is_check(word: ast.keyword) -> bool:
+    """Whether a keyword argument is `check=` with anything but a false constant."""
     return word.arg == "check" and not (isinstance(word.value, ast.Constant) and not word.value.value)
 
 
-def judges(node: ast.AST) -> bool:
-    """Whether a statement or call fails where something is not as it should be."""
+def asserts(node: ast.AST) -> bool:
+    """Whether a node is an assertion, a `raise`, or a call of ASSERTING."""
     if isinstance(node, ast.Call):
-        return last(node) in JUDGES or "assert" in last(node) or any(checks(word) for word in node.keywords)
+        name = called_name(node)
+        return name in ASSERTING or "assert" in name or any(is_check(word) for word in node.keywords)
     return isinstance(node, ast.Raise) or (isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant))
 
 
 def functions(source: str) -> Iterator[Function]:
-    """All of a module."""
-    return (node for node in nodes(source) if isinstance(node, Function))
+    """All functions of a module, nested ones too."""
+    yield from nodes(source, ast.FunctionDef)
+    yield from nodes(source, ast.AsyncFunctionDef)
 
 
-def helpers_of(sources: Iterable[str]) -> dict[str, list[Function]]:
+def helpers_of(texts: Iterable[str]) -> dict[str, list[Function]]:
     """All functions by their names."""
     by_name: dict[str, list[Function]] = {}
-    for source in sources:
+    for source in texts:
         for function in functions(source):
             by_name.setdefault(function.name, []).append(function)
     return by_name
 
 
-def judged(test: Function, helpers: Mapping[str, Sequence[Function]]) -> bool:
-    """Whether it may fail on purpose, or any helper that it calls by its name."""
+def can_fail(test: Function, helpers: Mapping[str, Sequence[Function]]) -> bool:
+    """Whether a test asserts something, or a helper does that it calls by its name."""
     reached, seen = [test], set[str]()
-    for _ in range(1 + DEEPEST):
-        if any(judges(node) for function in reached for node in ast.walk(function)):  # most end after a few nodes
+    for _ in range(1 + DEPTH):
+        if any(asserts(node) for function in reached for node in ast.walk(function)):  # most end after a few nodes
             return True
-        calls = {last(node) for function in reached for node in walk(function) if isinstance(node, ast.Call)}
+        calls = {called_name(node) for function in reached for node in walk(function) if isinstance(node, ast.Call)}
         reached = [function for name in calls - seen for function in helpers.get(name, ())]
         seen |= calls
     return False
 
 
-def empty(source: str, helpers: Mapping[str, Sequence[Function]]) -> Iterator[str]:
-    """Tests in a module that assert nothing, nor does a helper that they call by its name."""
+def without_assertion(source: str, helpers: Mapping[str, Sequence[Function]]) -> Iterator[str]:
+    """The tests of a module that assert nothing, themselves or in a helper that they call by its name."""
     tests = (function for function in functions(source) if function.name.startswith("test_"))
-    return (test.name for test in tests if not judged(test, helpers))
+    return (test.name for test in tests if not can_fail(test, helpers))
 
 
-def silent_skips(source: str) -> Iterator[int]:
-    """Lines that skip a test, or expect it to fail, and do not say why."""
+def skips_without_reason(source: str) -> Iterator[int]:
+    """Lines with a skip or xfail without a reason."""
     ways = {f"pytest.{mark}{name}" for mark in ("", "mark.") for name in ("skip", "xfail")}
-    called: set[int] = set()
-    for node in nodes(source):  # a call before what it calls
-        if isinstance(node, ast.Call):
-            called.add(id(node.func))
-            if not node.args and not node.keywords and ast.unparse(node.func) in ways:
-                yield node.lineno
-        elif isinstance(node, ast.Attribute) and id(node) not in called and ast.unparse(node) in ways:
+    with_reason = {id(call.func) for call in nodes(source, ast.Call) if call.args or call.keywords}
+    for node in nodes(source, ast.Attribute):
+        if node.attr in ("skip", "xfail") and id(node) not in with_reason and ast.unparse(node) in ways:
             yield node.lineno
 
 
 def sleeps(node: ast.AST) -> Iterator[int]:
-    """Lines that sleep for more than nothing outside of a loop, where nobody looks whether it was enough."""
+    """Lines with a sleep outside of a loop (`sleep(0)` aside): a loop polls, this one hopes that the time is enough."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.While() | ast.For() | ast.AsyncFor():
@@ -104,19 +94,19 @@ def sleeps(node: ast.AST) -> Iterator[int]:
         yield from sleeps(child)
 
 
-def test_every_test_can_fail(sources):
-    helpers = helpers_of(sources.values())
-    tests = {path: source for path, source in sources.items() if Path(path).name.startswith("test_")}
-    assert [f"{path}: {name}" for path, source in tests.items() for name in empty(source, helpers)] == []
+def test_every_test_can_fail():
+    helpers = helpers_of(sources().values())
+    tests = {path: source for path, source in sources().items() if Path(path).name.startswith("test_")}
+    assert [f"{path}: {name}" for path, source in tests.items() for name in without_assertion(source, helpers)] == []
 
 
-def test_a_skip_says_why(sources):
-    assert [f"{path}:{line}" for path, source in sources.items() for line in silent_skips(source)] == []
+def test_a_skip_says_why():
+    assert [f"{path}:{line}" for path, source in sources().items() for line in skips_without_reason(source)] == []
 
 
-def test_nobody_sleeps_for_a_fixed_time(sources):
+def test_nobody_sleeps_for_a_fixed_time():
     """Tests may: some hold a connection up on purpose."""
-    ours = {path: source for path, source in sources.items() if not {"tests", "testing"} & set(Path(path).parts)}
+    ours = {path: source for path, source in sources(tests=False).items() if "sleep" in source}
     assert {path for path, source in ours.items() if any(sleeps(parse(source)))} == MEASURED
 
 
@@ -129,19 +119,20 @@ def test_nobody_sleeps_for_a_fixed_time(sources):
         ("def test_x(): subprocess.run(y, check=True)", False),
     ],
 )  # fmt: skip
-def test_one_that_cannot_fail_is_seen(source, wrong):
-    assert bool([*empty(source, helpers_of([source]))]) is wrong
+def test_a_test_without_assertion_is_found(source, wrong):
+    assert bool([*without_assertion(source, helpers_of([source]))]) is wrong
 
 
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
-        ("pytest.skip()", [1]), ("pytest.skip('why')", []), ("@pytest.mark.skip\ndef test_x(): ...", [1]),
+        ("pytest.skip()", [1]), ("pytest.mark.xfail()", [1]),
+        ("pytest.skip('why')", []), ("@pytest.mark.skip\ndef test_x(): ...", [1]),
         ("@pytest.mark.xfail(reason='why')\ndef test_x(): ...", []),
     ],
 )  # fmt: skip
-def test_a_silent_skip_is_seen(source, lines):
-    assert [*silent_skips(source)] == lines
+def test_a_skip_without_a_reason_is_found(source, lines):
+    assert [*skips_without_reason(source)] == lines
 
 
 @pytest.mark.parametrize(
@@ -151,5 +142,5 @@ def test_a_silent_skip_is_seen(source, lines):
         ("def f():\n    sleep(SECONDS)", [2]),
     ],
 )  # fmt: skip
-def test_a_fixed_sleep_is_seen(source, lines):
+def test_a_fixed_sleep_is_found(source, lines):
     assert [*sleeps(ast.parse(source))] == lines

@@ -25,8 +25,8 @@ from lab.derive.fields import Field, Problems
 from lab.derive.manifests import Manifests
 from lab.release.cluster.kube.payload import Manifest
 
-# Names that say what is in there: whether to print one, where it is, or things that hide it themselves.
-NONE = {
+# Fields with the name of a secret that hold none (a flag, a path), or hold objects that hide theirs.
+NO_SECRETS = {
     "installer.waitfor.settings.Settings.print_password",
     "lab.release.registry.RegistryConfig.htpasswd",
     "installer.create.prefetch.Prefetched.credentials",
@@ -36,20 +36,20 @@ NONE = {
 }
 
 
-#: Needs a library that only the benchmark of the same name installs.
-ALONE = "ci.bench.service.conformity_hooks"
+#: Not importable here: it needs a library that only its benchmark installs.
+NOT_IMPORTED = "ci.bench.service.conformity_hooks"
 
 
 def modules() -> Iterator[str]:
     for room in ("installer", "lab", "drivers", "scenarios", "ci"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             rooms = set(module.name.split("."))
-            if not {"tests", "testing", "redact", "__main__"} & rooms and module.name != ALONE:
+            if not {"tests", "testing", "redact", "__main__"} & rooms and module.name != NOT_IMPORTED:
                 yield module.name
 
 
 def shown(kind: type) -> list[str]:
-    """The fields that the kind's own repr shows."""
+    """Fields that the generated repr of a class shows."""
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind) if field.repr]
     if issubclass(kind, tuple) and kind.__repr__.__module__ == "collections":
@@ -68,10 +68,10 @@ def leaks(name: str) -> list[str]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_no_secret_is_in_a_repr():
     pytest.importorskip("libvirt")
-    assert sorted({leak for name in modules() for leak in leaks(name)} - NONE) == []
+    assert sorted({leak for name in modules() for leak in leaks(name)} - NO_SECRETS) == []
 
 
-def test_one_that_shows_its_secret_is_seen():
+def test_a_repr_with_a_secret_is_found():
     @dataclasses.dataclass
     class Bad:
         token: str
