@@ -242,9 +242,8 @@ class _Document:
         return interface.get("mtu").number(0) or (self.mtu(below, seen | {name}) if below else 0)
 
     def faces(self) -> Iterator[Face]:
-        """Interfaces with an address or a way to get one; also those of VLANs without."""
+        """The interfaces with an address or a way to get one."""
         for name, interface in self.kinds.items():
-            base, tag = self.base(name)
             self._enabled(interface)
             static = tuple(self._static(interface))
             dynamic = frozenset(
@@ -253,6 +252,9 @@ class _Document:
                 if (family := interface.get(f"ipv{version}")).get("enabled").flag()
                 and (family.get("dhcp").flag() or family.get("autoconf").flag())
             )
+            if not (static or dynamic or self.kind(name) in _OVER):
+                continue
+            base, tag = self.base(name)
             if not base:
                 self.adrift += ((address, interface) for address in static)
             elif static or dynamic:

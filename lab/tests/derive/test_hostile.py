@@ -129,6 +129,10 @@ REFUSED = {
         *one(ONE + vlan("eno1", 5, MINE) + vlan("eno1", 5, static("10.1.1.2")).replace("eno1.5", "w") + tail("eno1.5")),
         "interfaces[2].vlan: w has the tag 5 over eno1, as eno1.5 has",
     ),
+    "a VLAN over a VLAN": (
+        *one("interfaces:\n" + ethernet("eno1", MINE) + vlan("eno1", 7, OFF) + vlan("eno1.7", 5, OFF) + tail("eno1")),
+        "interfaces[2].vlan: a VLAN over a VLAN: labs carry one tag",
+    ),
     "two tags": (
         install(2),
         agent(*(host(["eno1"], ONE + vlan("eno1", tag, MINE) + tail(f"eno1.{tag}")) for tag in (5, 6))),
