@@ -185,9 +185,7 @@ FIELD = {
 def test_it_is_derived_without_an_edit(name):
     derived = derive(*FIELD[name])
     assert topology.load_text(derived.dump()) == derived
-    assert len(derived.nodes) == sum(
-        one[0] for one in [(len(derived.masters),), (len(derived.workers),), (len(derived.arbiters),)]
-    )
+    assert len(derived.nodes) == len(derived.masters) + len(derived.workers) + len(derived.arbiters)
     assert derived.gateway not in {node.ip for node in derived.nodes}
 
 

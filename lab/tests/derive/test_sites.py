@@ -3,7 +3,6 @@
 import pytest
 
 from lab import topology
-from lab.commands import cli
 from lab.testing.directories import (
     ETHERNETS,
     MINE,
@@ -16,6 +15,7 @@ from lab.testing.directories import (
     facts,
     hint,
     install,
+    planned,
     several,
     static,
     tail,
@@ -133,13 +133,6 @@ TOLD = {
         "bonds, VLANs and bridges over them",
     ),
 }  # fmt: skip
-
-
-def planned(texts, directory, capsys):
-    for name, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
-        (directory / name).write_text(text)
-    code = cli.main(["deploy", str(directory), "--plan"])
-    return code, *capsys.readouterr()
 
 
 @pytest.mark.parametrize("name", CASES)
