@@ -148,11 +148,15 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _start(self, ledger: budget.Ledger) -> None:
         owner = this_process()
-        record = records.Record(
-            id=self.id, topology=self.topology, owner=owner, created=time.time(), artifacts=str(self.artifacts)
-        )
-        self._record = record = msgspec.structs.replace(
-            record, kept=self._keep, mirrors=self._mirrors, components=dict(self.components)
+        self._record = record = records.Record(
+            id=self.id,
+            topology=self.topology,
+            owner=owner,
+            created=time.time(),
+            artifacts=str(self.artifacts),
+            kept=self._keep,
+            mirrors=self._mirrors,
+            components=dict(self.components),
         )
         self._alive = records.create(record)
         prepared = services.prepare(self.layout, self.id, owner, self._storage)

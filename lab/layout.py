@@ -246,29 +246,16 @@ class Layout:
     def publish(self, path: Path, scheme: str = "http") -> str:
         """Link the file below what the HTTP server serves; returns its URL of that scheme (http, https, nfs). Raises
         FileNotFoundError."""
-        source = path.absolute()
-        if not source.is_file():
-            raise FileNotFoundError(f"{source}: no such file to serve")
         # One folder per source keeps equal names apart without changing the name.
-        folder = self.www / hashlib.sha256(bytes(source)).hexdigest()[:8]
-        folder.mkdir(exist_ok=True)
-        link = folder / source.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(source)
+        folder = self.www / hashlib.sha256(bytes(path.absolute())).hexdigest()[:8]
+        _link(path, folder)
         base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
-        return f"{base}/{folder.name}/{source.name}"
+        return f"{base}/{folder.name}/{path.name}"
 
     def offer(self, path: Path) -> str:
         """Put the file where machines fetch what they boot; returns its URL. Raises FileNotFoundError."""
-        source = path.absolute()
-        if not source.is_file():
-            raise FileNotFoundError(f"{source}: no such file to boot")
-        folder = self.www / _BOOT
-        folder.mkdir(exist_ok=True)
-        link = folder / source.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(source)
-        return f"{self.boot_url}/{source.name}"
+        _link(path, self.www / _BOOT)
+        return f"{self.boot_url}/{path.name}"
 
     def make(self) -> None:
         """Make all directories of the lab."""
@@ -290,3 +277,14 @@ class Layout:
             (self.root / name).mkdir(parents=True)
         for name in ("run", "lib", "log", "etc"):
             (self.root / "libvirt" / name).mkdir(parents=True)
+
+
+def _link(path: Path, folder: Path) -> None:
+    """Link a file into a folder. Raises FileNotFoundError."""
+    source = path.absolute()
+    if not source.is_file():
+        raise FileNotFoundError(f"{source}: no such file to serve")
+    folder.mkdir(exist_ok=True)
+    link = folder / source.name
+    link.unlink(missing_ok=True)
+    link.symlink_to(source)

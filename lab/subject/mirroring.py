@@ -183,13 +183,14 @@ class Cache:
 
     def _save(self, name: str, payload: Payload, label: str) -> None:
         sources = dict.fromkeys(one.partition("@")[0] for one in (name, *payload.components.values()))
-        installer = payload.components["installer"].rpartition("@")[2]
+        digest = payload.components["installer"].rpartition("@")[2]
+        extracted = self.installer(digest, f"{label}: image installer")
         record = _Record(
             version=payload.version,
             pullspec=name,
             components=dict(payload.components),
             mirrors=tuple((source, repository_of(source)) for source in sources),
-            installer=_text(self.installer(installer, f"{label}: image installer")),
+            installer=str(extracted) if extracted else None,
             hardware=self._limits(payload, f"{label}: image agent-installer-api-server"),
         )
         path = self._record(name.rpartition("@")[2])
@@ -211,10 +212,6 @@ class Cache:
                 return extracted[0].read_text() if extracted else ""
             except ValueError as error:  # an IncompleteImage, or no UTF-8
                 raise SubjectError(label, f"the image is not whole: {error}") from error
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def from_registry(cache: Cache, text: str, upstream: Upstream) -> Subject:
