@@ -96,7 +96,7 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
                 "apiVIPs": list(topology.vips("api")),
                 "ingressVIPs": list(topology.vips("ingress")),
                 **_load_balancer(topology),
-            },
+            }
         }
     return config
 

@@ -71,11 +71,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         topology.Nic(mac=node.mac, network=leasing.name, addresses=home.known_addresses(node)),
     )
     two = msgspec.structs.replace(
-        home,
-        networks=(leasing, storage),
-        address=None,
-        aliases=(),
-        nodes=(msgspec.structs.replace(node, nics=cards),),
+        home, networks=(leasing, storage), address=None, aliases=(), nodes=(msgspec.structs.replace(node, nics=cards),)
     )
     with Lab(small(two), artifacts=tmp_path) as lab:
         assert lab.run(["sh", "-ec", PAIR], timeout=20).returncode == 0
