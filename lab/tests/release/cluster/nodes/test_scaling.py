@@ -19,10 +19,9 @@ from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes import View
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
-from lab.release.cluster.pods.pod import RESOURCES
 from lab.release.cluster.private import write_private
 from lab.testing.clusterapi import Api
-from lab.testing.scaling import CONFIG
+from lab.testing.scaling import CONFIG, etcd_argv
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "haproxy-router", "console", "agent-installer-csr-approver")
@@ -47,15 +46,7 @@ class Members:
         for path, text in assets.etcd_files(self.signer, name, [ip]).items():
             write_private(place / path, text)
         (place / "etcd-certs" / "ca.crt").write_text(self.signer.cert)
-        words = [
-            word.replace(RESOURCES, str(place))
-            .replace(staticpods.ETCD_DATA, str(place / "data"))
-            .replace("0.0.0.0", ip)
-            .replace("--heartbeat-interval=750", "--heartbeat-interval=50")
-            .replace("--election-timeout=7500", "--election-timeout=500")
-            .replace("http://127.0.0.1:2381", f"http://{ip}:2381")
-            for word in (*pod.command, "--strict-reconfig-check=false")  # which refuses members in the first 5 s
-        ]
+        words = etcd_argv(pod.command, place, ip)
         with (place / "log").open("w") as log:
             self.processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, cwd=place))
 
