@@ -12,7 +12,6 @@ import time
 import pytest
 
 from lab.release.cluster.errors import EtcdError, WaitError
-from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
@@ -20,18 +19,12 @@ from lab.release.cluster.nodes.probes import View
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
 from lab.release.cluster.private import write_private
-from lab.testing.clusterapi import Api
+from lab.testing.clusterapi import Api, node
 from lab.testing.scaling import CONFIG, etcd_argv
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "haproxy-router", "console", "agent-installer-csr-approver")
 IMAGES = Images("4.18.0", {**{tag: f"r.example/n@sha256:{tag}" for tag in TAGS}, "cluster-version-operator": "r"})
-
-
-def node(name, ip, role="master"):
-    addresses = [{"type": "InternalIP", "address": ip}]
-    labels = {ROLE: role, CURRENT: f"rendered-{role}-1"}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"addresses": addresses}}
 
 
 class Members:
