@@ -203,15 +203,15 @@ class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fiel
     def begin(self, lab: RunningLab) -> None:
         """Accept another user's password only."""
         path = lab.layout.root / "registry.htpasswd"
-        _refuse_twice("registry", path)
-        shutil.copy2(path, _whole(path))
+        _refuse_second("registry", path)
+        shutil.copy2(path, _original(path))
         hashed = bcrypt.hashpw(os.urandom(8).hex().encode(), bcrypt.gensalt(rounds=4)).decode()
         write_private(path, f"nobody:{hashed}\n".encode())
 
     def end(self, lab: RunningLab) -> None:
         """Accept the pull secret's user again."""
         path = lab.layout.root / "registry.htpasswd"
-        _give_back(path)
+        _put_back(path)
         # docker-registry reads the file anew when its date is another one.
         os.utime(path)
 
@@ -252,7 +252,7 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
             raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
         path = _configuration(lab, "registry")
         # It would take away the storage that the other one has the registry serve.
-        _refuse_twice("registry", path)
+        _refuse_second("registry", path)
         storage = Path(yamltext.load(path.read_text())["storage"]["filesystem"]["rootdirectory"])
         digest = lab.components[self.image].rpartition("@")[2]
         view = lab.layout.root / "registry-fault"
@@ -325,46 +325,46 @@ def _configuration(lab: RunningLab, service: str) -> Path:
     return lab.layout.root / _CONFIGURATIONS[service]
 
 
-def _whole(path: Path) -> Path:
-    """Where a configuration is kept while a fault changes it."""
+def _original(path: Path) -> Path:
+    """Where the original of a configuration is kept while a fault has changed it."""
     return path.with_name(f"{path.name}.whole")
 
 
-def _refuse_twice(service: str, path: Path) -> None:
-    if _whole(path).exists():
+def _refuse_second(service: str, path: Path) -> None:
+    if _original(path).exists():
         raise LabError(f"{service} has a fault already: end that first")
 
 
 def _edit(lab: RunningLab, service: str, change: Callable[[str], str]) -> None:
     """Change a service's configuration and start it anew. Raises LabError when a fault has changed it already."""
     path = _configuration(lab, service)
-    _refuse_twice(service, path)
+    _refuse_second(service, path)
     text = path.read_text()
     changed = change(text)
-    write_private(_whole(path), text.encode())
+    write_private(_original(path), text.encode())
     write_private(path, changed.encode())
     try:
         _restart(lab, service)
     except LabError as error:
-        # What has not begun can be ended by nobody.
-        _whole(path).replace(path)
+        # A fault that has not begun cannot be ended, so nothing of it may stay.
+        _original(path).replace(path)
         finish((f"start {service} as it was", lambda: lab.services.start(service)), cause=error)
         raise
 
 
 def _restore(lab: RunningLab, service: str) -> None:
-    _give_back(_configuration(lab, service))
+    _put_back(_configuration(lab, service))
     _restart(lab, service)
 
 
-def _give_back(path: Path) -> None:
-    """The configuration as it was; one whose fault was interrupted before it changed anything is."""
-    if _whole(path).exists():
-        _whole(path).replace(path)
+def _put_back(path: Path) -> None:
+    """Put the original back, if there is one: a fault may have been interrupted before it changed anything."""
+    if _original(path).exists():
+        _original(path).replace(path)
 
 
 def _restart(lab: RunningLab, service: str) -> None:
-    """Have it read its configuration; one that another fault has stopped will when that ends."""
+    """Have a daemon read its configuration; one that another fault has stopped reads it when that fault ends."""
     if lab.services.running()[service]:
         lab.services.stop(service)
         lab.services.start(service)

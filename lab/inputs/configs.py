@@ -167,7 +167,7 @@ def agent_config(topology: Topology) -> dict[str, Any]:
             "interfaces": hostnetwork.interfaces(node),
             "rootDeviceHints": root_device_hints(node),
         }
-        if hostnetwork.is_told(topology, node):
+        if hostnetwork.needs_document(topology, node):
             host["networkConfig"] = hostnetwork.nmstate(topology, node)
         hosts.append(host)
     return {

@@ -45,7 +45,7 @@ def test_a_bond_with_a_vlan_and_both_versions_of_ip(tmp_path):
 @pytest.mark.parametrize("name", ["sno", "ha", "compact-dhcp"])
 def test_presets_documents_are_taken_too(name, tmp_path):
     shape = topology.load(name)
-    assert {hostnetwork.is_told(shape, node) for node in shape.nodes} == {shape.addressing == "static"}
+    assert {hostnetwork.needs_document(shape, node) for node in shape.nodes} == {shape.addressing == "static"}
     for node in {shape.nodes[0], shape.nodes[-1]}:
         assert keyfiles(hostnetwork.nmstate(shape, node), tmp_path)
 
