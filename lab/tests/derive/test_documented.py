@@ -3,6 +3,7 @@
 import pytest
 
 from lab import topology
+from lab.derive import AGENT, INSTALL
 from lab.testing.directories import (
     DUAL,
     ETHERNETS,
@@ -324,8 +325,8 @@ def test_it_is_planned_without_an_edit(name, tmp_path, capsys):
     code, out, err = planned(texts, tmp_path, capsys)
     assert (code, err) == (0, "")
     assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [
-        ("agent-config.yaml", texts[1]),
-        ("install-config.yaml", texts[0]),
+        (AGENT, texts[1]),
+        (INSTALL, texts[0]),
     ], "the user's files are left alone"
     summary = facts(topology.load_text(out))
     summary["answers"] = [text for text in wanted.get("answers", []) if text in summary["answers"]]
