@@ -26,6 +26,7 @@ from lab.waiting import wait_until
 ARTIFACTS = "boot-artifacts"
 CONFIG_IMAGE = "agentconfig.noarch.iso"
 _UNCONFIGURED = "unconfigured-agent.ign"
+_LIVE = "unconfigured.iso"
 # What an unconfigured live system has of cluster-manifests/ and mirror/ (reference/installer.md §2.2).
 _USED = ("infraenv.yaml", "pull-secret.yaml", "cluster-image-set.yaml", "nmstateconfig.yaml")
 _EMBED_SECONDS = 300
@@ -119,9 +120,6 @@ def _succeeds(host: Any, command: str) -> bool:
     return bool(host.run(command).rc == 0)
 
 
-_LIVE = "unconfigured.iso"
-
-
 def _folder(maker: ImageMaker) -> Path:
     return maker.lab.layout.root / "unconfigured"
 
@@ -134,9 +132,8 @@ def _unconfigured(maker: ImageMaker) -> Path:
     folder = _folder(maker)
     for name in ("manifests", "base", "appliance"):
         (folder / name).mkdir(mode=0o700, parents=True)
-    configs = ("install-config.yaml", "agent-config.yaml")
     for name in ("manifests", "base"):
-        for config in configs:
+        for config in ("install-config.yaml", "agent-config.yaml"):
             shutil.copyfile(maker.directory / config, folder / name / config)
     maker.create("cluster-manifests", folder / "manifests")
     manifests = folder / "appliance/cluster-manifests"

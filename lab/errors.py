@@ -98,13 +98,11 @@ class LabGoneError(LabBrokenError):
 
 
 class DaemonEndedError(LabBrokenError):
-    """Daemons of a lab ended unexpectedly; `ended` has a line for each, `tail` the end of the first one's log."""
+    """Daemons of a lab ended unexpectedly; `ended` has a line for each."""
 
     def __init__(self, lab: str, ended: Sequence[str], tail: str) -> None:
         super().__init__(f"lab {lab} itself failed: {'; '.join(ended)}; its last lines:\n{tail or '(none)'}")
-        self.lab = lab
         self.ended = tuple(ended)
-        self.tail = tail
 
 
 class UnknownLabError(LabError):
@@ -116,28 +114,21 @@ class UnknownNodeError(LabError):
 
     def __init__(self, name: str, names: Sequence[str]) -> None:
         super().__init__(f"no node {name!r} in this lab; it has {', '.join(names)}")
-        self.name = name
-        self.names = tuple(names)
 
 
 class CommandTimeoutError(LabError):
-    """A command inside the lab did not end before its deadline (`timeout`, in seconds) and was killed."""
+    """A command inside the lab did not end within `timeout` seconds, and was killed."""
 
     def __init__(self, argv: Sequence[str], timeout: float, tail: str) -> None:
         super().__init__(f"{argv[0]} did not end within {timeout:g} s; its last lines:\n{tail}")
-        self.argv = tuple(argv)
-        self.timeout = timeout
         self.tail = tail
 
 
 class InstallFailedError(LabError):
-    """The installer ended with an error; `code` is its exit code."""
+    """The installer ended with an error."""
 
     def __init__(self, what: str, code: int, tail: str) -> None:
         super().__init__(f"{what} ended with {code}:\n{tail}")
-        self.what = what
-        self.code = code
-        self.tail = tail
 
 
 class WaitTimeout(LabError):
@@ -145,8 +136,6 @@ class WaitTimeout(LabError):
 
     def __init__(self, what: str, timeout: float, last_seen: str) -> None:
         super().__init__(f"{what}: not within {timeout:g} s; last seen: {last_seen}")
-        self.what = what
-        self.timeout = timeout
         self.last_seen = last_seen
 
 

@@ -148,12 +148,10 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _start(self, ledger: budget.Ledger) -> None:
         owner = this_process()
-        record = records.Record(
-            id=self.id, topology=self.topology, owner=owner, created=time.time(), artifacts=str(self.artifacts)
-        )
-        self._record = record = msgspec.structs.replace(
-            record, kept=self._keep, mirrors=self._mirrors, components=dict(self.components)
-        )
+        self._record = record = records.Record(
+            id=self.id, topology=self.topology, owner=owner, created=time.time(), artifacts=str(self.artifacts),
+            kept=self._keep, mirrors=self._mirrors, components=dict(self.components),
+        )  # fmt: skip
         self._alive = records.create(record)
         prepared = services.prepare(self.layout, self.id, owner, self._storage)
         # The iSCSI target opens them when it starts.

@@ -50,12 +50,53 @@ def proxy_url(topology: Topology) -> str:
     return f"http://{bracketed(topology.gateway)}:{PROXY_PORT}"
 
 
+class _Below:
+    """An attribute of Layout: a path below its root."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, layout: Layout, _owner: type[Layout]) -> Path:
+        return layout.root / self._path
+
+
 @dataclass(frozen=True)
 class Layout:
     """Paths below `root`, and addresses that follow from the topology."""
 
     root: Path
     topology: Topology
+
+    #: The keys of the lab's Tang server.
+    tang = _Below("tang")
+    #: What firmware fetches by TFTP.
+    tftp = _Below("tftp")
+    #: The folder with the services' logs.
+    log = _Below("log")
+    #: The folder with serial logs and sockets.
+    console = _Below("console")
+    #: libvirt's storage pool for virtual media.
+    pool = _Below("pool")
+    #: What the HTTP server serves.
+    www = _Below("www")
+    #: The lab CA's certificate.
+    ca = _Below("ca.crt")
+    #: The private key of user core.
+    ssh_key = _Below("id_ecdsa")
+    #: The file with user names and passwords (0600).
+    secrets = _Below("secrets.json")
+    #: A directory for each container machine.
+    machines = _Below("machines")
+    #: The socket of the daemon that owns the container machines.
+    machined = _Below("machined.sock")
+    #: The socket of the daemon that has the devices of disks that can fail.
+    failing = _Below("failing.sock")
+    #: The socket of the daemon that delays, doubles and spoils packets.
+    impair = _Below("impair.sock")
+    #: What the second DHCP server, where a fault has one, is to do.
+    rogue = _Below("rogue-dhcp.json")
+    #: The socket that tells that it is up.
+    rogue_socket = _Below("rogue-dhcp.sock")
 
     @property
     def registry_host(self) -> str:
@@ -103,19 +144,9 @@ class Layout:
         return boot_url(self.topology)
 
     @property
-    def tang(self) -> Path:
-        """The keys of the lab's Tang server."""
-        return self.root / "tang"
-
-    @property
     def tang_url(self) -> str:
         """The Tang server of a lab that has one."""
         return f"http://{bracketed(self.topology.gateway)}:{TANG_PORT}"
-
-    @property
-    def tftp(self) -> Path:
-        """What firmware fetches by TFTP."""
-        return self.root / "tftp"
 
     @property
     def https_url(self) -> str:
@@ -140,54 +171,9 @@ class Layout:
         return f"https://{bracketed(self.bmc_address)}:{self.bmc_port(node)}"
 
     @property
-    def log(self) -> Path:
-        """The folder with the services' logs."""
-        return self.root / "log"
-
-    @property
-    def console(self) -> Path:
-        """The folder with serial logs and sockets."""
-        return self.root / "console"
-
-    @property
-    def pool(self) -> Path:
-        """libvirt's storage pool for virtual media."""
-        return self.root / "pool"
-
-    @property
-    def www(self) -> Path:
-        """What the HTTP server serves."""
-        return self.root / "www"
-
-    @property
-    def ca(self) -> Path:
-        """The lab CA's certificate."""
-        return self.root / "ca.crt"
-
-    @property
-    def ssh_key(self) -> Path:
-        """The private key of user core."""
-        return self.root / "id_ecdsa"
-
-    @property
-    def secrets(self) -> Path:
-        """The file with user names and passwords (0600)."""
-        return self.root / "secrets.json"
-
-    @property
     def libvirt_uri(self) -> str:
         """libvirt's URI from outside of the lab."""
         return f"qemu+unix:///system?socket={self.root / 'libvirt/run/libvirt-sock'}"
-
-    @property
-    def machines(self) -> Path:
-        """A directory for each container machine."""
-        return self.root / "machines"
-
-    @property
-    def machined(self) -> Path:
-        """The socket of the daemon that owns the container machines."""
-        return self.root / "machined.sock"
 
     def console_log(self, node: NodeSpec) -> Path:
         """The raw bytes of a node's serial line."""
@@ -211,26 +197,6 @@ class Layout:
         """The link to the device of a disk that can fail."""
         return image.with_suffix(".device")
 
-    @property
-    def failing(self) -> Path:
-        """The socket of the daemon that has the devices of disks that can fail."""
-        return self.root / "failing.sock"
-
-    @property
-    def impair(self) -> Path:
-        """The socket of the daemon that delays, doubles and spoils packets."""
-        return self.root / "impair.sock"
-
-    @property
-    def rogue(self) -> Path:
-        """What the second DHCP server, where a fault has one, is to do."""
-        return self.root / "rogue-dhcp.json"
-
-    @property
-    def rogue_socket(self) -> Path:
-        """The socket that tells that it is up."""
-        return self.root / "rogue-dhcp.sock"
-
     def stick(self, node: NodeSpec) -> Path:
         """The raw image of a node's USB stick."""
         return self.root / "disks" / f"{node.name}-stick.raw"
@@ -246,29 +212,16 @@ class Layout:
     def publish(self, path: Path, scheme: str = "http") -> str:
         """Link the file below what the HTTP server serves; returns its URL of that scheme (http, https, nfs). Raises
         FileNotFoundError."""
-        source = path.absolute()
-        if not source.is_file():
-            raise FileNotFoundError(f"{source}: no such file to serve")
         # One folder per source keeps equal names apart without changing the name.
-        folder = self.www / hashlib.sha256(bytes(source)).hexdigest()[:8]
-        folder.mkdir(exist_ok=True)
-        link = folder / source.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(source)
+        folder = self.www / hashlib.sha256(bytes(path.absolute())).hexdigest()[:8]
+        _link(path, folder)
         base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
-        return f"{base}/{folder.name}/{source.name}"
+        return f"{base}/{folder.name}/{path.name}"
 
     def offer(self, path: Path) -> str:
         """Put the file where machines fetch what they boot; returns its URL. Raises FileNotFoundError."""
-        source = path.absolute()
-        if not source.is_file():
-            raise FileNotFoundError(f"{source}: no such file to boot")
-        folder = self.www / _BOOT
-        folder.mkdir(exist_ok=True)
-        link = folder / source.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(source)
-        return f"{self.boot_url}/{source.name}"
+        _link(path, self.www / _BOOT)
+        return f"{self.boot_url}/{path.name}"
 
     def make(self) -> None:
         """Make all directories of the lab."""
@@ -290,3 +243,14 @@ class Layout:
             (self.root / name).mkdir(parents=True)
         for name in ("run", "lib", "log", "etc"):
             (self.root / "libvirt" / name).mkdir(parents=True)
+
+
+def _link(path: Path, folder: Path) -> None:
+    """Link a file into a folder. Raises FileNotFoundError."""
+    source = path.absolute()
+    if not source.is_file():
+        raise FileNotFoundError(f"{source}: no such file to serve")
+    folder.mkdir(exist_ok=True)
+    link = folder / source.name
+    link.unlink(missing_ok=True)
+    link.symlink_to(source)

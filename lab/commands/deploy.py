@@ -54,24 +54,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "given again; applied in order after all other options, and each must leave a valid topology",
     )
     add("--plan", action="store_true", help="print the lab as a topology file for `node0-lab up`, and start nothing")
-    add(
-        "--artifacts",
-        type=Path,
-        metavar="DIR",
-        help="directory for logs, screens and journals (default: below ~/.local/state/node0)",
-    )
-    add(
-        "--wait",
-        type=WAIT,
-        default=600,
-        metavar="S",
-        help="wait up to S seconds for other labs to leave enough memory (default: 600)",
-    )
+    add_lab_options(parser)
     add(
         "--lab-keep",
         choices=("always", "on-failure", "never"),
         default="always",
         help="whether the lab keeps running after the installation (default: always)",
+    )
+
+
+def add_lab_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that bring up a lab."""
+    parser.add_argument(
+        "--artifacts",
+        type=Path,
+        metavar="DIR",
+        help="directory for logs, screens and journals (default: below ~/.local/state/node0)",
+    )
+    parser.add_argument(
+        "--wait",
+        type=WAIT,
+        default=600,
+        metavar="S",
+        help="wait up to S seconds for other labs to leave enough memory (default: 600)",
     )
 
 

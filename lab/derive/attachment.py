@@ -21,7 +21,7 @@ _MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", 
 _NUMBERS = {str(number): mode for number, mode in enumerate(_MODES)}
 #: The MTUs and VLAN tags that labs carry.
 _LEAST_MTU, _MOST_MTU, _MOST_VLAN = 1280, 9216, 4094
-#: What the service counts addresses of (internal/host/host.go: physical, bond, vlan; br-ex is `openvswitch`).
+#: Types whose addresses the service counts (internal/host/host.go: physical, bond, vlan; br-ex is `openvswitch`).
 _COUNTED = ("ethernet", "bond", "vlan")
 
 
@@ -35,10 +35,10 @@ class Card:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Face:
-    """What has addresses: over a card or bond (`base`), with a VLAN's tag or none (0). `clones` are MAC addresses that
-    the host gives it in place of the card's, by which it asks; `uncounted` is the interface, where it is one whose
-    addresses the service does not count."""
+class Iface:
+    """An interface that has addresses or asks for them, over a card or bond (`base`), with a VLAN's tag or without one
+    (0). `clones` are MAC addresses that the host gives it instead of the card's, and asks by. `not_counted` is the
+    interface's field where the service does not count the addresses of its type."""
 
     base: str
     vlan: int = 0
@@ -46,41 +46,47 @@ class Face:
     dynamic: frozenset[int] = frozenset()
     mtu: int = 0
     clones: tuple[str, ...] = ()
-    uncounted: Field | None = field(default=None, compare=False)
+    not_counted: Field | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """All of a host. `bonds` are modes and cards by name; `routers` the next hops of default routes, `hops` those of
-    others; `places` are where its addresses stand, `document` all that is said of its network, `unsaid` the cards of
-    which it says nothing: these ask for an address by themselves (NetworkManager's default). A host that is `mute`
-    has no such card, no address and no way to get one. `hidden` are the places of MAC addresses that cards have in
-    place of their own, where no card that the files know by its MAC address keeps it; `adrift` are addresses of
-    interfaces that lie over no card. `interfaces` are its faces one by one; `faces` has those of a card as one."""
+    """How a host is attached.
+
+    `bonds` has modes and cards by the bonds' names. `ifaces` has one for each card or bond and tag, `separate_ifaces`
+    each by itself. `routers` are the next hops of default routes, `hops` those of the other routes.
+
+    `unmentioned` are the cards that the document says nothing of: each asks for an address (NetworkManager's default).
+    With `has_no_address` the host has neither such a card nor an address, and asks for none. `over_no_card` are the
+    addresses of interfaces that lie over no card. `replaced_macs` are the fields with which the document replaces MAC
+    addresses, where the host keeps none of those that the files know its cards by.
+
+    `document` is the NMState document, `places` are the fields of its addresses.
+    """
 
     cards: tuple[Card, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
     _: KW_ONLY
-    faces: tuple[Face, ...] = ()
+    ifaces: tuple[Iface, ...] = ()
     routers: tuple[str, ...] = ()
     hops: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
-    unsaid: tuple[str, ...] = ()
-    mute: bool = False
-    hidden: tuple[Field, ...] = field(default=(), compare=False)
-    adrift: tuple[tuple[Interface, Field], ...] = field(default=(), compare=False)
-    interfaces: tuple[Face, ...] = field(default=(), compare=False)
+    unmentioned: tuple[str, ...] = ()
+    has_no_address: bool = False
+    replaced_macs: tuple[Field, ...] = field(default=(), compare=False)
+    over_no_card: tuple[tuple[Interface, Field], ...] = field(default=(), compare=False)
+    separate_ifaces: tuple[Iface, ...] = field(default=(), compare=False)
     places: tuple[tuple[str, Field], ...] = field(default=(), compare=False)
     document: Field | None = field(default=None, compare=False)
 
     @property
     def addresses(self) -> tuple[Interface, ...]:
         """Its static addresses."""
-        return tuple(address for face in self.faces for address in face.addresses)
+        return tuple(address for iface in self.ifaces for address in iface.addresses)
 
 
 def _no_function(name: str, place: Field) -> None:
-    """Note a name that nmstate has for a virtual function (sriov:CARD:NUMBER)."""
+    """Note a name by which nmstate means a virtual function (sriov:CARD:NUMBER)."""
     if name.startswith("sriov:"):
         place.wrong(f"{name}: cards of labs have no virtual functions; use the card itself")
 
@@ -100,9 +106,9 @@ class _Document:
         self.bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = {}
         self.places: list[tuple[str, Field]] = []
         #: Where cards are given another MAC address than the one that they are known by.
-        self.hidden: dict[str, Field] = {}
+        self.replaced_macs: dict[str, Field] = {}
         #: Addresses of interfaces that no card lies below.
-        self.adrift: list[tuple[Interface, Field]] = []
+        self.over_no_card: list[tuple[Interface, Field]] = []
         #: The bridge or bond that an interface is a port of.
         self.controllers: dict[str, str] = {}
         #: VLANs by the interface below them and their tag.
@@ -172,7 +178,7 @@ class _Document:
         card = self.by_mac.get(mac, name)
         self._card_names[name] = card
         if card in self.cards and mac and self.cards[card].mac and mac != self.cards[card].mac:
-            self.hidden[card] = place
+            self.replaced_macs[card] = place
         if card not in self.cards:
             self.cards[card] = Card(card, mac, place)
 
@@ -225,7 +231,7 @@ class _Document:
                 return base
         return "", 0
 
-    def unsaid(self) -> tuple[str, ...]:
+    def unmentioned(self) -> tuple[str, ...]:
         """The cards that it says nothing of, neither by themselves nor as ports of another."""
         ports = {name for _, names in self.bonds.values() for name in names}
         for bridge in (*self.kinds.values(), *self.switches.values()):
@@ -241,10 +247,9 @@ class _Document:
         below = interface.get("vlan", "base-iface").text()
         return interface.get("mtu").number(0) or (self.mtu(below, seen | {name}) if below else 0)
 
-    def faces(self) -> Iterator[Face]:
-        """Interfaces with an address or a way to get one; also those of VLANs without."""
+    def ifaces(self) -> Iterator[Iface]:
+        """The interfaces with an address or a way to get one."""
         for name, interface in self.kinds.items():
-            base, tag = self.base(name)
             self._enabled(interface)
             static = tuple(self._static(interface))
             dynamic = frozenset(
@@ -253,8 +258,11 @@ class _Document:
                 if (family := interface.get(f"ipv{version}")).get("enabled").flag()
                 and (family.get("dhcp").flag() or family.get("autoconf").flag())
             )
+            if not (static or dynamic or self.kind(name) in _OVER):
+                continue
+            base, tag = self.base(name)
             if not base:
-                self.adrift += ((address, interface) for address in static)
+                self.over_no_card += ((address, interface) for address in static)
             elif static or dynamic:
                 bond = next((bond for bond, (_, ports) in self.bonds.items() if base in ports), "")
                 if bond:
@@ -267,14 +275,14 @@ class _Document:
                     interface.get("ipv4").wrong(rule)
                 clone = interface.get("mac-address").mac() if dynamic else ""
                 clones = (clone,) if clone and clone not in {card.mac for card in self.cards.values()} else ()
-                yield Face(
+                yield Iface(
                     base=base,
                     vlan=tag,
                     addresses=static,
                     dynamic=dynamic,
                     mtu=self.mtu(name),
                     clones=clones,
-                    uncounted=None if self.kind(name) in _COUNTED else interface,
+                    not_counted=None if self.kind(name) in _COUNTED else interface,
                 )
 
     def _enabled(self, interface: Field) -> None:
@@ -342,21 +350,21 @@ def read(document: Field, cards: list[Card]) -> Attachment:
     for name in sorted(members - set(parsed.cards)):
         parsed.cards[name] = Card(name)
     with_mac = {name for name, card in parsed.cards.items() if card.mac}
-    interfaces, unsaid = tuple(parsed.faces()), parsed.unsaid()
-    faces = tuple(_merged(interfaces))
+    separate, unmentioned = tuple(parsed.ifaces()), parsed.unmentioned()
+    ifaces = tuple(_merged(separate))
     return Attachment(
         cards=tuple(parsed.cards.values()),
         bonds=parsed.bonds,
-        faces=faces,
+        ifaces=ifaces,
         routers=addresses(routers),
         hops=addresses(hops),
         dns=addresses(parsed.document.get("dns-resolver", "config", "server").items()),
-        unsaid=unsaid,
+        unmentioned=unmentioned,
         # What is wrong with an address, an interface or the whole has been noted.
-        mute=not faces and not unsaid and not document.noted,
-        adrift=tuple(parsed.adrift),
-        interfaces=interfaces,
-        hidden=tuple(parsed.hidden.values()) if with_mac <= set(parsed.hidden) else (),
+        has_no_address=not ifaces and not unmentioned and not document.noted,
+        over_no_card=tuple(parsed.over_no_card),
+        separate_ifaces=separate,
+        replaced_macs=tuple(parsed.replaced_macs.values()) if with_mac <= set(parsed.replaced_macs) else (),
         places=tuple(parsed.places),
         document=parsed.document,
     )
@@ -370,21 +378,21 @@ def is_default(destination: str) -> bool:
         return False
 
 
-def _merged(faces: Iterable[Face]) -> Iterator[Face]:
-    """Faces of the same base and tag as one: a bridge and its port are."""
-    by_name: dict[tuple[str, int], Face] = {}
-    for face in faces:
-        key = (face.base, face.vlan)
+def _merged(ifaces: Iterable[Iface]) -> Iterator[Iface]:
+    """Those of the same base and tag as one, as a bridge and its port."""
+    by_name: dict[tuple[str, int], Iface] = {}
+    for iface in ifaces:
+        key = (iface.base, iface.vlan)
         before = by_name.get(key)
         by_name[key] = (
-            face
+            iface
             if before is None
             else replace(
                 before,
-                addresses=(*before.addresses, *face.addresses),
-                dynamic=before.dynamic | face.dynamic,
-                mtu=max(before.mtu, face.mtu),
-                clones=(*before.clones, *face.clones),
+                addresses=(*before.addresses, *iface.addresses),
+                dynamic=before.dynamic | iface.dynamic,
+                mtu=max(before.mtu, iface.mtu),
+                clones=(*before.clones, *iface.clones),
             )
         )
     yield from by_name.values()

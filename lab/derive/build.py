@@ -1,4 +1,4 @@
-"""From a cluster of the files to a lab: which networks there are, who has which address, what the lab answers for."""
+"""Makes the topology of a cluster: its networks, the machines' addresses, and the addresses that the lab answers at."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lab import topology
-from lab.derive.attachment import Card, Face
+from lab.derive.attachment import Card, Iface
 from lab.derive.cluster import INSTALL, Cluster, Host, asks
 from lab.derive.fields import Subnet
 from lab.derive.networks import Plan, Segment
@@ -28,12 +28,12 @@ FIRST_FREE = 20
 
 @dataclass
 class _Addresses:
-    """Addresses that are taken, and free ones."""
+    """Which addresses are taken."""
 
     taken: set[str]
 
     def free(self, subnet: Subnet) -> str:
-        """The first free one from FIRST_FREE on, wrapping around; taken from then on. Raises TopologyError."""
+        """Take the first free address from FIRST_FREE on, wrapping around. Raises TopologyError."""
         count = min(subnet.num_addresses - 2, 1 << 16)
         for index in range(count):
             text = str(subnet[1 + (FIRST_FREE - 1 + index) % count])
@@ -111,21 +111,21 @@ def build(
 
 
 def _memory(host: Host, role: str) -> int:
-    """A machine's memory in MiB. Where roles are left open the weakest hosts become masters first (installer.md §5.8):
-    those that are counted as workers have a little more than these."""
+    """A machine's memory in MiB. Workers whose role the files leave open get a little more than masters, since the
+    service makes masters of the weakest hosts (installer.md §5.8)."""
     if role != "worker":
         return MASTER_MIB
     return WORKER_MIB if host.role else MASTER_MIB + MORE_MIB
 
 
 def _is_single(cluster: Cluster, plan: Plan) -> bool:
-    """Whether one network with one plain card for each machine is all there is: the short form says it."""
+    """Whether there is one network, and one plain card in each machine: a topology then needs no list of networks."""
     plain = all(
         len(host.attachment.cards) <= 1
         and not host.attachment.bonds
         and len(host.attachment.addresses) <= 1
         and all(card.mac or not card.name for card in host.attachment.cards)
-        and not any(face.vlan or face.mtu or face.clones for face in host.attachment.faces)
+        and not any(iface.vlan or iface.mtu or iface.clones for iface in host.attachment.ifaces)
         for host, _ in cluster.hosts
     )
     mixed = {bool(host.attachment.addresses) for host, _ in cluster.hosts}
@@ -133,7 +133,7 @@ def _is_single(cluster: Cluster, plan: Plan) -> bool:
 
 
 def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
-    """The lab's own address of each family: the gateway's, else a server's, else one that is free."""
+    """The lab's own address of each family: that of the gateway or a server, else the first that no machine has."""
     own: dict[int, str] = {}
     machines = pool.taken
     for subnet in segment.own_subnets:
@@ -180,30 +180,30 @@ def _attached(
 ) -> dict[str, Any]:
     """A machine's cards and bonds, each with its networks and addresses."""
     attachment = host.attachment
-    faces: dict[str, list[Face]] = {}
-    for face in attachment.faces:
-        faces.setdefault(face.base, []).append(face)
+    ifaces: dict[str, list[Iface]] = {}
+    for iface in attachment.ifaces:
+        ifaces.setdefault(iface.base, []).append(iface)
     bonded = {name for _, ports in attachment.bonds.values() for name in ports}
     cards = list(attachment.cards)
-    if not faces:
-        first = next(iter(attachment.unsaid), cards[0].name if cards else "")
-        faces[first] = [Face(base=first, dynamic=frozenset(s.version for s in plan.home.subnets))]
+    if not ifaces:
+        first = next(iter(attachment.unmentioned), cards[0].name if cards else "")
+        ifaces[first] = [Iface(base=first, dynamic=frozenset(s.version for s in plan.home.subnets))]
     buses = _buses(cards)
     kernel = {card.name: f"enp{bus}s0" for card, bus in zip(cards, buses, strict=True)}
 
     def placed(base: str) -> dict[str, Any]:
         """Networks and addresses of a card or bond."""
         plain, trunk, held = "", [], []
-        clones = list(dict.fromkeys(mac for face in faces.get(base, []) for mac in face.clones))
-        for face in faces.get(base, []):
-            segment = plan.of(host, face)
-            if face.vlan:
+        clones = list(dict.fromkeys(mac for iface in ifaces.get(base, []) for mac in iface.clones))
+        for iface in ifaces.get(base, []):
+            segment = plan.of(host, iface)
+            if iface.vlan:
                 trunk.append(names[id(segment)])
             else:
                 plain = names[id(segment)]
             # Addresses outside of the lab's networks are left to the host.
-            held += [text for address in face.addresses if segment.holds(text := str(address.ip))]
-            for version in sorted(face.dynamic):
+            held += [text for address in iface.addresses if segment.holds(text := str(address.ip))]
+            for version in sorted(iface.dynamic):
                 subnet = next((s for s in segment.own_subnets if s.version == version), None)
                 if subnet is not None:
                     fits = segment is plan.home and rendezvous_ip and ipaddress.ip_address(rendezvous_ip) in subnet
@@ -231,13 +231,13 @@ def _attached(
     addresses = [text for text in all_addresses if plan.home.holds(text)] or [
         text for text in all_addresses if any(ipaddress.ip_address(text) in subnet for subnet in plan.machine_subnets)
     ]
-    # As the cluster's networks, it is known by an address of the first one's family.
+    # A machine is known by an address of the first machine network's family.
     addresses.sort(key=lambda text: ipaddress.ip_address(text).version != plan.machine_subnets[0].version)
     return fields | ({"ip": addresses[0]} if addresses else {})
 
 
 def _buses(cards: list[Card]) -> list[int]:
-    """The PCI buses of cards, by which a kernel names them: one that is found by such a name has the bus for it."""
+    """The PCI buses of cards, from which the kernel makes their names (enp2s0: bus 2)."""
     buses = {card.name: int(match[1]) for card in cards if not card.mac and (match := _BY_BUS.fullmatch(card.name))}
     free = (bus for bus in itertools.count(1) if bus not in buses.values())
     return [buses[card.name] if card.name in buses else next(free) for card in cards]

@@ -22,16 +22,17 @@ DEFAULT_NETWORK = "10.0.0.0/16"
 DEFAULT_REPLICAS = 3
 #: More than any machine can run, and fewer than the MAC addresses that the lab may give out.
 MAX_NODES = 128
-#: What every host calls itself (installer.md §5.4, hostname-valid).
-NOBODYS = {f"localhost{number}{domain}" for number in ("", "4", "6") for domain in ("", f".localdomain{number}")}
+#: The names that a host has until it is given one (installer.md §5.4, hostname-valid).
+DEFAULT_HOSTNAMES = {
+    f"localhost{number}{domain}" for number in ("", "4", "6") for domain in ("", f".localdomain{number}")
+}
 ROLES: tuple[Role, ...] = ("master", "arbiter", "worker")
 PLATFORMS: tuple[Platform, ...] = ("none", "baremetal", "external")
 
 
 @dataclass(frozen=True)
 class Host:
-    """One host of the files, or one that they only count; `role` is empty where they do not say. `place` is where it
-    stands."""
+    """One host. `place` is its field; without one the files do not list it. `role` is empty where they say none."""
 
     name: str = ""
     role: str = ""
@@ -43,7 +44,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster, every machine with its role; `source` is the file that lists hosts."""
+    """A cluster, every machine with its role."""
 
     name: str
     base_domain: str
@@ -58,7 +59,7 @@ class Cluster:
     hosts: tuple[tuple[Host, Role], ...]
     proxy: bool = False
     load_balancer: bool = False
-    #: What pods and services have, as far as the files say.
+    #: The networks of pods and services, as far as the files say.
     inner: tuple[Subnet, ...] = ()
     # Whether root disks are encrypted (LUKS) with keys in TPMs, or with a Tang server of the user's.
     tpm: bool = False
@@ -66,7 +67,7 @@ class Cluster:
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
-    """The cluster. Raises ConfigsError with all that the lab cannot be."""
+    """The cluster of the two files. Raises ConfigsError with everything that no lab can be made of."""
     problems = Problems()
     top, other = (
         Field(value=install, source=INSTALL, path="", problems=problems),
@@ -91,7 +92,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
     api, ingress = _vips(top, "apiVIP", platform), _vips(top, "ingressVIP", platform)
     balancer = _own_balancer(top, platform, len(hosts))
     if not balancer:
-        contradictions.outside([*api, *ingress], subnets)
+        contradictions.virtual_ips([*api, *ingress], subnets)
     contradictions.check(
         [(entry, host.role, host.attachment) for entry, host in listed],
         subnets,
@@ -110,7 +111,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         api_vips=addresses(api),
         ingress_vips=addresses(ingress),
         rendezvous=rendezvous,
-        # Names are those of servers elsewhere.
+        # Without the servers that are given by name: the lab has none of those.
         ntp=tuple(str(one) for text in other.get("additionalNTPSources").texts() if (one := words.address(text))),
         minimal=other.get("minimalISO").value is True,
         hosts=hosts,
@@ -124,7 +125,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
 
 
 def _names(listed: list[tuple[Field, Host]]) -> None:
-    """Note hostnames that are none, or that two hosts have."""
+    """Note hostnames that the service would refuse, or that two hosts have."""
     seen: dict[str, Field] = {}
     for entry, host in listed:
         place = entry.get("hostname" if entry.has("hostname") else "name")
@@ -132,7 +133,7 @@ def _names(listed: list[tuple[Field, Host]]) -> None:
             continue
         for _, rule in words.label(place.path, host.name):
             place.wrong(rule)
-        if place.text().lower() in NOBODYS:
+        if place.text().lower() in DEFAULT_HOSTNAMES:
             place.wrong(f"{place.text()} is no host's name to the service, which would hold it up (hostname-valid)")
         if host.name in seen:
             rule = f"name {host.name} is used more than once, by {seen[host.name].path} too; labs go by its first label"
@@ -141,13 +142,13 @@ def _names(listed: list[tuple[Field, Host]]) -> None:
 
 
 def asks(host: Host, address: str) -> bool:
-    """Whether a host asks somebody for an address like this one, and so may get it."""
-    faces = host.attachment.faces
+    """Whether a host may be given this address: it asks for one of its family (DHCP), and has none in its network."""
+    ifaces = host.attachment.ifaces
     version = 6 if ":" in address else 4
-    own = (one.network for face in faces if version not in face.dynamic for one in face.addresses)
+    own = (one.network for iface in ifaces if version not in iface.dynamic for one in iface.addresses)
     parsed = words.address(address)
     held = parsed is not None and any(parsed in network for network in own)
-    return not faces or (not held and any(version in face.dynamic for face in faces))
+    return not ifaces or (not held and any(version in iface.dynamic for iface in ifaces))
 
 
 def _replicas(pool: Field, default: int) -> int:
@@ -244,21 +245,21 @@ def _list(value: object) -> list[Any]:
 
 
 def _own_balancer(top: Field, platform: Platform, nodes: int) -> bool:
-    """Whether the user has to bring a load balancer: nobody else has the API's address."""
+    """Whether OpenShift leaves the load balancer to the user."""
     if platform == "baremetal":
         return top.get("platform", platform, "loadBalancer", "type").text() == "UserManaged"
     return nodes > 1
 
 
 def _membership(platform: Platform, nodes: int, *, balancer: bool) -> Membership:
-    """In which machine networks the service wants hosts (installer.md §5.4, belongs-to-machine-cidr)."""
+    """In which machine networks hosts must have an address (installer.md §5.4, belongs-to-machine-cidr)."""
     if platform == "baremetal":
         return Membership.ONE if balancer else Membership.EVERY
     return Membership.EVERY if nodes == 1 else Membership.RENDEZVOUS
 
 
 def _vips(top: Field, name: str, platform: Platform) -> list[Field]:
-    """Where the virtual IPs of a service stand."""
+    """The fields of a service's virtual IPs."""
     if platform != "baremetal":
         return []
     settings = top.get("platform", platform)
@@ -288,7 +289,7 @@ def _agent_hosts(agent: Field) -> list[tuple[Field, Host]]:
 
 
 def _cards(entry: Field) -> list[Card]:
-    """The cards that a host lists, by the names that its network document has for them; the installer wants none."""
+    """The cards that a host lists, whose names are optional."""
     cards: list[Card] = []
     seen: dict[str, Field] = {}
     for number, listed in enumerate(entry.get("interfaces").few()):
@@ -318,8 +319,8 @@ def _baremetal_hosts(top: Field) -> list[tuple[Field, Host]]:
 
 
 def _boot_card(entry: Field, document: Field) -> list[Card]:
-    """The card that a host of platform.baremetal is known by: one of its document's, the first where that has no MAC
-    addresses, or one that only the host knows."""
+    """The card with the bootMACAddress of a host of platform.baremetal. Its name is that of the document's interface
+    with this MAC address, or of its first where the document has no MAC addresses; else `boot`."""
     place = entry.get("bootMACAddress")
     mac = place.mac()
     if not mac:
@@ -335,7 +336,7 @@ def _has_baremetal(top: Field) -> bool:
 
 
 def _with_bootstrap(listed: list[tuple[Field, Host]], rendezvous: str, masters: int) -> list[tuple[Field, Host]]:
-    """The listed hosts; one that has the rendezvous IP is a master where there is room for one more."""
+    """The listed hosts, of which the one with the rendezvous IP is a master unless there are enough."""
     if sum(host.role == "master" for _, host in listed) >= masters:
         return listed
     return [
@@ -347,7 +348,7 @@ def _with_bootstrap(listed: list[tuple[Field, Host]], rendezvous: str, masters: 
 
 
 def _fenced(hosts: tuple[tuple[Host, Role], ...], credentials: Field) -> tuple[tuple[Host, Role], ...]:
-    """The hosts; of two masters that fence each other, who has no name gets that of a credential."""
+    """The hosts, where masters without a name have those of the fencing credentials."""
     masters = [index for index, (_, role) in enumerate(hosts) if role == "master"]
     names = dict(zip(masters, fencing.names([hosts[index][0].name for index in masters], credentials), strict=True))
     return tuple((replace(host, name=names.get(at, host.name)), role) for at, (host, role) in enumerate(hosts))

@@ -7,7 +7,7 @@ from enum import Enum
 from ipaddress import ip_address, ip_network
 from itertools import combinations, product
 
-from lab.derive.attachment import Attachment, Face, is_default
+from lab.derive.attachment import Attachment, Iface, is_default
 from lab.derive.fields import Field, Problems, Subnet
 from lab.topology.words import never_answers, never_within
 from lab.topology.words import subnet as network_of
@@ -33,48 +33,51 @@ def check(
     networks: Field,
     unlisted: bool,
 ) -> None:
-    """Note what is wrong. `hosts` are those that the files list, with the role that they give; `virtual` the virtual
-    IPs with their places; `asking` the masters that get an address of the lab (None: one that is not listed);
-    `networks` is where the machine networks stand, `unlisted` says that there are hosts that are only counted."""
+    """Note what is wrong.
+
+    `hosts` are the listed ones: field, role and attachment. `virtual` are the virtual IPs with their fields, `asking`
+    the fields of masters that the lab gives an address (None: a host that is not listed), `networks` is the field of
+    the machine networks. With `unlisted` there are hosts that the files only count.
+    """
     problems = rendezvous.problems
-    _cards(hosts)
-    taken = dict(_taken(hosts))
+    _repeated_macs(hosts)
+    taken = dict(_static_addresses(hosts))
     address = rendezvous.address()
     holders = [entry for entry, _, one in hosts if address in {str(own.ip) for own in one.addresses}]
     first = next(iter([*holders, *asking]), None)
     if membership is Membership.EVERY:
-        _crowded(networks, subnets, unlisted=unlisted)
+        _unlisted_hosts(networks, subnets, unlisted=unlisted)
     elif membership is Membership.RENDEZVOUS:
-        _crowded(networks, subnets, unlisted=first is None)
+        _unlisted_hosts(networks, subnets, unlisted=first is None)
     for text, place in virtual:
         if text in taken:
             place.wrong(f"{text} is an address of {taken[text].path} too")
     for entry, _, attachment in hosts:
-        _apart(entry, attachment)
-        if attachment.mute and not attachment.adrift:
+        _overlapping(entry, attachment)
+        if attachment.has_no_address and not attachment.over_no_card:
             rule = "none has an address or asks for one, and no card is left that would: the host would reach nobody"
             entry.get("networkConfig", "interfaces").wrong(rule)
-        for own, interface in attachment.adrift:
-            if attachment.mute or any(own.ip in subnet for subnet in subnets):
+        for own, interface in attachment.over_no_card:
+            if attachment.has_no_address or any(own.ip in subnet for subnet in subnets):
                 name = interface.get("name").text()
                 interface.wrong(f"{name} has {own.ip}, and lies over no card: nobody would reach the host there")
         if membership is not Membership.RENDEZVOUS or entry is first:
-            _member(entry, attachment, subnets, membership)
-        for place in attachment.hidden:
+            _belongs_to_machine_cidr(entry, attachment, subnets, membership)
+        for place in attachment.replaced_macs:
             rule = f"{place.mac()} takes the place of the card's own: the service knows the host by none of its cards"
             place.wrong(rule)
         if attachment.document is not None and attachment.addresses:
-            _ways_out(attachment, attachment.document, {**dict(virtual), **taken})
+            _routes_and_servers(attachment, attachment.document, {**dict(virtual), **taken})
     _tags(hosts)
     if subnets:
         asked = [one for one in hosts if membership is not Membership.RENDEZVOUS or one[0] is first]
-        _reached(asked, subnets, problems)
+        _outside_machine_networks(asked, subnets, problems)
     if address and not problems.lines:
         _rendezvous(address, hosts, subnets, place=rendezvous, taken=taken, elsewhere=bool(asking))
 
 
-def outside(virtual: Sequence[Field], subnets: Sequence[Subnet]) -> None:
-    """Note virtual IPs that are in none of the machine networks, or that no host of these can have."""
+def virtual_ips(virtual: Sequence[Field], subnets: Sequence[Subnet]) -> None:
+    """Note virtual IPs outside of the machine networks, or that no host can have (a network's own address, say)."""
     firsts = {subnet.version: subnet for subnet in reversed(subnets)}
     for place in virtual:
         text = place.address()
@@ -89,7 +92,7 @@ def outside(virtual: Sequence[Field], subnets: Sequence[Subnet]) -> None:
             place.wrong(f"{text} is in none of the machine networks, {', '.join(map(str, subnets))}")
 
 
-def _cards(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:
+def _repeated_macs(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:
     seen: dict[str, Field] = {}
     for _, _, attachment in hosts:
         for card in attachment.cards:
@@ -100,8 +103,8 @@ def _cards(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:
             seen.setdefault(card.mac, card.place)
 
 
-def _taken(hosts: Sequence[tuple[Field, str, Attachment]]) -> Iterator[tuple[str, Field]]:
-    """The static addresses and where they stand, each once; what is given twice is noted."""
+def _static_addresses(hosts: Sequence[tuple[Field, str, Attachment]]) -> Iterator[tuple[str, Field]]:
+    """Each static address with its field; those that two hosts have, or that no host can have, are noted."""
     seen: dict[str, Field] = {}
     for _, _, attachment in hosts:
         networks = {str(one.ip): one for one in attachment.addresses}
@@ -118,30 +121,32 @@ def _taken(hosts: Sequence[tuple[Field, str, Attachment]]) -> Iterator[tuple[str
     yield from seen.items()
 
 
-def _apart(entry: Field, attachment: Attachment) -> None:
-    """Note networks that a host is in by two of its interfaces, or that overlap there: the service holds it up."""
-    for one, other in combinations(attachment.faces, 2):
+def _overlapping(entry: Field, attachment: Attachment) -> None:
+    """Note interfaces of a host whose networks are the same or overlap: the service would not let it install."""
+    for one, other in combinations(attachment.ifaces, 2):
         for mine, theirs in product(one.addresses, other.addresses):
             if mine.version == theirs.version and mine.network.overlaps(theirs.network):
                 rule = f"{mine} and {theirs} are of two interfaces, and their networks overlap: the host is held up"
                 entry.get("networkConfig").wrong(f"{rule} (non-overlapping-subnets)")
 
 
-def _member(entry: Field, attachment: Attachment, subnets: Sequence[Subnet], membership: Membership) -> None:
-    """Note that the service would hold the host up for want of an address in the machine networks. It keeps cards,
-    bonds and VLANs alone of what the agent finds, so bridges and the like count for nothing."""
-    missing = _without(attachment, subnets)
+def _belongs_to_machine_cidr(
+    entry: Field, attachment: Attachment, subnets: Sequence[Subnet], membership: Membership
+) -> None:
+    """Note that a host has no address in a machine network, which the service demands (belongs-to-machine-cidr). The
+    service counts addresses of cards, bonds and VLANs only, not those of bridges and the like."""
+    missing = _networks_without_address(attachment, subnets)
     if not missing or (membership is Membership.ONE and len(missing) < len(subnets)):
         return
     versions = {subnet.version for subnet in missing}
-    # Faces that have what is missing; where there are none, those that ask for it.
-    others = [face for face in attachment.interfaces if face.uncounted is not None]
-    holding = [face for face in others if _holds_any(face, missing)]
-    for face in holding or [face for face in others if face.dynamic & versions]:
-        if face.uncounted is not None:
-            name, kind = face.uncounted.get("name").text(), face.uncounted.get("type").text()
+    # Interfaces with an address in a missing network; without any, those that ask for one of its family.
+    others = [iface for iface in attachment.separate_ifaces if iface.not_counted is not None]
+    holding = [iface for iface in others if _holds_any(iface, missing)]
+    for iface in holding or [iface for iface in others if iface.dynamic & versions]:
+        if iface.not_counted is not None:
+            name, kind = iface.not_counted.get("name").text(), iface.not_counted.get("type").text()
             rule = f"{name} is of type {kind}, of which the service counts no addresses: the host would be held up"
-            face.uncounted.wrong(f"{rule} (belongs-to-machine-cidr); give it to a card, bond or VLAN")
+            iface.not_counted.wrong(f"{rule} (belongs-to-machine-cidr); give it to a card, bond or VLAN")
             return
     if len(missing) < len(subnets):
         rule = f"no address in {', '.join(map(str, missing))}: the service wants one in every machine network"
@@ -149,8 +154,8 @@ def _member(entry: Field, attachment: Attachment, subnets: Sequence[Subnet], mem
         entry.get("networkConfig").wrong(rule)
 
 
-def _crowded(networks: Field, subnets: Sequence[Subnet], *, unlisted: bool) -> None:
-    """Note machine networks in which no host can be that the files do not list: it has one card."""
+def _unlisted_hosts(networks: Field, subnets: Sequence[Subnet], *, unlisted: bool) -> None:
+    """Note machine networks that an unlisted host cannot be in: its one card is in the first network of a family."""
     firsts = {subnet.version: subnet for subnet in reversed(subnets)}
     for subnet in subnets if unlisted else ():
         if (first := firsts[subnet.version]) != subnet:
@@ -158,40 +163,40 @@ def _crowded(networks: Field, subnets: Sequence[Subnet], *, unlisted: bool) -> N
             networks.wrong(f"{rule} every machine network (belongs-to-machine-cidr)")
 
 
-def _without(attachment: Attachment, subnets: Sequence[Subnet]) -> list[Subnet]:
-    """The networks in which no interface that counts has an address, nor can get one in the lab: who asks gets one of a
-    network that the host is not in yet. A host of which nothing is said asks, by one card."""
-    counted = [face for face in attachment.interfaces if face.uncounted is None]
-    others = [face for face in attachment.interfaces if face.uncounted is not None]
-    missing = [subnet for subnet in subnets if not any(_holds_any(face, [subnet]) for face in counted)]
-    free = [subnet for subnet in missing if not any(_holds_any(face, [subnet]) for face in others)]
+def _networks_without_address(attachment: Attachment, subnets: Sequence[Subnet]) -> list[Subnet]:
+    """The networks in which no counted interface has an address, or will get one: one that asks is given an address of
+    a network that the host is not in yet. A host without interfaces asks by one card."""
+    counted = [iface for iface in attachment.separate_ifaces if iface.not_counted is None]
+    others = [iface for iface in attachment.separate_ifaces if iface.not_counted is not None]
+    missing = [subnet for subnet in subnets if not any(_holds_any(iface, [subnet]) for iface in counted)]
+    free = [subnet for subnet in missing if not any(_holds_any(iface, [subnet]) for iface in others)]
     for version in (4, 6):
-        asking = sum(version in face.dynamic for face in counted) + (not attachment.faces)
+        asking = sum(version in iface.dynamic for iface in counted) + (not attachment.ifaces)
         for subnet in [one for one in free if one.version == version][:asking]:
             missing.remove(subnet)
     return missing
 
 
-def _holds_any(face: Face, subnets: Sequence[Subnet]) -> bool:
-    return any(address.ip in subnet for address in face.addresses for subnet in subnets)
+def _holds_any(iface: Iface, subnets: Sequence[Subnet]) -> bool:
+    return any(address.ip in subnet for address in iface.addresses for subnet in subnets)
 
 
 def _tags(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:
-    """Note networks that hosts are in by different tags: labs carry a network with one."""
+    """Note networks that hosts reach with different VLAN tags: labs carry a network with one."""
     seen: dict[Subnet, tuple[int, Field]] = {}
     for entry, _, attachment in hosts:
-        for face in attachment.faces:
-            for network in {address.network for address in face.addresses} if face.vlan else ():
-                tag, other = seen.setdefault(network, (face.vlan, entry))
-                if tag != face.vlan:
-                    rule = f"{network} has the tag {face.vlan} here and {tag} at {other.path}: labs carry it with one"
+        for iface in attachment.ifaces:
+            for network in {address.network for address in iface.addresses} if iface.vlan else ():
+                tag, other = seen.setdefault(network, (iface.vlan, entry))
+                if tag != iface.vlan:
+                    rule = f"{network} has the tag {iface.vlan} here and {tag} at {other.path}: labs carry it with one"
                     entry.get("networkConfig").wrong(rule)
 
 
-def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field]) -> None:
-    """Note default routes that lead nowhere, and what a host lacks that is told nothing by DHCP. `taken` are addresses
-    that are no router's and no server's, with their places."""
-    asks = {version for face in attachment.faces for version in face.dynamic}
+def _routes_and_servers(attachment: Attachment, document: Field, taken: Mapping[str, Field]) -> None:
+    """Note default routes that lead nowhere, and a route or DNS server that is missing on a host without DHCP. `taken`
+    are the fields of addresses that belong to machines, and so to no router or server."""
+    asks = {version for iface in attachment.ifaces for version in iface.dynamic}
     neighbours = [str(one.network) for one in attachment.addresses]
     routes = document.get("routes", "config").items()
     neighbours += [one.get("destination").text() for one in routes if not one.get("next-hop-address")]
@@ -231,7 +236,7 @@ def _ways_out(attachment: Attachment, document: Field, taken: Mapping[str, Field
 
 
 def _is_destination(text: str) -> bool:
-    """Whether a route can lead there; also where nothing is said."""
+    """Whether a route can have this destination; an empty one will do."""
     try:
         network = ip_network(text or "::/0", strict=False)
     except ValueError:
@@ -245,11 +250,13 @@ def _holds(cidr: str, text: str) -> bool:
     return network is not None and ip_address(text) in network
 
 
-def _reached(hosts: Sequence[tuple[Field, str, Attachment]], subnets: Sequence[Subnet], problems: Problems) -> None:
-    """Note hosts that have static addresses only, none of them in the machine networks."""
+def _outside_machine_networks(
+    hosts: Sequence[tuple[Field, str, Attachment]], subnets: Sequence[Subnet], problems: Problems
+) -> None:
+    """Note hosts whose addresses are all static and outside of the machine networks."""
     networks = ", ".join(map(str, subnets))
     for entry, _, attachment in hosts:
-        asks = any(face.dynamic for face in attachment.faces)
+        asks = any(iface.dynamic for iface in attachment.ifaces)
         held = [str(one.ip) for one in attachment.addresses]
         if held and not asks and not any(ip_address(text) in subnet for text in held for subnet in subnets):
             rule = f"{', '.join(held)}: none is in machineNetwork, {networks}"

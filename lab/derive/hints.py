@@ -19,12 +19,7 @@ _BY_ID = re.compile(rf"/dev/disk/by-id/(?P<kind>wwn|{'|'.join(_SERIAL_BUS)})-(?P
 #: Buses whose disks are called /dev/sdX, and where they can tell what hints ask for; SCSI is chosen first.
 _SD: tuple[Bus, ...] = tuple(name for name, bus in BUSES.items() if bus.wwn)[::-1]
 #: Hints that only disks of some buses can satisfy.
-_TELLING: dict[str, tuple[Bus, ...]] = {
-    "wwn": _SD,
-    "model": _SD,
-    "rotational": _SD,
-    "hctl": ("scsi",),
-}
+_TELLING: dict[str, tuple[Bus, ...]] = {"wwn": _SD, "model": _SD, "rotational": _SD, "hctl": ("scsi",)}
 #: Vendors that disks report unless they have another, in VMs and containers alike.
 _VENDORS: dict[str, str] = {
     name: kind.vendor for name in _SD if isinstance(kind := BUSES[name].containers, ContainerDisk)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from lab.derive.attachment import Attachment, Face
+from lab.derive.attachment import Attachment, Iface
 from lab.derive.cluster import INSTALL, Cluster, Host
 from lab.derive.fields import Subnet
 from lab.errors import TopologyError
@@ -15,8 +15,8 @@ from lab.topology.words import never_answers
 
 @dataclass
 class Segment:
-    """A network in the making: what lies in it. One that is `invented` is for cards that ask for addresses of which
-    the files say nothing."""
+    """A network of the lab to be. One that is `invented` is for cards that ask for an address, where the files do not
+    say of which network."""
 
     subnets: list[Subnet] = field(default_factory=list)
     vlan: int = 0
@@ -57,13 +57,13 @@ class Plan:
         self._untagged = False
         self._inner = cluster.inner
         firsts = {subnet.version: subnet for subnet in reversed(cluster.subnets)}
-        # Others of a family are networks of hosts that are elsewhere, if there are any.
+        # A family's further networks are those of hosts elsewhere, if there are any.
         self.home = self._segment([one for one in cluster.subnets if firsts[one.version] == one], 0)
         for host, _ in cluster.hosts:
-            for face in host.attachment.faces:
-                if face.addresses:
-                    segment = self._segment([address.network for address in face.addresses], face.vlan)
-                    self._untagged |= segment is self.home and not face.vlan
+            for iface in host.attachment.ifaces:
+                if iface.addresses:
+                    segment = self._segment([address.network for address in iface.addresses], iface.vlan)
+                    self._untagged |= segment is self.home and not iface.vlan
         for host, _ in cluster.hosts:
             self._place(host)
         for host, _ in cluster.hosts:
@@ -91,49 +91,52 @@ class Plan:
             if not like:
                 segment.subnets.append(subnet)
             elif len(self.segments) > 1 and segment is not self.home:
-                # The widest of what hosts say: each has its part of it.
-                subnet_so_far = segment.subnets[like[0]]
-                segment.subnets[like[0]] = min(subnet_so_far, subnet, key=lambda one: one.prefixlen)
+                # Hosts may say a part of it each: the widest counts.
+                widest = min(segment.subnets[like[0]], subnet, key=lambda one: one.prefixlen)
+                segment.subnets[like[0]] = widest
         return segment
 
-    def of(self, host: Host, face: Face) -> Segment:
-        """The network of a host's face."""
-        return self._placed.get((id(host), face.base, face.vlan), self.home)
+    def of(self, host: Host, iface: Iface) -> Segment:
+        """The network of one of a host's interfaces."""
+        return self._placed.get((id(host), iface.base, iface.vlan), self.home)
 
     def _place(self, host: Host) -> None:
-        """Find the networks of a host's faces: those of addresses and of known tags first, then of what asks."""
-        faces = host.attachment.faces
-        if not faces:
+        """Find the network of each of a host's interfaces: by address or tag, and then for those that ask for one."""
+        ifaces = host.attachment.ifaces
+        if not ifaces:
             self.home.dynamic |= {subnet.version for subnet in self.home.subnets}
         mine: list[Segment] = []
-        # What the service counts no addresses of comes last: it wants others in the machines' network.
-        for face in sorted(faces, key=lambda one: (not one.addresses, one.uncounted is not None, one.vlan)):
-            segment = self._by_address_or_tag(face) or self._for_dhcp(face, mine)
+        # Types whose addresses the service does not count come last: it wants another interface in the machine network.
+        for iface in sorted(ifaces, key=lambda one: (not one.addresses, one.not_counted is not None, one.vlan)):
+            segment = self._by_address_or_tag(iface) or self._for_dhcp(iface, mine)
             mine.append(segment)
-            self._placed[id(host), face.base, face.vlan] = segment
-            segment.mtu = max(segment.mtu, face.mtu)
-            segment.dynamic |= face.dynamic
+            self._placed[id(host), iface.base, iface.vlan] = segment
+            segment.mtu = max(segment.mtu, iface.mtu)
+            segment.dynamic |= iface.dynamic
 
-    def _by_address_or_tag(self, face: Face) -> Segment | None:
-        if face.addresses:
-            return self._segment([address.network for address in face.addresses], face.vlan)
-        return next((one for one in self.segments if face.vlan and one.vlan == face.vlan), None)
+    def _by_address_or_tag(self, iface: Iface) -> Segment | None:
+        if iface.addresses:
+            return self._segment([address.network for address in iface.addresses], iface.vlan)
+        return next((one for one in self.segments if iface.vlan and one.vlan == iface.vlan), None)
 
-    def _for_dhcp(self, face: Face, mine: list[Segment]) -> Segment:
-        """The network of a face that asks for its addresses: the machines', unless the host is there already, or they
-        are known to have another tag; then another one of theirs, if they have several of a family."""
-        if self.home not in mine and not (face.vlan and (self.home.vlan or self._untagged)):
-            self.home.vlan = self.home.vlan or face.vlan
+    def _for_dhcp(self, iface: Iface, mine: list[Segment]) -> Segment:
+        """The network of an interface that asks for its addresses.
+
+        It is the first machine network, unless the host is in it already or it is known to have another tag; then
+        another machine network of that family, if there is one; else one that is made up.
+        """
+        if self.home not in mine and not (iface.vlan and (self.home.vlan or self._untagged)):
+            self.home.vlan = self.home.vlan or iface.vlan
             return self.home
         taken = [subnet for segment in (self.home, *mine) for subnet in segment.subnets]
         spare = [one for one in self.machine_subnets if not any(_same(one, other) for other in taken)]
-        firsts = {one.version: one for one in reversed(spare) if one.version in face.dynamic}
+        firsts = {one.version: one for one in reversed(spare) if one.version in iface.dynamic}
         if firsts:
-            return self._segment(firsts.values(), face.vlan)
-        name = str(face.vlan or face.base)
+            return self._segment(firsts.values(), iface.vlan)
+        name = str(iface.vlan or iface.base)
         if name not in self._asking:
-            subnets = [self._unused(version) for version in sorted(face.dynamic)]
-            self._asking[name] = Segment(subnets, face.vlan, invented=True)
+            subnets = [self._unused(version) for version in sorted(iface.dynamic)]
+            self._asking[name] = Segment(subnets, iface.vlan, invented=True)
             self.segments.append(self._asking[name])
         return self._asking[name]
 
@@ -163,7 +166,7 @@ class Plan:
                 self._serve(segment, text)
 
     def _serve(self, segment: Segment, text: str) -> None:
-        """The lab answers there. What it has no address of that family for is nobody's: another server is listed."""
+        """Have the lab answer as a server at this address, unless the network has no addresses of that family."""
         address = ip_address(text)
         is_served = text in segment.servers or text in self.machines
         if address.is_link_local or never_answers(address):
@@ -173,5 +176,5 @@ class Plan:
 
 
 def _same(one: Subnet, other: Subnet) -> bool:
-    """Whether two lie in each other: hosts may be given a part of their network as their prefix."""
+    """Whether one lies in the other: a host's prefix may be longer than its network's."""
     return one.version == other.version and one.overlaps(other)

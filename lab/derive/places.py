@@ -36,7 +36,7 @@ def in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     if match := _VIP.match(path):
         return INSTALL, f"platform.baremetal.{match[1]}VIPs{match[2] or '[0]'}: {rule}"
     if path.startswith("networks["):
-        first = next((host.place for host, _ in cluster.hosts if host.attachment.faces and host.place), None)
+        first = next((host.place for host, _ in cluster.hosts if host.attachment.ifaces and host.place), None)
         source, where = (first.source, f"{first.path}.networkConfig") if first else (AGENT, "hosts")
         return source, f"{where}: {rule}"
     field = re.split(r"[.\[]", path)[0]

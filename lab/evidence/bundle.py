@@ -14,6 +14,7 @@ index.html                  all of it on one page (lab.evidence.report)
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -105,7 +106,7 @@ class _Collector:
         for name, command in COMMANDS.items():
 
             def keep(name: str = name, command: str = command) -> None:
-                result = host.run(f"timeout 60 sh -c {_quoted(command)}")
+                result = host.run(f"timeout 60 sh -c {shlex.quote(command)}")
                 (folder / name).write_text(redact(result.stdout + result.stderr))
 
             self.attempt(f"{name} of {node.name}", keep)
@@ -132,10 +133,6 @@ def tell_failure(ended: Sequence[Ended], target: Path) -> None:
         (target / report.LAB_FAILED).write_text(text)
 
 
-def _quoted(command: str) -> str:
-    return "'" + command.replace("'", "'\\''") + "'"
-
-
 def _write_network(owner: Hypervisor, name: str, file: Path) -> None:
     file.write_text(owner.network_xml(name))
 
@@ -159,7 +156,7 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
 
         work.attempt(f"outside of {node.name}", look)
     for node in running:
-        work.attempt(f"inside of {node.name}", lambda node=node: work.inside(node))  # type: ignore[misc]
+        work.attempt(f"inside of {node.name}", partial(work.inside, node))
     trouble = "".join(f"{name}: {line}\n" for name, lines in lab.kernel_trouble().items() for line in lines)
     if trouble:
         (target / "kernel-trouble.txt").write_text(trouble)

@@ -124,18 +124,8 @@ def _load(program: bytes) -> int:
     """A file descriptor of the program. Raises LabError when the kernel does not take it."""
     instructions = ctypes.create_string_buffer(program, len(program))
     words = ctypes.create_string_buffer(b"GPL\0")
-    attributes = struct.pack(
-        "<IIQQIIQII",
-        _SCHED_CLS,
-        len(program) // 8,
-        ctypes.addressof(instructions),
-        ctypes.addressof(words),
-        0,
-        0,
-        0,
-        0,
-        0,
-    )
+    addresses = (ctypes.addressof(instructions), ctypes.addressof(words))
+    attributes = struct.pack("<IIQQ24x", _SCHED_CLS, len(program) // 8, *addresses)  # and no log
     number = _SYSCALL.get(os.uname().machine)
     if number is None:
         raise LabError(f"faults of packets are not known for {os.uname().machine}")

@@ -26,6 +26,7 @@ from lab.subject.contents import manifest
 from lab.subject.stores import RegistryStorage
 
 _STORAGE = "docker/registry/v2"
+_CONFIGURATIONS = {"dnsmasq": "dnsmasq.conf", "proxy": "proxy.conf", "registry": "registry.yaml"}
 # The lab's daemons that no machine asks, and what they do. Without `impair` nothing would pass where such faults last;
 # with machined container machines end, and each question of their power waits for it.
 _OWN = {
@@ -89,11 +90,11 @@ class NameMissing(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
 
     def begin(self, lab: RunningLab) -> None:
         """Take its records away."""
-        _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", lambda text: _without(text, _full(lab, self.name)))
+        _edit(lab, "dnsmasq", lambda text: _without(text, _full(lab, self.name)))
 
     def end(self, lab: RunningLab) -> None:
         """Give them back."""
-        _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+        _restore(lab, "dnsmasq")
 
 
 class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -108,12 +109,11 @@ class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     def begin(self, lab: RunningLab) -> None:
         """Answer with the wrong address."""
         name = _full(lab, self.name)
-        change: Callable[[str], str] = lambda text: f"{_without(text, name)}host-record={name},{self.address}\n"  # noqa: E731
-        _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
+        _edit(lab, "dnsmasq", lambda text: f"{_without(text, name)}host-record={name},{self.address}\n")
 
     def end(self, lab: RunningLab) -> None:
         """Answer with the right one again."""
-        _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+        _restore(lab, "dnsmasq")
 
 
 class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -136,11 +136,11 @@ class DhcpWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
                     raise LabError("dnsmasq leases no IPv4 addresses in this lab: a second DHCP server changes nothing")
             return text
 
-        _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
+        _edit(lab, "dnsmasq", change)
 
     def end(self, lab: RunningLab) -> None:
         """Lease with the right settings again."""
-        _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+        _restore(lab, "dnsmasq")
 
 
 class RogueDhcp(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -160,8 +160,7 @@ class RogueDhcp(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Plug it in. Raises LabError where the lab leases nothing."""
-        path = lab.layout.root / "dnsmasq.conf"
-        leasing = re.search(r"(?m)^dhcp-range=set:([^,]+),\d+\.", path.read_text())
+        leasing = re.search(r"(?m)^dhcp-range=set:([^,]+),\d+\.", _configuration(lab, "dnsmasq").read_text())
         if leasing is None:
             raise LabError("dnsmasq leases no IPv4 addresses in this lab: nobody asks a second DHCP server")
         late = _LATE_SECONDS if self.comes == "last" else 0
@@ -174,14 +173,14 @@ class RogueDhcp(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
             lab.services.start(_ROGUE)
             begun.callback(lab.services.stop, _ROGUE)
             if self.comes == "first":
-                _edit(lab, "dnsmasq", path, lambda text: f"{text}dhcp-reply-delay={_LATE_SECONDS}\n")
+                _edit(lab, "dnsmasq", lambda text: f"{text}dhcp-reply-delay={_LATE_SECONDS}\n")
             begun.pop_all()
 
     def end(self, lab: RunningLab) -> None:
         """Unplug it; who has one of its leases keeps that for an hour."""
         lab.services.stop(_ROGUE)
         if self.comes == "first":
-            _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+            _restore(lab, "dnsmasq")
 
 
 class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -189,18 +188,13 @@ class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
 
     def begin(self, lab: RunningLab) -> None:
         """Allow only a port that nobody uses. Raises LabError where the lab has no proxy."""
-        path = lab.layout.root / "proxy.conf"
-        if not path.exists():
+        if not _configuration(lab, "proxy").exists():
             raise LabError("this lab has no proxy (`proxy: true` in a topology)")
-
-        def change(text: str) -> str:
-            return re.sub(r"(?m)^ConnectPort .*$", "ConnectPort 1", text)
-
-        _edit(lab, "proxy", path, change)
+        _edit(lab, "proxy", lambda text: re.sub(r"(?m)^ConnectPort .*$", "ConnectPort 1", text))
 
     def end(self, lab: RunningLab) -> None:
         """Allow the registry's port again."""
-        _restore(lab, "proxy", lab.layout.root / "proxy.conf")
+        _restore(lab, "proxy")
 
 
 class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -209,15 +203,15 @@ class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fiel
     def begin(self, lab: RunningLab) -> None:
         """Accept another user's password only."""
         path = lab.layout.root / "registry.htpasswd"
-        _refuse_twice("registry", path)
-        shutil.copy2(path, _whole(path))
+        _refuse_second("registry", path)
+        shutil.copy2(path, _original(path))
         hashed = bcrypt.hashpw(os.urandom(8).hex().encode(), bcrypt.gensalt(rounds=4)).decode()
         write_private(path, f"nobody:{hashed}\n".encode())
 
     def end(self, lab: RunningLab) -> None:
         """Accept the pull secret's user again."""
         path = lab.layout.root / "registry.htpasswd"
-        _give_back(path)
+        _put_back(path)
         # docker-registry reads the file anew when its date is another one.
         os.utime(path)
 
@@ -234,11 +228,11 @@ class RegistryCertificate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_
             tls["certificate"], tls["key"] = (str(lab.layout.root / f"expired.{end}") for end in ("crt", "key"))
             return yaml.safe_dump(config)
 
-        _edit(lab, "registry", lab.layout.root / "registry.yaml", change)
+        _edit(lab, "registry", change)
 
     def end(self, lab: RunningLab) -> None:
         """Serve with the good one."""
-        _restore(lab, "registry", lab.layout.root / "registry.yaml")
+        _restore(lab, "registry")
 
 
 class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -256,9 +250,9 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
             raise LabError("this lab's registry serves no release")
         if self.image not in lab.components:
             raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
-        path = lab.layout.root / "registry.yaml"
+        path = _configuration(lab, "registry")
         # It would take away the storage that the other one has the registry serve.
-        _refuse_twice("registry", path)
+        _refuse_second("registry", path)
         storage = Path(yamltext.load(path.read_text())["storage"]["filesystem"]["rootdirectory"])
         digest = lab.components[self.image].rpartition("@")[2]
         view = lab.layout.root / "registry-fault"
@@ -272,11 +266,11 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
             config["storage"].pop("cache", None)
             return yaml.safe_dump(config)
 
-        _edit(lab, "registry", path, change)
+        _edit(lab, "registry", change)
 
     def end(self, lab: RunningLab) -> None:
         """Serve the storage itself."""
-        _restore(lab, "registry", lab.layout.root / "registry.yaml")
+        _restore(lab, "registry")
 
 
 def _refuse_own(service: str) -> None:
@@ -327,45 +321,50 @@ def _without(text: str, name: str) -> str:
     return left
 
 
-def _whole(path: Path) -> Path:
-    """Where a configuration is kept while a fault changes it."""
+def _configuration(lab: RunningLab, service: str) -> Path:
+    return lab.layout.root / _CONFIGURATIONS[service]
+
+
+def _original(path: Path) -> Path:
+    """Where the original of a configuration is kept while a fault has changed it."""
     return path.with_name(f"{path.name}.whole")
 
 
-def _refuse_twice(service: str, path: Path) -> None:
-    if _whole(path).exists():
+def _refuse_second(service: str, path: Path) -> None:
+    if _original(path).exists():
         raise LabError(f"{service} has a fault already: end that first")
 
 
-def _edit(lab: RunningLab, service: str, path: Path, change: Callable[[str], str]) -> None:
+def _edit(lab: RunningLab, service: str, change: Callable[[str], str]) -> None:
     """Change a service's configuration and start it anew. Raises LabError when a fault has changed it already."""
-    _refuse_twice(service, path)
+    path = _configuration(lab, service)
+    _refuse_second(service, path)
     text = path.read_text()
     changed = change(text)
-    write_private(_whole(path), text.encode())
+    write_private(_original(path), text.encode())
     write_private(path, changed.encode())
     try:
         _restart(lab, service)
     except LabError as error:
-        # What has not begun can be ended by nobody.
-        _whole(path).replace(path)
+        # A fault that has not begun cannot be ended, so nothing of it may stay.
+        _original(path).replace(path)
         finish((f"start {service} as it was", lambda: lab.services.start(service)), cause=error)
         raise
 
 
-def _restore(lab: RunningLab, service: str, path: Path) -> None:
-    _give_back(path)
+def _restore(lab: RunningLab, service: str) -> None:
+    _put_back(_configuration(lab, service))
     _restart(lab, service)
 
 
-def _give_back(path: Path) -> None:
-    """The configuration as it was; one whose fault was interrupted before it changed anything is."""
-    if _whole(path).exists():
-        _whole(path).replace(path)
+def _put_back(path: Path) -> None:
+    """Put the original back, if there is one: a fault may have been interrupted before it changed anything."""
+    if _original(path).exists():
+        _original(path).replace(path)
 
 
 def _restart(lab: RunningLab, service: str) -> None:
-    """Have it read its configuration; one that another fault has stopped will when that ends."""
+    """Have a daemon read its configuration; one that another fault has stopped reads it when that fault ends."""
     if lab.services.running()[service]:
         lab.services.stop(service)
         lab.services.start(service)

@@ -15,7 +15,7 @@ from typing import ClassVar
 from lab.daemons.switch import impair
 from lab.daemons.switch.impair import Impairment
 from lab.faults import bpf
-from lab.faults.network import OfCables, attach, detach, devices, taps, tc, there
+from lab.faults.network import OfCables, attach, detach, devices, running_devices, taps, tc
 from lab.faults.values import Jitter, Kbit, Milliseconds, Percent, Way, check_card
 from lab.running import RunningLab
 
@@ -26,7 +26,7 @@ _PROGRAM, _FROM = 80, 8
 
 
 class _Impaired(OfCables, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What these faults have in common. `place` is where one is in their order on a card, and its name there."""
+    """What these faults have in common. `place` is their order on a card, by which each is known there."""
 
     place: ClassVar[int]
     node: str = ""
@@ -39,7 +39,7 @@ class _Impaired(OfCables, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def begin(self, lab: RunningLab) -> None:
         """Turn packets aside on all cards that lead to the machine, or on none. Raises LabError."""
-        _turn_aside(lab, there(lab, self.node, self.card), self.place, self._impairment(), way=self.way)
+        _turn_aside(lab, running_devices(lab, self.node, self.card), self.place, self._impairment(), way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Let them pass."""
@@ -107,7 +107,7 @@ class Throttle(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before each card, or before none. Raises LabError."""
-        ports = there(lab, self.node, self.card)
+        ports = running_devices(lab, self.node, self.card)
         if self.way == "from":
             # The kernel shapes what a card sends, and not what it gets.
             _turn_aside(lab, ports, self.place, Impairment(kbit=self.kbit), way=self.way)
@@ -137,7 +137,7 @@ def _unshape(lab: RunningLab, ports: Sequence[str]) -> None:
 
 
 def _at(place: int, way: Way) -> int:
-    """A place among all on a card: what comes from a machine goes by others than what goes to it."""
+    """The place on a card by the way: packets from a machine have places behind those of packets to it."""
     return place + (_FROM if way == "from" else 0)
 
 

@@ -181,16 +181,16 @@ class ClockJump(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         """Whoever keeps the host's time has put it right, or has not."""
 
 
-#: What is done by a login to the host, and what is undone by one.
+#: Faults that begin by a login to the host, and those that end by one.
 LOGS_IN = (ClockJump, DiskFull, Freeze, Kill, MemoryTaken, Panic)
 LOGS_IN_AGAIN = (DiskFull, Freeze, MemoryTaken)
-#: What nothing is left of in a machine that has no power.
+#: Faults that are over once the machine has no power.
 ENDS_WITH_POWER = (Freeze, MemoryTaken)
 
 
 def check_login(lab: RunningLab, node: str) -> None:
-    """Raises LabError, within seconds, where a host is off or nobody answers SSH there. For faults that are begun or
-    ended by hand; during an installation a login may have to wait."""
+    """Raises LabError, within seconds, where a host is off or does not answer SSH. Only for faults that are begun or
+    ended by hand: during an installation a login may have to wait."""
     if is_off(lab, node):
         raise LabError(f"{node} is off: nobody can log in")
     place = lab.nodes[node].spec.ip

@@ -102,23 +102,23 @@ class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Whether the service says that it is here. Raises LabError with what it says instead."""
         if self.event:
             messages = [str(event.get("message", "")) for event in watched.rest("events")]
-            return _hit(any(re.search(self.event, message) for message in messages), messages[-1:] or "no event")
+            return _met(any(re.search(self.event, message) for message in messages), messages[-1:] or "no event")
         if not self.host:
-            status = str(_one(watched.rest("clusters")).get("status"))
-            return _hit(status == self.status, status)
+            status = str(_cluster(watched.rest("clusters")).get("status"))
+            return _met(status == self.status, status)
         host = _host(watched, self.host)
         if self.status:
-            return _hit(host.get("status") == self.status, host.get("status"))
-        return _hit(reached(host, self.stage, self.percent), host.get("progress"))
+            return _met(host.get("status") == self.status, host.get("status"))
+        return _met(reached(host, self.stage, self.percent), host.get("progress"))
 
 
-def _hit(reached: bool, otherwise: object) -> bool:
+def _met(reached: bool, otherwise: object) -> bool:
     if not reached:
         raise LabError(str(otherwise))
     return True
 
 
-def _one(clusters: Any) -> dict[str, Any]:
+def _cluster(clusters: Any) -> dict[str, Any]:
     if not clusters:
         raise LabError("the service has no cluster yet")
     cluster: dict[str, Any] = clusters[0]
@@ -126,7 +126,7 @@ def _one(clusters: Any) -> dict[str, Any]:
 
 
 def _host(watched: Watched, name: str) -> dict[str, Any]:
-    cluster = _one(watched.rest("clusters"))
+    cluster = _cluster(watched.rest("clusters"))
     hosts = cluster.get("hosts") or watched.rest(f"clusters/{cluster['id']}").get("hosts") or []
     by_name = {str(host.get("requested_hostname")): host for host in hosts}
     if name not in by_name:

@@ -22,7 +22,7 @@ _LOSS, _SIZE, _NAMES = 101, 102, 104
 
 
 class OfCables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What faults of packets have in common: which way these go, and by which card of the machine (empty: by all)."""
+    """What faults of packets share: which way the packets go, and by which card of the machine (empty: all)."""
 
     way: Way = "to"
     card: str = ""
@@ -80,7 +80,7 @@ class Loss(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     """`percent` percent of the packets to (or from) a machine, or one card of it, are lost; without a machine, of all
     that the lab itself sends (or gets).
 
-    A machine's cable is another one after its power was off: what is to outlast that is the lab's.
+    A machine that was off has a new cable, without the fault: one that is to last is of the lab itself (no machine).
     """
 
     percent: Percent
@@ -91,7 +91,7 @@ class Loss(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node, self.card), bpf.lossy(self.percent), _LOSS, way=self.way)
+        attach(lab, running_devices(lab, self.node, self.card), bpf.lossy(self.percent), _LOSS, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
@@ -111,7 +111,7 @@ class BlackHole(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, there(lab, self.node, self.card), bpf.no_larger(self.mtu), _SIZE, way=self.way)
+        attach(lab, running_devices(lab, self.node, self.card), bpf.no_larger(self.mtu), _SIZE, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
@@ -150,20 +150,20 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         if not bridge:
             subnets = ", ".join(str(subnet) for one in topology.all_networks for subnet in one.subnets)
             raise LabError(f"{self.address} is in none of the lab's networks, {subnets}: nobody would notice")
-        ip(lab, f"address add {self._alone} dev {bridge}")
+        ip(lab, f"address add {self._single_address} dev {bridge}")
 
     def end(self, lab: RunningLab) -> None:
         """Let it go."""
-        ip(lab, f"address del {self._alone} dev {self._bridge(lab)}")
+        ip(lab, f"address del {self._single_address} dev {self._bridge(lab)}")
 
     def _bridge(self, lab: RunningLab) -> str:
-        """That of the network which has the address, since nobody answers for it in another; empty if none does."""
+        """The bridge of the network that has the address; empty without one."""
         networks = lab.layout.topology.all_networks
         return next((lab.layout.bridge(one) for one in networks if one.subnet_of(self.address)), "")
 
     @property
-    def _alone(self) -> str:
-        """The address without a network of its own."""
+    def _single_address(self) -> str:
+        """The address with a prefix of its own length, so that no route comes with it."""
         return f"{self.address}/{128 if ':' in self.address else 32}"
 
 
@@ -190,12 +190,12 @@ def is_off(lab: RunningLab, node: str) -> bool:
 
 
 def devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """What is between the lab and a machine, or one card of it; without a machine, between the lab and its networks."""
+    """The lab's ends of a machine's cables, or of one card's; without a machine, the bridges of all networks."""
     return taps(lab, node, card) if node else [lab.layout.bridge(one) for one in lab.layout.topology.all_networks]
 
 
-def there(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """Those of `devices`. Raises LabError when there are none: a fault that does nothing is no fault."""
+def running_devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
+    """The same of a machine that runs. Raises LabError where it is off: the fault would do nothing."""
     if node and cards(lab, node, card) and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return devices(lab, node, card)
@@ -203,7 +203,7 @@ def there(lab: RunningLab, node: str, card: str = "") -> list[str]:
 
 def attach(lab: RunningLab, ports: Iterable[str], program: bytes, priority: int, *, way: Way = "to") -> None:
     """Run a packet program at all of these ends, or at none, for what they send or (`from`) get. Raises LabError."""
-    # Not within: it reads /proc/net when it is imported, which leads nowhere there, and complains.
+    # Imported before the namespaces are entered: it reads /proc/net, which leads nowhere in these.
     importlib.import_module("pyroute2")
     with ExitStack() as begun:
         for port in ports:

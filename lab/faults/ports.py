@@ -8,7 +8,7 @@ import msgspec
 
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.network import OfCables, attach, detach, ip, is_off, taps, there
+from lab.faults.network import OfCables, attach, detach, ip, is_off, running_devices, taps
 from lab.faults.values import Milliseconds
 from lab.machines.attach import cables_of
 from lab.machines.factory import ports
@@ -25,7 +25,7 @@ class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Take its ports out of their networks. Raises LabError where it is off, or a port is in none by itself."""
-        cables = _cables(lab, self.node)
+        cables = _running_ports(lab, self.node)
         if not all(bridge for _, bridge in cables):
             raise LabError(f"{self.node} has a trunk or an aggregated bond: such ports are in no network by themselves")
         for port, _ in cables:
@@ -33,7 +33,7 @@ class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def end(self, lab: RunningLab) -> None:
         """Put them back. A machine that has been off meanwhile has new ports, which are in the right networks."""
-        _as_drawn(lab, self.node)
+        _put_back(lab, self.node)
 
 
 class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     def begin(self, lab: RunningLab) -> None:
         """Swap them. Raises LabError where it has not two cards in two networks, or is off."""
-        cables = [cable for cable in _cables(lab, self.node) if cable[1]]
+        cables = [cable for cable in _running_ports(lab, self.node) if cable[1]]
         if len(cables) < 2 or cables[0][1] == cables[1][1]:
             raise LabError(
                 f"{self.node} has not two network cards in different networks: swapped, nothing would change"
@@ -53,7 +53,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     def end(self, lab: RunningLab) -> None:
         """Swap them back. A machine that has been off meanwhile has new ports, which are in the right networks."""
-        _as_drawn(lab, self.node)
+        _put_back(lab, self.node)
 
 
 class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop packets in the first part of each period. Raises LabError where the machine is off."""
-        ends = there(lab, self.node, self.card)
+        ends = running_devices(lab, self.node, self.card)
         attach(lab, ends, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
@@ -80,23 +80,23 @@ class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
         detach(lab, taps(lab, self.node, self.card), _FLAPPING, self.way)
 
 
-def _drawn(lab: RunningLab, node: str) -> list[tuple[str, str]]:
-    """The ports of a machine in the order of its cards, each with the bridge that the topology has it in ("": it leads
-    to the lab's switch)."""
+def _switch_ports(lab: RunningLab, node: str) -> list[tuple[str, str]]:
+    """The switch ports of a machine in the order of its cards, each with its bridge by the topology (empty: the port is
+    one of the lab's own switch)."""
     found = ports(lab.hypervisor.machine(lab.nodes[node].name))
     cables = cables_of(lab.nodes[node].spec, lab.layout)
     return [(found[cable.nic.mac], cable.bridge) for cable in cables if cable.nic.mac in found]
 
 
-def _cables(lab: RunningLab, node: str) -> list[tuple[str, str]]:
+def _running_ports(lab: RunningLab, node: str) -> list[tuple[str, str]]:
     if is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
-    return _drawn(lab, node)
+    return _switch_ports(lab, node)
 
 
-def _as_drawn(lab: RunningLab, node: str) -> None:
+def _put_back(lab: RunningLab, node: str) -> None:
     if is_off(lab, node):
         # It comes on with new cables, as the topology has them.
         return
-    for port, bridge in filter(itemgetter(1), _drawn(lab, node)):
+    for port, bridge in filter(itemgetter(1), _switch_ports(lab, node)):
         ip(lab, f"link set {port} master {bridge}")

@@ -96,7 +96,7 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
                 "apiVIPs": list(topology.vips("api")),
                 "ingressVIPs": list(topology.vips("ingress")),
                 **_load_balancer(topology),
-            },
+            }
         }
     return config
 
@@ -167,7 +167,7 @@ def agent_config(topology: Topology) -> dict[str, Any]:
             "interfaces": hostnetwork.interfaces(node),
             "rootDeviceHints": root_device_hints(node),
         }
-        if hostnetwork.is_told(topology, node):
+        if hostnetwork.needs_document(topology, node):
             host["networkConfig"] = hostnetwork.nmstate(topology, node)
         hosts.append(host)
     return {

@@ -25,8 +25,8 @@ def interfaces(node: NodeSpec) -> list[dict[str, str]]:
     return [{"name": _name(node, nic.name), "macAddress": nic.mac} for nic in node.all_nics]
 
 
-def is_told(topology: Topology, node: NodeSpec) -> bool:
-    """Whether a host needs a document: not when DHCP tells everything to each of its cards by themselves."""
+def needs_document(topology: Topology, node: NodeSpec) -> bool:
+    """Whether a host needs a document; it does not where each of its cards is told everything by DHCP."""
     links = topology.links(node)
     if topology.addressing == "static" or any(link.bond or link.trunk for link in links):
         return True
@@ -35,7 +35,7 @@ def is_told(topology: Topology, node: NodeSpec) -> bool:
 
 
 def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
-    """The host's document: cards, bonds, VLANs, addresses, and routes and DNS servers that nobody tells it."""
+    """The host's document: cards, bonds, VLANs and addresses, and routes and DNS servers that DHCP does not bring."""
     interfaces: list[dict[str, Any]] = []
     routes: list[dict[str, Any]] = []
     for link in topology.links(node):
@@ -94,7 +94,7 @@ def _family(version: int, addresses: list[dict[str, Any]], network: Network | No
     leased = network is not None and (network.dhcpv6 if is_ipv6 else network.dhcp)
     advertised = network is not None and is_ipv6 and network.router_advertisements
     if leased or (advertised and not addresses):
-        # NetworkManager has one switch for both of IPv6: whether there is DHCPv6, the router says (nmstate.md §2.3).
+        # NetworkManager has one switch for both: the router says whether there is DHCPv6 (nmstate.md §2.3).
         return {"enabled": True, "dhcp": True, **({"autoconf": True} if is_ipv6 else {})}
     if not addresses:
         return {"enabled": False}
@@ -102,7 +102,7 @@ def _family(version: int, addresses: list[dict[str, Any]], network: Network | No
 
 
 def _routes(link: Link, network: Network, interface: str) -> list[dict[str, Any]]:
-    """Default routes by a network, for families in which the host has an address that nobody gave it."""
+    """Default routes by a network, for families in which the host has a static address there."""
     routes = []
     for subnet in network.subnets:
         version = subnet.version

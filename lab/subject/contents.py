@@ -68,8 +68,8 @@ def _document(store: Store, digest: str) -> dict[str, Any]:
     return cast(dict[str, Any], document)
 
 
-def _of_kind(store: Store, digest: str) -> dict[str, Any]:
-    """A manifest or an index that is one: whoever made the directory may have written anything."""
+def _manifest_or_index(store: Store, digest: str) -> dict[str, Any]:
+    """A manifest or index, checked: whoever made the directory may have written anything."""
     document = _document(store, digest)
     kind = _Index if "manifests" in document and "layers" not in document else _Manifest
     return _checked(document, digest, kind)
@@ -86,7 +86,7 @@ def _checked(document: dict[str, Any], digest: str, kind: type[msgspec.Struct]) 
 def parts(store: Store, digest: str) -> Iterator[str]:
     """The digests of everything that belongs to an image: manifests, the config, layers. Raises IncompleteImage."""
     yield digest
-    document = _of_kind(store, digest)
+    document = _manifest_or_index(store, digest)
     if "layers" not in document:
         for entry in document["manifests"]:
             yield from parts(store, entry["digest"])
@@ -98,7 +98,7 @@ def parts(store: Store, digest: str) -> Iterator[str]:
 
 def manifest(store: Store, digest: str) -> dict[str, Any]:
     """The image's manifest: of a list, the one for linux/amd64, else its first. Raises IncompleteImage."""
-    document = _of_kind(store, digest)
+    document = _manifest_or_index(store, digest)
     if "layers" in document:
         return document
     entries = document["manifests"]

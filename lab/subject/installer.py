@@ -73,13 +73,13 @@ def checked(path: Path, source: str) -> Path:
         if not os.access(interpreter, os.X_OK):
             raise SubjectError(source, f"{path} wants {interpreter!r} in its first line, which this machine has not")
     status = path.stat()
-    if why := _asked(path.absolute(), status.st_size, status.st_mtime_ns):
+    if why := _why_no_installer(path.absolute(), status.st_size, status.st_mtime_ns):
         raise SubjectError(source, f"{path} {why}")
     return path
 
 
 @lru_cache
-def _asked(path: Path, _size: int, _changed: int) -> str:
+def _why_no_installer(path: Path, _size: int, _changed: int) -> str:
     """Why a program is no installer; empty where it is one. Asked once as long as the file stays as it is.
 
     An installer answers `version`, and says which release image it installs. Any other program would fail, or do
@@ -99,7 +99,7 @@ def _asked(path: Path, _size: int, _changed: int) -> str:
             return f"cannot be run: {error.strerror}"
         with process:
             try:
-                said = _said(process, time.monotonic() + ANSWER_SECONDS)
+                said = _version_output(process, time.monotonic() + ANSWER_SECONDS)
             finally:
                 # With all that it has started; it may go on for ever.
                 with suppress(ProcessLookupError):
@@ -113,7 +113,7 @@ def _asked(path: Path, _size: int, _changed: int) -> str:
     return f"is no installer: its `version` says no release image{shown}"
 
 
-def _said(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
+def _version_output(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
     """What a program says until it names a release image, ends or has said enough; None where it does none of these by
     then."""
     assert process.stdout is not None
@@ -152,7 +152,7 @@ def from_image(store: Store, digest: str, folder: Path, source: str) -> Path | N
         if machine != "amd64":
             raise SubjectError(source, f"/{PATH} is an installer for {machine}, this machine is amd64")
         extracted[0].chmod(0o755)
-        if why := _asked(extracted[0], 0, 0):
+        if why := _why_no_installer(extracted[0], 0, 0):
             raise SubjectError(source, f"/{PATH} {why}")
         folder.mkdir(exist_ok=True)
         extracted[0].replace(target)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,25 +123,37 @@ class Cache:
         link = top / "_manifests/revisions/sha256" / digest.partition(":")[2] / "link"
         return link.is_file() and self._images.blob(digest) is not None
 
-    def copy(self, names: Sequence[tuple[str, str]], source: Source) -> None:
-        """Copy images, as (tag, name by digest), that are not here yet, and tell how far it is. Raises SubjectError."""
-        missing = [(tag, name) for tag, name in names if not self._has(name)]
-        if not missing:
-            return
+    @contextmanager
+    def _registry(self) -> Iterator[str]:
+        """A registry that writes to the storage, for the time of the block; yields its host:port."""
         with (
             tempfile.TemporaryDirectory(prefix="registry-", dir=self.root) as work,
             loopback_registry(self.storage, Path(work)) as address,
-            ThreadPoolExecutor(AT_ONCE) as pool,
         ):
+            yield address
 
-            def one(item: tuple[str, str]) -> str:
-                tag, name = item
-                repository, _, digest = name.partition("@")
-                # The tag keeps it from docker-registry's garbage collection.
-                label = f"{tag}-{digest.partition(':')[2][:12]}"
-                source.copy(name, f"docker://{address}/{repository_of(repository)}:{label}")
-                return tag
+    def copy(self, tag: str, name: str, source: Source) -> None:
+        """Copy an image (its name by digest), which has this tag, unless it is here. Raises SubjectError."""
+        if not self._has(name):
+            with self._registry() as address:
+                self._copy({tag: name}, source, address)
 
+    def _copy(self, names: Mapping[str, str], source: Source, address: str) -> None:
+        """Copy images (names by digest, by their tags) that are not here yet to our registry, and tell how far it is.
+
+        An image with several tags is copied once, under the last of them. Raises SubjectError.
+        """
+        missing = {name: tag for tag, name in names.items() if not self._has(name)}
+
+        def one(name: str) -> str:
+            tag = missing[name]
+            repository, _, digest = name.partition("@")
+            # The tag keeps it from docker-registry's garbage collection.
+            label = f"{tag}-{digest.partition(':')[2][:12]}"
+            source.copy(name, f"docker://{address}/{repository_of(repository)}:{label}")
+            return tag
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
                 for count, tag in enumerate(pool.map(one, missing), 1):
                     progress.say(f"release: image {count} of {len(missing)} copied: {tag}")
@@ -154,14 +167,15 @@ class Cache:
         with FileLock(self.root / "lock"):
             if (subject := self.load(digest)) is not None:
                 return subject
-            self.copy([("release", name)], source)
-            payload = read_payload(self._images, digest, label)
-            check(payload, label)
-            # A release that cannot run here is reported before gigabytes are copied.
-            installer = payload.components["installer"]
-            self.copy([("installer", installer)], source)
-            self.installer(installer.rpartition("@")[2], f"{label}: image installer")
-            self.copy(list(payload.components.items()), source)
+            with self._registry() as address:
+                self._copy({"release": name}, source, address)
+                payload = read_payload(self._images, digest, label)
+                check(payload, label)
+                # A release that cannot run here is reported before gigabytes are copied.
+                installer = payload.components["installer"]
+                self._copy({"installer": installer}, source, address)
+                self.installer(installer.rpartition("@")[2], f"{label}: image installer")
+                self._copy(payload.components, source, address)
             self._save(name, payload, label)
         subject = self.load(digest)
         assert subject is not None, "it has just been written"
@@ -169,13 +183,14 @@ class Cache:
 
     def _save(self, name: str, payload: Payload, label: str) -> None:
         sources = dict.fromkeys(one.partition("@")[0] for one in (name, *payload.components.values()))
-        installer = payload.components["installer"].rpartition("@")[2]
+        digest = payload.components["installer"].rpartition("@")[2]
+        extracted = self.installer(digest, f"{label}: image installer")
         record = _Record(
             version=payload.version,
             pullspec=name,
             components=dict(payload.components),
             mirrors=tuple((source, repository_of(source)) for source in sources),
-            installer=_text(self.installer(installer, f"{label}: image installer")),
+            installer=str(extracted) if extracted else None,
             hardware=self._limits(payload, f"{label}: image agent-installer-api-server"),
         )
         path = self._record(name.rpartition("@")[2])
@@ -197,10 +212,6 @@ class Cache:
                 return extracted[0].read_text() if extracted else ""
             except ValueError as error:  # an IncompleteImage, or no UTF-8
                 raise SubjectError(label, f"the image is not whole: {error}") from error
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def from_registry(cache: Cache, text: str, upstream: Upstream) -> Subject:

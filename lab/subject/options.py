@@ -130,8 +130,7 @@ def installer_of(option: str | None, subject: Subject, upstream: Upstream) -> li
     name = parse_name(option, source)
     digest = name.digest or upstream.digest(str(name))
     cache = Cache(default_cache() / "subjects")
-    by_digest = f"{name.repository}@{digest}"
-    cache.copy([("installer", by_digest)], upstream)
+    cache.copy("installer", f"{name.repository}@{digest}", upstream)
     extracted = cache.installer(digest, source)
     if extracted is None:
         raise SubjectError(source, "its openshift-install is a script that does not run without the image")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
+
 Object = dict[str, Any]
+
+
+def node(name: str, address: str, role: str = "master") -> Object:
+    """A node as its kubelet has registered it, with the configuration that it booted."""
+    labels = {ROLE: role, CURRENT: f"rendered-{role}-1"}
+    addresses = [{"type": "InternalIP", "address": address}]
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"addresses": addresses}}
 
 
 class Api:

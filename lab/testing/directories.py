@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from lab.commands import cli
 from lab.topology import Topology
 
 INSTALL = """\
@@ -96,6 +100,14 @@ def hint(text: str) -> tuple[str, str]:
 def several(count: int, network: str = STATIC, cards: Sequence[str] = ("eno1",), **more: str) -> str:
     """agent-config.yaml of some hosts."""
     return agent(*[host(cards, network)] * count, **more)
+
+
+def planned(texts: Sequence[str], directory: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, output and errors of `node0-lab deploy DIR --plan`, where these two files are all that is in DIR."""
+    for name, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
+        (directory / name).write_text(text)
+    code = cli.main(["deploy", str(directory), "--plan"])
+    return code, *capsys.readouterr()
 
 
 def facts(shape: Topology) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from lab import topology
+from lab.host import preflight
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.supervisor.plan import Plan
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 #   next: lodsb; test al,al; jz stop; out dx,al; jmp next; stop: hlt; jmp stop
 BOOT_CODE = bytes.fromhex("b8c0078ed8be2000baf803ac84c07403eeebf8f4ebfd")
 HELLO = b"\r\nhello from the CD\r\n"
+
+
+def skip_without_labs(shape: Topology | None = None) -> pytest.MarkDecorator:
+    """Skips tests where this machine cannot run a lab of that topology (default: one VM)."""
+    problems = preflight.problems(shape or topology.sno(), Path("/"), "")
+    return pytest.mark.skipif(bool(problems), reason=f"this machine cannot run a lab: {'; '.join(problems)}")
 
 
 @pytest.fixture

@@ -37,10 +37,7 @@ def test_a_bond_with_a_vlan_and_both_versions_of_ip(tmp_path):
     assert interfaces["bond0.111"]["ipv4"]["address"] == [{"ip": "192.168.111.80", "prefix-length": 24}]
     assert interfaces["bond0.111"]["ipv6"]["address"] == [{"ip": "fd2e:6f44:5dd8::80", "prefix-length": 64}]
     routes = {r["destination"]: (r["next-hop-address"], r["next-hop-interface"]) for r in document["routes"]["config"]}
-    assert routes == {
-        "0.0.0.0/0": ("192.168.111.254", "bond0.111"),
-        "::/0": ("fd2e:6f44:5dd8::1", "bond0.111"),
-    }
+    assert routes == {"0.0.0.0/0": ("192.168.111.254", "bond0.111"), "::/0": ("fd2e:6f44:5dd8::1", "bond0.111")}
     assert document["dns-resolver"]["config"]["server"] == ["8.8.8.8"]
     assert "192.168.111.80/24" in keyfiles(document, tmp_path)
 
@@ -48,8 +45,8 @@ def test_a_bond_with_a_vlan_and_both_versions_of_ip(tmp_path):
 @pytest.mark.parametrize("name", ["sno", "ha", "compact-dhcp"])
 def test_presets_documents_are_taken_too(name, tmp_path):
     shape = topology.load(name)
-    for node in shape.nodes:
-        assert hostnetwork.is_told(shape, node) is (shape.addressing == "static")
+    assert {hostnetwork.needs_document(shape, node) for node in shape.nodes} == {shape.addressing == "static"}
+    for node in {shape.nodes[0], shape.nodes[-1]}:
         assert keyfiles(hostnetwork.nmstate(shape, node), tmp_path)
 
 

@@ -21,19 +21,14 @@ from drivers.errors import ConnectionFailedError, MediaError
 from drivers.protocols import BootDevice, PowerState
 from drivers.redfish import Service
 from lab import topology
-from lab.host import preflight
 from lab.host.identity import alive, start_time
 from lab.host.paths import labs_dir
 from lab.lab import Lab
 from lab.release.registry import REPOSITORY
 from lab.subject import Mirror, Subject
-from lab.testing.live import ask, gone, namespace_users, small
+from lab.testing.live import ask, gone, namespace_users, skip_without_labs, small
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, skip_without_labs()]
 
 
 def test_a_lab_offers_its_services(tmp_path):
@@ -154,7 +149,7 @@ import sys, time
 from pathlib import Path
 from lab.lab import Lab
 from lab.release.registry import REPOSITORY
-from lab.testing.live import small
+from lab.testing.live import skip_without_labs, small
 from lab import topology
 with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
     lab.nodes["master-0"].power.on()

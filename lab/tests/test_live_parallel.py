@@ -11,16 +11,12 @@ from pathlib import Path
 import pytest
 
 from lab import topology
-from lab.host import budget, preflight
+from lab.host import budget
 from lab.host.identity import alive, start_time
 from lab.lab import Lab
-from lab.testing.live import namespace_users, small
+from lab.testing.live import namespace_users, skip_without_labs, small
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, skip_without_labs()]
 ROOT = Path(__file__).parents[2]
 # The scenarios' own wiring, around labs without an installation.
 CONFTEST = """
@@ -34,7 +30,7 @@ from pathlib import Path
 import pytest
 from lab import topology
 from lab.lab import Lab
-from lab.testing.live import small
+from lab.testing.live import skip_without_labs, small
 
 @pytest.mark.parametrize("scenario", ["sno-a", "sno-b"])
 def test_lab(scenario, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -38,7 +39,7 @@ class _Reader:
         if not isinstance(value, Mapping):
             self.problems.append((path, f"must be a mapping, is {_named(value)}"))
             return _MISSING
-        types, known = get_type_hints(kind), msgspec.structs.fields(kind)
+        types, known = _fields(kind)
         for name in value:
             if name not in types:
                 self.problems.append(
@@ -87,6 +88,12 @@ class _Reader:
             return _MISSING
         structs = tuple(self.struct(one, kind, f"{path}[{index}]") for index, one in enumerate(value))
         return _MISSING if _MISSING in structs else structs
+
+
+@cache
+def _fields(kind: type[Checked]) -> tuple[Mapping[str, Any], tuple[msgspec.structs.FieldInfo, ...]]:
+    """The types of a struct's fields by their names, and the fields: both evaluate its annotations, which is slow."""
+    return get_type_hints(kind), msgspec.structs.fields(kind)
 
 
 def _join(path: str, name: str) -> str:

@@ -11,7 +11,7 @@ from lab.topology import words
 from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.errors import Problem
 from lab.topology.links import Link, addresses_of, attached, portal_links, portal_problems
-from lab.topology.networks import Network, answered, apart, only_network
+from lab.topology.networks import Network, conflicts, only_network, taken_elsewhere
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, unique, written
@@ -102,7 +102,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         others = (
             addresses_of(self.nodes) if self.load_balancer else [*addresses_of(self.nodes), *self._virtual_addresses()]
         )
-        yield from answered(self.networks, {text: path for path, text in reversed(others)})
+        yield from taken_elsewhere(self.networks, {text: path for path, text in reversed(others)})
 
     def _single_network(self) -> Iterator[Problem]:
         if words.subnet(self.machine_network) is None:
@@ -122,7 +122,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         for path, is_set in (("address", self.address is not None), ("aliases", bool(self.aliases))):
             if is_set:
                 yield path, f"with networks, {path} is a field of the network"
-        yield from apart(self.networks)
+        yield from conflicts(self.networks)
         subnets = [str(one) for one in self.machine_subnets]
         if subnets and self.machine_network not in subnets:
             yield "machine_network", f"{self.machine_network} is none of the machines' networks, {', '.join(subnets)}"

@@ -186,8 +186,8 @@ class Network(Checked, frozen=True, kw_only=True):
         return tuple(f"{text}/{length}" for text, length in lengths.items())
 
 
-def apart(networks: Sequence[Network]) -> Iterator[Problem]:
-    """What several networks have in common and may not."""
+def conflicts(networks: Sequence[Network]) -> Iterator[Problem]:
+    """Names, tags and addresses that several networks have, and a second network of BMCs."""
     yield from unique([(f"networks[{i}].name", one.name) for i, one in enumerate(networks)], "name")
     yield from unique([(f"networks[{i}].vlan", str(one.vlan or "")) for i, one in enumerate(networks)], "VLAN")
     for (i, one), (k, other) in itertools.combinations(enumerate(networks), 2):
@@ -200,8 +200,8 @@ def apart(networks: Sequence[Network]) -> Iterator[Problem]:
         yield f"networks[{i}].bmc", f"networks[{bmc[0]}] has the BMCs already"
 
 
-def answered(networks: Sequence[Network], taken: Mapping[str, str]) -> Iterator[Problem]:
-    """Routers and servers, where the lab answers, that are somebody else's: `taken` has these addresses' fields."""
+def taken_elsewhere(networks: Sequence[Network], taken: Mapping[str, str]) -> Iterator[Problem]:
+    """Routers and servers, at which the lab answers, that have another's address: `taken` has the others' fields."""
     for i, network in enumerate(networks):
         servers = [(path, text) for path, text in network.answering() if not path.startswith("aliases")]
         for path, text in (("gateway", network.gateway), ("gateway6", network.gateway6), *servers):

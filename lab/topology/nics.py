@@ -71,7 +71,7 @@ def _at(card: Nic, index: int) -> Nic:
 
 
 @remembered
-def only(mac: str, ip: str) -> Nic:
+def only_nic(mac: str, ip: str) -> Nic:
     """The card of a machine whose cards are not listed."""
     return Nic(mac=mac, addresses=(ip,))
 

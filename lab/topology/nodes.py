@@ -8,11 +8,10 @@ from typing import Literal
 import msgspec
 
 from lab.buses import BUSES
-from lab.topology import disks as kinds
 from lab.topology import words
-from lab.topology.disks import DISK_GIB, Disk
+from lab.topology.disks import DISK_GIB, MOST, Disk, kernel_names
 from lab.topology.errors import Problem
-from lab.topology.nics import LAST_BUS, Attached, Bond, Nic, only
+from lab.topology.nics import LAST_BUS, Attached, Bond, Nic, only_nic
 from lab.topology.problems import Checked, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
@@ -131,15 +130,15 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
             yield "disks", f"{len(roots)} are marked root, exactly one must be"
         elif self.disk_gib != roots[0].size_gib:
             yield "disk_gib", f"{self.disk_gib}, but the root disk has {roots[0].size_gib}; leave disk_gib out"
-        if len(self.disks) > kinds.MOST:
-            yield "disks", f"{len(self.disks)} are more than {kinds.MOST}"
+        if len(self.disks) > MOST:
+            yield "disks", f"{len(self.disks)} are more than {MOST}"
         for index, disk in enumerate(self.disks):
             if BUSES[disk.bus].remote and not disk.root:
                 yield f"disks[{index}].bus", "the firmware attaches one iSCSI disk, the one to boot: mark it root"
         if self.secure_boot and self.portals:
             yield "secure_boot", "iPXE, which attaches an iSCSI disk, is not signed; leave one of them out"
         # Of more than a machine has, two would be called the same.
-        serials = [(f"disks[{i}].serial", self.serial(i)) for i in range(min(len(self.disks), kinds.MOST))]
+        serials = [(f"disks[{i}].serial", self.serial(i)) for i in range(min(len(self.disks), MOST))]
         yield from unique(serials, "serial number")
         yield from unique([(f"disks[{i}].wwn", disk.wwn) for i, disk in enumerate(self.disks)], "WWN")
 
@@ -156,7 +155,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     @property
     def all_nics(self) -> tuple[Nic, ...]:
         """Its cards, with bus and name spelled out."""
-        cards = self.nics or (only(self.mac, self.ip),)
+        cards = self.nics or (only_nic(self.mac, self.ip),)
         return tuple(card.at(index) for index, card in enumerate(cards))
 
     def members(self, bond: Bond) -> tuple[Nic, ...]:
@@ -197,7 +196,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
 
     def device(self, index: int) -> str:
         """The kernel's name of a disk, without /dev/."""
-        return kinds.kernel_names(self.all_disks)[index]
+        return kernel_names(self.all_disks)[index]
 
     @property
     def root_device(self) -> str:

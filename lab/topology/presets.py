@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from ipaddress import IPv6Address
-from typing import Literal, get_args
+from itertools import product
+from typing import Literal, Protocol, get_args
 
 from lab.topology.choices import Addressing
 from lab.topology.model import MACHINE_NETWORK, Topology
@@ -13,7 +15,16 @@ from lab.topology.nics import Nic
 from lab.topology.nodes import Firmware, NodeSpec, Role
 
 Stack = Literal["ipv4", "ipv6", "dual"]
-Shape = Callable[[Addressing, Firmware, Stack], Topology]
+
+
+class Shape(Protocol):
+    """Makes a preset."""
+
+    def __call__(
+        self, addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4"
+    ) -> Topology:
+        """The preset in one of its variants."""
+
 
 # Emulated CPUs of one machine slow each other down. Only node0, which also runs the bootstrap, gains from a second one.
 NODE0_VCPU = 2
@@ -86,65 +97,42 @@ def _topology(name: str, addressing: Addressing, stack: Stack, nodes: tuple[Node
     )
 
 
-def sno(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """One node that is control plane and worker; platform none."""
-    return _topology("sno", addressing, stack, _nodes(1, 0, addressing, firmware, stack=stack, master_mib=SNO_MIB))
+def _shape(name: str, masters: int, workers: int = 0, arbiters: int = 0) -> Shape:
+    """A function that makes a preset of so many machines."""
+    memory = SNO_MIB if masters == 1 else MASTER_MIB
+
+    def make(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+        nodes = _nodes(masters, workers, addressing, firmware, stack=stack, arbiters=arbiters, master_mib=memory)
+        return _topology(name, addressing, stack, nodes)
+
+    return make
 
 
-def compact(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """Three masters that run workloads too; platform baremetal."""
-    return _topology("compact", addressing, stack, _nodes(3, 0, addressing, firmware, stack=stack))
-
-
-def ha(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """Three masters and two workers; platform baremetal."""
-    return _topology("ha", addressing, stack, _nodes(3, 2, addressing, firmware, stack=stack))
-
-
-def arbiter(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """Two masters that run workloads too, and an arbiter, which only votes in etcd; platform baremetal."""
-    return _topology("arbiter", addressing, stack, _nodes(2, 0, addressing, firmware, stack=stack, arbiters=1))
-
-
-def fencing(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """Two masters that run workloads too and fence each other through their BMCs; platform baremetal."""
-    return _topology("fencing", addressing, stack, _nodes(2, 0, addressing, firmware, stack=stack))
-
-
-def four(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """Four masters that run workloads too; platform baremetal."""
-    return _topology("four", addressing, stack, _nodes(4, 0, addressing, firmware, stack=stack))
-
-
-def five(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
-    """Five masters that run workloads too; platform baremetal."""
-    return _topology("five", addressing, stack, _nodes(5, 0, addressing, firmware, stack=stack))
-
+#: One node that is control plane and worker, on platform none. All others are on baremetal; without workers, masters
+#: run workloads too.
+sno = _shape("sno", 1)
+compact = _shape("compact", 3)
+ha = _shape("ha", 3, 2)
+#: The arbiter only votes in etcd.
+arbiter = _shape("arbiter", 2, arbiters=1)
+#: Two masters that fence each other through their BMCs.
+fencing = _shape("fencing", 2)
+four = _shape("four", 4)
+five = _shape("five", 5)
 
 SHAPES: dict[str, Shape] = {
-    "sno": sno,
-    "compact": compact,
-    "ha": ha,
-    "arbiter": arbiter,
-    "fencing": fencing,
-    "four": four,
-    "five": five,
-}
+    "sno": sno, "compact": compact, "ha": ha, "arbiter": arbiter, "fencing": fencing, "four": four, "five": five,
+}  # fmt: skip
 
 
 def _presets() -> dict[str, Callable[[], Topology]]:
-    def preset(make: Shape, a: Addressing, f: Firmware, s: Stack) -> Callable[[], Topology]:
-        return lambda: make(a, f, s)
-
-    out: dict[str, Callable[[], Topology]] = {}
+    presets: dict[str, Callable[[], Topology]] = {}
     for name, make in SHAPES.items():
-        for stack in get_args(Stack):
-            for addressing in get_args(Addressing):
-                for firmware in get_args(Firmware):
-                    words = (stack, addressing, firmware)
-                    suffix = "".join(f"-{word}" for word in words if word not in ("ipv4", "static", "uefi"))
-                    out[name + suffix] = preset(make, addressing, firmware, stack)
-    return out
+        for stack, addressing, firmware in product(get_args(Stack), get_args(Addressing), get_args(Firmware)):
+            words = (stack, addressing, firmware)
+            suffix = "".join(f"-{word}" for word in words if word not in ("ipv4", "static", "uefi"))
+            presets[name + suffix] = partial(make, addressing, firmware, stack)
+    return presets
 
 
 PRESETS = _presets()

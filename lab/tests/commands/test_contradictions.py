@@ -15,6 +15,7 @@ from lab.testing.directories import (
     hint,
     host,
     install,
+    planned,
     static,
     tail,
     vlan,
@@ -149,12 +150,9 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_contradictions_are_told_all_at_once(name, tmp_path, capsys):
     *texts, wanted = WRONG[name]
-    for file, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
-        (tmp_path / file).write_text(text)
-    assert cli.main(["deploy", str(tmp_path), "--plan"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines() == [f"node0-lab: {line}" for line in wanted]
+    code, out, err = planned(texts, tmp_path, capsys)
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [f"node0-lab: {line}" for line in wanted]
 
 
 def _manifests(folder, secret):

@@ -18,18 +18,13 @@ import yaml
 from lab import topology
 from lab.commands import cli
 from lab.errors import UnknownLabError
-from lab.host import preflight
 from lab.host.records import all_labs
 from lab.host.records import read as read_record
 from lab.inputs.configs import Access, write_configs
 from lab.subject import Mirror, Subject
-from lab.testing.live import small
+from lab.testing.live import skip_without_labs, small
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, skip_without_labs()]
 ENV = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[3])}
 PULLSPEC = "release.node0.example/node0/lab-release@sha256:0"
 OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "OWN CA", "ssh-rsa OWN", (("own.source/x", "own.mirror/x"),))

@@ -3,7 +3,7 @@
 import pytest
 
 from lab import topology
-from lab.commands import cli
+from lab.derive import AGENT, INSTALL
 from lab.testing.directories import (
     DUAL,
     ETHERNETS,
@@ -21,6 +21,7 @@ from lab.testing.directories import (
     hint,
     host,
     install,
+    planned,
     several,
     static,
     tail,
@@ -321,13 +322,12 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_planned_without_an_edit(name, tmp_path, capsys):
     *texts, wanted = CASES[name]
-    files = dict(zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True))
-    for file, text in files.items():
-        (tmp_path / file).write_text(text)
-    code = cli.main(["deploy", str(tmp_path), "--plan"])
-    captured = capsys.readouterr()
-    assert (code, captured.err) == (0, "")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
-    summary = facts(topology.load_text(captured.out))
+    code, out, err = planned(texts, tmp_path, capsys)
+    assert (code, err) == (0, "")
+    assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [
+        (AGENT, texts[1]),
+        (INSTALL, texts[0]),
+    ], "the user's files are left alone"
+    summary = facts(topology.load_text(out))
     summary["answers"] = [text for text in wanted.get("answers", []) if text in summary["answers"]]
     assert {key: summary[key] for key in wanted} == wanted

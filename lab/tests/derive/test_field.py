@@ -155,10 +155,7 @@ FIELD = {
     "two-cards": (install(3, platform=VIPS), hosts(3, TWO, cards=2)),
     "vlan-dhcp": (install(1), hosts(1, DHCP_VLAN)),
     # The service would hold it up as the rendezvous host, as one node, or with virtual IPs.
-    "bridge": (
-        install(3),
-        hosts(3, BRIDGE) | {"hosts": [*hosts(1, STATIC)["hosts"], *hosts(3, BRIDGE)["hosts"][1:]]},
-    ),
+    "bridge": (install(3), hosts(3, BRIDGE) | {"hosts": [*hosts(1, STATIC)["hosts"], *hosts(3, BRIDGE)["hosts"][1:]]}),
     "ipv6": (
         install(1, networking='{machineNetwork: [{cidr: "2001:db8:30::/64"}]}'),
         hosts(1, SIX) | {"rendezvousIP": "2001:db8:30::80"},
@@ -185,9 +182,7 @@ FIELD = {
 def test_it_is_derived_without_an_edit(name):
     derived = derive(*FIELD[name])
     assert topology.load_text(derived.dump()) == derived
-    assert len(derived.nodes) == sum(
-        one[0] for one in [(len(derived.masters),), (len(derived.workers),), (len(derived.arbiters),)]
-    )
+    assert len(derived.nodes) == len(derived.masters) + len(derived.workers) + len(derived.arbiters)
     assert derived.gateway not in {node.ip for node in derived.nodes}
 
 

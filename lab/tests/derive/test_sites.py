@@ -3,7 +3,7 @@
 import pytest
 
 from lab import topology
-from lab.commands import cli
+from lab.derive import AGENT, INSTALL
 from lab.testing.directories import (
     ETHERNETS,
     MINE,
@@ -16,6 +16,7 @@ from lab.testing.directories import (
     facts,
     hint,
     install,
+    planned,
     several,
     static,
     tail,
@@ -113,33 +114,26 @@ CASES = {
 TOLD = {
     "nobody-to-meet": (
         install(), several(1, "").replace("rendezvousIP: 192.168.122.2\n", ""),
-        "agent-config.yaml: rendezvousIP: missing, and no host has a static address that the installer could take for "
+        f"{AGENT}: rendezvousIP: missing, and no host has a static address that the installer could take for "
         "it",
     ),
     "a-platform-of-a-cloud": (
         install(3, 0, "platform: {vsphere: {apiVIPs: [192.168.122.10]}}\n"), several(3),
-        "install-config.yaml: platform: must be none, baremetal or external in a lab, not vsphere",
+        f"{INSTALL}: platform: must be none, baremetal or external in a lab, not vsphere",
     ),
     "a-place-on-the-bus": (
         *hint("{deviceName: '/dev/disk/by-path/pci-0000:00:17.0-ata-1'}"),
-        "agent-config.yaml: hosts[0].rootDeviceHints.deviceName: /dev/disk/by-path/pci-0000:00:17.0-ata-1: labs cannot "
+        f"{AGENT}: hosts[0].rootDeviceHints.deviceName: /dev/disk/by-path/pci-0000:00:17.0-ata-1: labs cannot "
         "put a disk there; use a kernel's name, serialNumber or wwn",
     ),
     "infiniband": (
         install(1, 0, NONE),
         several(1, STATIC.replace("dns-resolver", "  - {name: ib0, type: infiniband, state: up}\ndns-resolver", 1),
                 ETHERNETS),
-        "agent-config.yaml: hosts[0].networkConfig.interfaces[1].type: ib0 is of type infiniband: labs have cards, "
+        f"{AGENT}: hosts[0].networkConfig.interfaces[1].type: ib0 is of type infiniband: labs have cards, "
         "bonds, VLANs and bridges over them",
     ),
 }  # fmt: skip
-
-
-def planned(texts, directory, capsys):
-    for name, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
-        (directory / name).write_text(text)
-    code = cli.main(["deploy", str(directory), "--plan"])
-    return code, *capsys.readouterr()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -140,11 +140,7 @@ def test_a_greeting_may_come_in_pieces(lab, host, monkeypatch):
         assert active.begin(lab, Freeze("master-0", "agent")).number == 1
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [DiskFull("master-0"), Freeze("master-0", "agent"), MemoryTaken("master-0")],
-    ids=str,
-)
+@pytest.mark.parametrize("fault", [DiskFull("master-0"), Freeze("master-0", "agent"), MemoryTaken("master-0")], ids=str)
 def test_a_host_that_takes_no_login_is_told_when_its_fault_is_to_end(lab, host, monkeypatch, fault):
     monkeypatch.setattr(type(fault), "begin", lambda *_: None)
     monkeypatch.setattr(type(fault), "end", lambda *_: pytest.fail("a minute is lost"))

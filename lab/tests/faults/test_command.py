@@ -7,6 +7,8 @@ from typing import get_args
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab import topology
 from lab.commands import cli
@@ -22,10 +24,12 @@ from lab.faults import (
     Fault,
     Flapping,
     GuestStarved,
+    Hang,
     Kill,
     Latency,
     LinkDown,
     Loss,
+    Outage,
     Partition,
     RegistryImage,
     RegistryRefuses,
@@ -187,3 +191,21 @@ def test_what_options_say_together_is_told_in_one_line(words: list[str], problem
 
 def test_an_address_of_either_version_may_be_taken() -> None:
     assert fault_of(parsed("duplicate", "--address", "fd00::5")) == Duplicate("fd00::5")
+
+
+NAMES = st.text(min_size=1, max_size=8)
+DRAWN = st.one_of(
+    st.builds(Outage, NAMES),
+    st.builds(Hang, NAMES),
+    st.builds(LinkDown, NAMES),
+    st.builds(Partition, st.lists(NAMES, min_size=1, max_size=2, unique=True).map(tuple)),
+    st.builds(Throttle, NAMES, st.integers(1, 10**6)),
+    st.builds(Loss, st.floats(0.1, 100), NAMES),
+    st.builds(RegistryImage, NAMES, st.sampled_from(["absent", "wrong"])),
+    st.builds(RegistryRefuses),
+)
+
+
+@given(st.lists(DRAWN))
+def test_faults_are_data(drawn: list[Fault]) -> None:
+    assert msgspec.yaml.decode(msgspec.yaml.encode(drawn), type=list[Fault]) == drawn

@@ -40,10 +40,7 @@ def lab(machine: Owned, tmp_path) -> Any:
 
 @pytest.mark.parametrize(
     ("fault", "asked"),
-    [
-        (GuestHung("master-0"), ["suspend", "resume"]),
-        (GuestStarved("master-0", 7), ["limit_cpu 7", "limit_cpu None"]),
-    ],
+    [(GuestHung("master-0"), ["suspend", "resume"]), (GuestStarved("master-0", 7), ["limit_cpu 7", "limit_cpu None"])],
 )
 def test_it_begins_and_ends(lab: Any, machine: Owned, fault: Fault, asked: list[str]) -> None:
     assert active.begin(lab, fault) is not None

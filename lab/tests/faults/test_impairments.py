@@ -106,7 +106,7 @@ def test_several_at_once_are_done_each_once(world: World) -> None:
 @pytest.fixture
 def _one_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is far is a machine with one card."""
-    monkeypatch.setattr(impairments, "there", lambda *_: ["lab0"])
+    monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0"])
     monkeypatch.setattr(impairments, "taps", lambda *_: ["lab0"])
 
 
@@ -264,7 +264,7 @@ def test_a_cable_that_comes_again_has_nothing_of_it(world: World) -> None:
 
 
 def test_where_one_of_two_cards_is_not_there_neither_has_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impairments, "there", lambda *_: ["lab0", "lab1"])
+    monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0", "lab1"])
     with pytest.raises(LabError, match=r"^lab1: there is no such network card: is the machine on\?$"):
         Latency(100).begin(world.lab)
     assert "aside" not in world.here(_cards)

@@ -13,18 +13,14 @@ import pytest
 from lab import topology
 from lab.errors import LabError
 from lab.faults import DiskErrors, DiskSlow
-from lab.host import preflight, records
+from lab.host import records
 from lab.lab import Lab
-from lab.testing.live import small
+from lab.testing.live import skip_without_labs, small
 from lab.topology import Disk
 from lab.waiting import wait_until
 
 SHAPE = topology.sno().with_machines("container")
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, skip_without_labs(SHAPE)]
 MIB = 1 << 20
 PATIENCE = 60.0
 

@@ -12,10 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from drivers.errors import ConsoleTimeout
 from lab import topology
@@ -25,7 +22,6 @@ from lab.faults import (
     BlackHole,
     Duplicate,
     Duplicated,
-    Fault,
     GuestHung,
     Hang,
     Latency,
@@ -34,7 +30,6 @@ from lab.faults import (
     NameMissing,
     NameWrong,
     Outage,
-    Partition,
     PowerCut,
     RegistryCertificate,
     RegistryImage,
@@ -45,37 +40,18 @@ from lab.faults import (
     bpf,
 )
 from lab.faults.network import taps
-from lab.host import preflight
 from lab.lab import Lab
 from lab.subject.mirroring import Cache, from_directory
 from lab.testing import bootmedia
-from lab.testing.live import ask, small
+from lab.testing.live import ask, skip_without_labs, small
 from lab.testing.packets import PAIR, received
 from lab.tests.subject.kit import make
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 NAME = "registry.test.node0.example"
 # Until an emulated machine has booted, on a busy host.
 BOOTED = 120
 NTP = b"\x23" + bytes(47)
-live = pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}")
-
-names = st.text(min_size=1, max_size=8)
-faults = st.one_of(
-    st.builds(Outage, names),
-    st.builds(Hang, names),
-    st.builds(LinkDown, names),
-    st.builds(Partition, st.lists(names, min_size=1, max_size=2, unique=True).map(tuple)),
-    st.builds(Throttle, names, st.integers(1, 10**6)),
-    st.builds(Loss, st.floats(0.1, 100), names),
-    st.builds(RegistryImage, names, st.sampled_from(["absent", "wrong"])),
-    st.builds(RegistryRefuses),
-)
-
-
-@given(st.lists(faults))
-def test_faults_are_data(drawn):
-    assert msgspec.yaml.decode(msgspec.yaml.encode(drawn), type=list[Fault]) == drawn
+pytestmark = [pytest.mark.lab, skip_without_labs()]
 
 
 def clock_answers():
@@ -89,8 +65,6 @@ def clock_answers():
             return False
 
 
-@pytest.mark.lab
-@live
 def test_each_fault_begins_and_ends(tmp_path):
     with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:
         with lab.fault(Outage("dnsmasq")):
@@ -166,8 +140,6 @@ def _arrived(size, count=400):
     return received("fault1") - before
 
 
-@pytest.mark.lab
-@live
 def test_packets_are_lost(tmp_path):
     with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:
         assert lab.run(["sh", "-ec", PAIR], timeout=20).returncode == 0
@@ -208,8 +180,6 @@ def subject(tmp_path_factory):
     return from_directory(Cache(top / "subjects"), layout.root, None)
 
 
-@pytest.mark.lab
-@live
 def test_a_registry_fails_in_its_ways_and_is_whole_again(tmp_path, subject):
     with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path, release=subject) as lab:
         [auth] = json.loads(lab.pull_secret)["auths"].values()
@@ -264,8 +234,6 @@ def test_a_registry_fails_in_its_ways_and_is_whole_again(tmp_path, subject):
         assert not list(lab.layout.root.glob("*.whole"))
 
 
-@pytest.mark.lab
-@live
 def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
     with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path, keep=True) as lab:
         which = ["--lab", lab.id]
@@ -306,8 +274,6 @@ def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
             assert cli.main(["down", *which]) == 0
 
 
-@pytest.mark.lab
-@live
 def test_by_hand(tmp_path, capsys):
     with Lab(small(topology.compact(firmware="bios")), artifacts=tmp_path, keep=True) as lab:
         lab.nodes["master-0"].power.on()
@@ -354,8 +320,6 @@ def test_by_hand(tmp_path, capsys):
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
-@pytest.mark.lab
-@live
 def test_a_virtual_machine_hangs_and_goes_on_where_it_was_or_is_reset(tmp_path, beside_labs):
     """It restarts at Return, and says that it runs: while it hangs it does neither."""
     with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:

@@ -2,7 +2,6 @@
 
 import socket
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,17 +10,16 @@ from lab import topology
 from lab.daemons import services
 from lab.errors import LabError
 from lab.faults import ClockJump, DiskFull, Freeze, Kill, Latency, LinkDown, MemoryTaken, PowerCut, active
-from lab.host import preflight
 from lab.lab import Lab
 from lab.testing.containers import hosts
 from lab.testing.containers.kit import PATIENCE, tree
+from lab.testing.live import skip_without_labs
 from lab.waiting import wait_until
 
 SHAPE = topology.sno().with_machines("container")
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+    skip_without_labs(SHAPE),
     pytest.mark.skipif(tree() is None, reason="no release was built here: there is no machine OS"),
 ]
 NODE = "master-0"

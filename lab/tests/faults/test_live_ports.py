@@ -4,7 +4,6 @@ import itertools
 import json
 import socket
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -25,17 +24,12 @@ from lab.faults import (
     bpf,
 )
 from lab.faults.network import taps
-from lab.host import preflight
 from lab.lab import Lab
 from lab.layout import PROXY_PORT
-from lab.testing.live import small
+from lab.testing.live import skip_without_labs, small
 from lab.testing.packets import PAIR, received
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, skip_without_labs()]
 
 
 def _sent(port, count=200):
@@ -71,11 +65,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         topology.Nic(mac=node.mac, network=leasing.name, addresses=home.known_addresses(node)),
     )
     two = msgspec.structs.replace(
-        home,
-        networks=(leasing, storage),
-        address=None,
-        aliases=(),
-        nodes=(msgspec.structs.replace(node, nics=cards),),
+        home, networks=(leasing, storage), address=None, aliases=(), nodes=(msgspec.structs.replace(node, nics=cards),)
     )
     with Lab(small(two), artifacts=tmp_path) as lab:
         assert lab.run(["sh", "-ec", PAIR], timeout=20).returncode == 0

@@ -60,8 +60,7 @@ def test_two_checkouts_make_the_same_machine_os(tmp_path, cache):
     one, two = copy(tmp_path / "one"), copy(tmp_path / "another/place")
     keys = keys_of(one, cache)
     assert set(keys) == {"os-rootfs", "os"}
-    assert keys_of(two, cache) == keys
-    (tmp_path / "link").symlink_to(one)
+    (tmp_path / "link").symlink_to(two)
     assert keys_of(tmp_path / "link", cache) == keys
     program = two / "lab/release/os/coreos_installer.py"
     program.write_text(program.read_text() + "# another one\n")

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from lab.release import images, kubernetes, payload
-from lab.release.components import COMPONENTS, PACKAGES
 from lab.release.image import code, debian, layer, wheels
 from lab.release.image.layer import Compression, LayerWriter
 from lab.release.os import build as os_build
@@ -270,12 +269,6 @@ def test_a_releases_version_follows_everything_in_it(monkeypatch, tmp_path):
     monkeypatch.undo()
     monkeypatch.setattr(payload, "release_metadata", lambda _version: {"kind": "other"})
     assert version() != first
-
-
-def test_components_are_known_by_their_files():
-    """No two components share a key by accident: their own files are their stages' inputs."""
-    assert len({c.tag for c in COMPONENTS}) == len(COMPONENTS)
-    assert all(name in PACKAGES for c in COMPONENTS for name in c.packages)
 
 
 # ---- how code is told apart

@@ -14,7 +14,7 @@ from lab.release.image.layer import Compression, LayerWriter
 from lab.release.image.oci import Image, Layout
 from lab.release.registry import loopback_registry, push
 from lab.seam import tools
-from lab.seam.oc import layers, mirrored
+from lab.seam.oc import layers, main, mirrored
 from lab.subject.contents import extract
 
 TUI, LIBRARY = b"#!/bin/sh\necho tui\n", b"a library"
@@ -67,11 +67,16 @@ def registry(tmp_path_factory):
         yield address, {image.tag: image.digest for image in written}
 
 
-def _oc(*words, check=True):
-    argv = [sys.executable, "-m", "lab.seam.oc", *words]
-    completed = subprocess.run(argv, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120)
-    assert not check or completed.returncode == 0, completed.stderr
-    return completed
+@pytest.fixture
+def run(capsys):
+    """Run oc with these words: exit code, output, errors."""
+
+    def oc(*words):
+        code = main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return oc
 
 
 def _name(registry, tag):
@@ -88,55 +93,49 @@ def policy(tmp_path, registry):
     return f"--icsp-file={file}"
 
 
-def test_a_part_of_a_release_by_its_tag(registry, policy):
+def test_a_part_of_a_release_by_its_tag(run, registry, policy):
     name = f"source.example/release@{registry[1]['bare']}"
     words = ["adm", "release", "info", "--image-for=machine-os-images", "--filter-by-os=linux/amd64", "--insecure=true"]
-    completed = _oc(*words, policy, name)
-    assert completed.stdout.strip() == f"source.example/release@{registry[1]['system']}"
-    lacking = _oc("adm", "release", "info", "--image-for=none-such", "--insecure=true", policy, name, check=False)
-    assert (lacking.returncode, lacking.stderr) == (
-        1,
-        f'error: no image tag "none-such" exists in the release image {name}\n',
-    )
+    assert run(*words, policy, name) == (0, f"source.example/release@{registry[1]['system']}\n", "")
+    error = f'error: no image tag "none-such" exists in the release image {name}\n'
+    words[3] = "--image-for=none-such"
+    assert run(*words, policy, name) == (1, "", error)
 
 
 @pytest.mark.parametrize(("tag", "architecture"), [("bare", "amd64"), ("multi", "multi")])
-def test_the_architecture_of_a_release(registry, tag, architecture):
+def test_the_architecture_of_a_release(run, registry, tag, architecture):
     template = '-o=go-template={{index . "metadata" "metadata" "release.openshift.io/architecture"}}'
-    completed = _oc("adm", "release", "info", _name(registry, tag), template, "--insecure=true")
-    assert completed.stdout.strip() == architecture
+    words = ["adm", "release", "info", _name(registry, tag), template, "--insecure=true"]
+    assert run(*words) == (0, f"{architecture}\n", "")
 
 
-def test_what_is_no_release_is_told(registry):
-    completed = _oc("adm", "release", "info", "--image-for=x", "--insecure=true", _name(registry, "utils"), check=False)
-    assert completed.returncode == 1
-    assert completed.stderr.startswith("error: ")
-    assert "is no release image" in completed.stderr
+def test_what_is_no_release_is_told(run, registry):
+    code, _, errors = run("adm", "release", "info", "--image-for=x", "--insecure=true", _name(registry, "utils"))
+    assert code == 1
+    assert errors.startswith("error: ")
+    assert "is no release image" in errors
 
 
-def test_files_of_an_image_by_pattern(registry, tmp_path, policy):
+def test_files_of_an_image_by_pattern(run, registry, tmp_path, policy):
+    words = ["image", "extract", "--insecure=true", "--confirm"]
     for pattern in ("/usr/bin/agent-tui", "/usr/lib64/libnmstate.so.*"):
-        _oc(
-            "image", "extract", f"--path={pattern}:{tmp_path}", "--insecure=true", "--confirm", _name(registry, "utils")
-        )
+        assert run(*words, f"--path={pattern}:{tmp_path}", _name(registry, "utils")) == (0, "", "")
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name != "icsp"} == {
         "agent-tui": TUI,
         "libnmstate.so.2": LIBRARY,
         "libnmstate.so.2.2": LIBRARY,
     }
     name = f"source.example/release@{registry[1]['system']}"
-    _oc(
-        "image", "extract", f"--path=/coreos/coreos-x86_64.iso:{tmp_path}", "--insecure=true", "--confirm", policy, name
-    )
+    assert run(*words, f"--path=/coreos/coreos-x86_64.iso:{tmp_path}", policy, name) == (0, "", "")
     assert (tmp_path / "coreos-x86_64.iso").read_bytes() == b"iso" * 1000
 
 
-def test_an_image_that_nobody_has_names_each_place_that_was_asked(registry, policy, tmp_path):
+def test_an_image_that_nobody_has_names_each_place_that_was_asked(run, registry, policy, tmp_path):
     name = f"source.example/release@sha256:{'0' * 64}"
-    completed = _oc("image", "extract", f"--path=/x:{tmp_path}", "--insecure=true", policy, name, check=False)
-    assert completed.returncode == 1
-    assert f"{registry[0]}/node0/lab-release@" in completed.stderr
-    assert "; source.example/release@" in completed.stderr
+    code, _, errors = run("image", "extract", f"--path=/x:{tmp_path}", "--insecure=true", policy, name)
+    assert code == 1
+    assert f"{registry[0]}/node0/lab-release@" in errors
+    assert "; source.example/release@" in errors
 
 
 def test_the_longest_source_has_the_mirrors():

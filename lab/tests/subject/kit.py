@@ -3,7 +3,6 @@
 import hashlib
 import json
 import struct
-import subprocess
 import urllib.request
 
 from lab.release.image.layer import Compression, LayerWriter
@@ -44,7 +43,10 @@ def make(top, *, host="quay.example", tags=(*NEEDED, "etcd"), version=VERSION, a
         "installer": {"usr/bin/openshift-install": program() if installer is None else installer},
         "agent-installer-api-server": {"data/default_hw_requirements.json": json.dumps(LIMITS)},
     }
-    images = [Image(tag, (layer(top / "layers" / tag, files.get(tag, {f"{tag}.txt": tag})),)) for tag in tags]
+    # What nothing reads is one image with many tags: each image is a process to copy.
+    plain = layer(top / "layers/plain", {"plain.txt": "plain"})
+    read = {tag: layer(top / "layers" / tag, files.get(tag, {f"{tag}.txt": tag})) for tag in (*files, "etcd")}
+    images = [Image(tag, (read.get(tag, plain),)) for tag in tags]
     layout = Layout(top / "oci")
     digests = {one.tag: one.digest for one in layout.write(images)}
     repository = f"{host}/openshift-release-dev/ocp-v4.0-art-dev"
@@ -64,23 +66,35 @@ def make(top, *, host="quay.example", tags=(*NEEDED, "etcd"), version=VERSION, a
     return layout, {one.tag.replace(f"{version}-x86_64", "release"): one.digest for one in written}
 
 
-def into_registry(layout, digests, address, repository="openshift-release-dev/ocp-release"):
-    """Push the layout's images to a registry, which keeps their digests."""
-    for tag in digests:
-        name = f"{VERSION}-x86_64" if tag == "release" else tag
-        where = repository if tag == "release" else "openshift-release-dev/ocp-v4.0-art-dev"
-        argv = ["skopeo", "--insecure-policy", "copy", "-q", "--preserve-digests", "--dest-tls-verify=false"]
-        subprocess.run(
-            [*argv, f"oci:{layout.root}:{name}", f"docker://{address}/{where}:{name}"], check=True, timeout=60
-        )
+def push(layout, names, address):
+    """Push the layout's images of these digests, by `REPOSITORY:TAG`, to a registry."""
+    for name, digest in names.items():
+        repository, _, tag = name.partition(":")
+        top = f"http://{address}/v2/{repository}"
+        content = blob(layout, digest)
+        manifest = json.loads(content)
+        for part in (manifest["config"], *manifest["layers"]):
+            with _answer("POST", f"{top}/blobs/uploads/") as started:
+                upload = f"{started.headers['Location']}&digest={part['digest']}"
+            _answer("PUT", upload, blob(layout, part["digest"]), {"Content-Type": "application/octet-stream"}).close()
+        _answer("PUT", f"{top}/manifests/{tag}", content, {"Content-Type": MANIFEST_TYPE}).close()
 
 
 def served(address, repository, name):
     """The digest of a manifest that a registry has under this name; raises HTTPError where it has none."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     url = f"http://{address}/v2/{repository}/manifests/{name}"
-    with direct.open(urllib.request.Request(url, headers={"Accept": MANIFEST_TYPE}), timeout=60) as answer:
+    with _answer("GET", url, headers={"Accept": MANIFEST_TYPE}) as answer:
         return f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
+
+
+def blob(layout, digest):
+    """What the layout has under a digest."""
+    return (layout.root / "blobs/sha256" / digest.partition(":")[2]).read_bytes()
+
+
+def _answer(method, url, data=None, headers=None):
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return direct.open(urllib.request.Request(url, data, headers or {}, method=method), timeout=60)
 
 
 def as_oc_files(layout, digests, target):
@@ -90,7 +104,8 @@ def as_oc_files(layout, digests, target):
     (folder / "blobs").mkdir()
     for blob in (layout.root / "blobs/sha256").iterdir():
         (folder / "blobs" / f"sha256:{blob.name}").write_bytes(blob.read_bytes())
-    for tag, digest in digests.items():
+    for digest in set(digests.values()):
         (folder / "manifests" / digest).hardlink_to(folder / "blobs" / digest)
+    for tag, digest in digests.items():
         suffix = "" if tag == "release" else f"-{tag}"
         (folder / "manifests" / f"{VERSION}-x86_64{suffix}").symlink_to(digest)

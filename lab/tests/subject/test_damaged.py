@@ -12,6 +12,9 @@ import pytest
 from lab.errors import SubjectError
 from lab.release.image.oci import MANIFEST_TYPE
 from lab.subject.mirroring import Cache, from_directory
+from lab.subject.payload import check, read_payload
+from lab.subject.sources import Directory
+from lab.subject.stores import OciLayout
 from lab.tests.subject.kit import VERSION, make
 
 DEEP = b"[" * 100_000
@@ -60,9 +63,19 @@ def copy(made, tmp_path):
 
 
 def told(copy, name=None):
-    """What is said of it: of the release of this name, else of what is found."""
+    """What is said of a directory: of the release of this name, else of what is found."""
+    return line(lambda: from_directory(Cache(copy.root.parent / "subjects"), copy.root, name))
+
+
+def told_when_read(copy, name):
+    """What is said of the release of this name when it has been copied."""
+    return line(lambda: check(read_payload(OciLayout(copy.root), name.rpartition("@")[2], "x"), "x"))
+
+
+def line(call):
+    """The one line that a call raises."""
     with pytest.raises(SubjectError) as caught:
-        from_directory(Cache(copy.root.parent / "subjects"), copy.root, name)
+        call()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -82,7 +95,8 @@ def told(copy, name=None):
     ],
 )
 def test_a_manifest_that_is_none(copy, manifest, rule):
-    assert rule in told(copy, copy.release(manifest))
+    source = Directory(OciLayout(copy.root), "x")
+    assert rule in line(lambda: source.copy(copy.release(manifest), f"oci:{copy.root.parent}/nowhere"))
 
 
 # Without its time, which would be in a test's id: workers that collect in different seconds would have other tests.
@@ -91,7 +105,9 @@ CUT = gzip.compress(bytes(9000), mtime=0)[:-20]
 
 @pytest.mark.parametrize("data", [b"", b"garbage" * 100, CUT, b"\x28\xb5\x2f\xfdgarbage"])
 def test_a_layer_that_is_damaged(copy, capfd, data):
-    assert "the release image is not whole: a layer of it cannot be unpacked: " in told(copy, copy.layer(data))
+    assert "the release image is not whole: a layer of it cannot be unpacked: " in told_when_read(
+        copy, copy.layer(data)
+    )
     assert "stdin" not in capfd.readouterr().err
 
 
@@ -121,7 +137,7 @@ def packed(references, metadata=None):
     ],
 )
 def test_a_release_that_says_nothing_of_itself(copy, references, metadata, rule):
-    assert rule in told(copy, copy.layer(packed(references, metadata)))
+    assert rule in told_when_read(copy, copy.layer(packed(references, metadata)))
 
 
 @pytest.mark.parametrize(

@@ -148,5 +148,5 @@ def test_registries_of_a_pull_secret_are_known_however_they_are_written(tmp_path
     path = tmp_path / "pull-secret.json"
     path.write_text(json.dumps({"auths": {name: {"auth": "eDp5"} for name in names}}))
     assert sorted(credentials.hosts_of(path)) == [
-        *("docker.io", "localhost:5000", "ours.example", "quay.io", "registry.example"),
+        *("docker.io", "localhost:5000", "ours.example", "quay.io", "registry.example")
     ]

@@ -17,11 +17,11 @@ from lab import topology
 from lab.daemons.pki import Authority
 from lab.errors import SubjectError
 from lab.release.registry import RegistryConfig, free_port, loopback_registry
-from lab.subject import Mirror, hardware, options
+from lab.subject import Mirror, Subject, hardware, options
 from lab.subject.mirroring import Cache, from_directory, from_registry, parse_name
 from lab.subject.payload import NEEDED
-from lab.subject.sources import Upstream
-from lab.tests.subject.kit import VERSION, as_oc_files, into_registry, make, program, served
+from lab.subject.sources import Upstream, opened_directory
+from lab.tests.subject.kit import LIMITS, VERSION, as_oc_files, blob, make, program, push, served
 
 ART = "quay.example/openshift-release-dev/ocp-v4.0-art-dev"
 
@@ -37,14 +37,22 @@ def storage(release, tmp_path_factory):
     """A registry's storage that has the release."""
     folder = tmp_path_factory.mktemp("pushed")
     with loopback_registry(folder / "storage", folder / "work") as address:
-        into_registry(release[0], release[1], address)
+        push(release[0], names(release[1]), address)
     return folder / "storage"
+
+
+def names(digests):
+    """The images by the names that a registry is to have them under."""
+    top = "openshift-release-dev"
+    release = f"{top}/ocp-release:{VERSION}-x86_64"
+    return {release if tag == "release" else f"{top}/ocp-v4.0-art-dev:{tag}": one for tag, one in digests.items()}
 
 
 def whole(subject, digests):
     """Check that a registry over the subject's storage serves all of it, under the repositories that it says."""
     assert subject.version == VERSION
     assert subject.digest == digests["release"]
+    assert json.loads(subject.hardware) == LIMITS
     assert {t: n.rpartition("@")[2] for t, n in subject.components.items()} == {
         t: d for t, d in digests.items() if t != "release"
     }
@@ -73,7 +81,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_directory_that_somebody_mirrored(release, storage, tmp_path, form):
+def test_a_directory_that_somebody_mirrored(release, storage, tmp_path, capfd, form):
     FORMS[form](release, storage, tmp_path / "given")
     cache = Cache(tmp_path / "subjects")
     subject = from_directory(cache, tmp_path / "given", None)
@@ -81,6 +89,7 @@ def test_a_directory_that_somebody_mirrored(release, storage, tmp_path, form):
     assert subject.mirrors == (Mirror(ART, ART),)
     assert subject.installer is not None
     assert subject.installer.read_bytes() == program()
+    assert capfd.readouterr().err.count(" copied: ") == len(set(release[1].values())), "once, whatever its tags"
     # The second time nothing is copied, and the installer is where it was.
     before = sorted(p.stat().st_mtime_ns for p in (tmp_path / "subjects/registry").rglob("data"))
     assert from_directory(cache, tmp_path / "given", None) == subject
@@ -99,7 +108,7 @@ def upstream(tmp_path_factory):
     address = f"localhost:{free_port()}"
     layout, digests = make(tmp_path / "made", host=address)
     with loopback_registry(tmp_path / "upstream", tmp_path / "work") as plain:
-        into_registry(layout, digests, plain)
+        push(layout, names(digests), plain)
     auth = base64.b64encode(b"user:pass").decode()
     (tmp_path / "pull-secret.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
     config = RegistryConfig(
@@ -208,13 +217,14 @@ def test_an_archive_writes_nowhere_else(release, storage, tmp_path):
         link = tarfile.TarInfo("docker/registry/v2/blobs/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    assert from_directory(Cache(tmp_path / "subjects"), folder, None).version == VERSION
-    assert not list(tmp_path.rglob("evil"))
+    with opened_directory(folder, tmp_path) as images:
+        assert images.store.blob(release[1]["release"]) is not None
+        assert not [path for path in tmp_path.rglob("*") if path.name == "evil" or path.is_symlink()]
 
 
 def test_an_image_that_is_not_whole(tmp_path):
     layout, digests = make(tmp_path / "made")
-    config = json.loads((layout.root / "blobs/sha256" / digests["etcd"].partition(":")[2]).read_bytes())["config"]
+    config = json.loads(blob(layout, digests["etcd"]))["config"]
     (layout.root / "blobs/sha256" / config["digest"].partition(":")[2]).unlink()
     with pytest.raises(SubjectError, match=r"is not whole there: .*is missing"):
         from_directory(Cache(tmp_path / "subjects"), layout.root, None)
@@ -248,12 +258,9 @@ def test_one_of_several_releases_is_chosen_by_name(tmp_path):
     """Two releases in one storage, as a mirror tool leaves them."""
     for version in (VERSION, "4.20.2"):
         layout, digests = make(tmp_path / version, version=version)
+        top = f"openshift/release:{version}-x86_64"
         with loopback_registry(tmp_path / "given", tmp_path / "work") as address:
-            argv = ["skopeo", "--insecure-policy", "copy", "-q", "--preserve-digests", "--dest-tls-verify=false"]
-            for tag in digests:
-                name = f"{version}-x86_64" if tag == "release" else tag
-                there = f"docker://{address}/openshift/release:{version}-x86_64-{tag}".removesuffix("-release")
-                subprocess.run([*argv, f"oci:{layout.root}:{name}", there], check=True, timeout=60)
+            push(layout, {f"{top}-{tag}".removesuffix("-release"): one for tag, one in digests.items()}, address)
     cache = Cache(tmp_path / "subjects")
     with pytest.raises(SubjectError, match=r"has 2 releases \(.*choose by --release"):
         from_directory(cache, tmp_path / "given", None)
@@ -301,8 +308,8 @@ def test_what_a_release_demands_is_read_as_its_service_reads_it():
         hardware.requirements("[{}]", "4.20.1", "x")
 
 
-def test_the_release_decides_over_sizes_unless_the_installer_brings_its_own(release, tmp_path):
-    subject = from_directory(Cache(tmp_path / "subjects"), release[0].root, None)
+def test_the_release_decides_over_sizes_unless_the_installer_brings_its_own(tmp_path):
+    subject = Subject(VERSION, "x", tmp_path, (), hardware=json.dumps(LIMITS))
     small = topology.compact()
     ours = options.Chosen(subject, ("/usr/bin/node0",)).sized(small)
     assert {n.memory_mib for n in ours.nodes} == {16384}

@@ -161,15 +161,9 @@ bash "$1" "$2"
     ],
 )
 def test_a_host_finds_its_address_of_each_family_in_a_namespace(stack: str, addresses: str, tmp_path: Path) -> None:
-    script, out = tmp_path / "node-ip.sh", tmp_path / "env"
-    content = machineconfig.node_ip_script(config_of(stack))["contents"]["source"]
-    script.write_bytes(read_data_url(content, None))
-    completed = subprocess.run(
-        ["unshare", "-n", "bash", "-c", PLACE, "place", str(script), str(out)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    completed, output = found_with(PLACE, tmp_path, stack)
     assert completed.returncode == 0, completed.stderr
-    variables = dict(line.split("=", 1) for line in out.read_text().splitlines())
+    variables = dict(line.split("=", 1) for line in output.splitlines())
     assert variables == {
         "KUBELET_NODE_IP": addresses.split(",")[0], "KUBELET_NODE_IPS": addresses, "NODE_INTERFACE": "eth9"
     }, json.dumps(variables)  # fmt: skip
@@ -195,10 +189,10 @@ bash "$1" "$2"
 """
 
 
-def found_with(place: str, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], str]:
-    """The script's run on a dual-stack host in a namespace, and what it wrote."""
+def found_with(place: str, tmp_path: Path, stack: str = "dual") -> tuple[subprocess.CompletedProcess[str], str]:
+    """The script's run on a host in a namespace, and what it wrote."""
     script, out = tmp_path / "node-ip.sh", tmp_path / "env"
-    script.write_bytes(read_data_url(machineconfig.node_ip_script(config_of("dual"))["contents"]["source"], None))
+    script.write_bytes(read_data_url(machineconfig.node_ip_script(config_of(stack))["contents"]["source"], None))
     completed = subprocess.run(
         ["unshare", "-n", "bash", "-c", place, "place", str(script), str(out)],
         capture_output=True, text=True, timeout=60, check=False,

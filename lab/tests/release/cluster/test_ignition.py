@@ -69,8 +69,8 @@ def test_etcd_data_is_cut_behind_its_last_record(tmp_path):
     wal.mkdir(parents=True)
     snap.mkdir()
     record = b"x" * 10_001
-    (wal / "0.wal").write_bytes(record + bytes(64 << 20))
-    (wal / "0.tmp").write_bytes(bytes(64 << 20))
+    (wal / "0.wal").write_bytes(record + bytes(1 << 20))
+    (wal / "0.tmp").write_bytes(bytes(1 << 20))
     (snap / "db").write_bytes(b"db" + bytes(5000))
     files, directories = etcd_data(tmp_path)
     by_path = contents({"storage": {"files": files}})

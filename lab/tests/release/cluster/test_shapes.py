@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +56,29 @@ def create(directory: Path, document: dict[str, Any], monkeypatch: pytest.Monkey
     return install.main(["create", "ignition-configs", "--dir", str(directory)])
 
 
+@pytest.fixture(scope="module")
+def created(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Path]:
+    """The directory that is created for so many masters and arbiters, of which each has keys of its own."""
+
+    @cache
+    def make(masters: int, arbiters: int) -> Path:
+        directory = tmp_path_factory.mktemp(f"{masters}-{arbiters}")
+        with pytest.MonkeyPatch.context() as patched:
+            # As the field writes it where arbiters are a preview.
+            assert create(directory, config(masters, arbiters, featureSet="TechPreviewNoUpgrade"), patched) == 0
+        return directory
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("masters", "arbiters", "pools"),
     [(2, 1, ["arbiter", "master", "worker"]), (4, 0, ["master", "worker"]), (5, 0, ["master", "worker"])],
 )
 def test_a_pointer_for_each_pool(
-    masters: int, arbiters: int, pools: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    masters: int, arbiters: int, pools: list[str], created: Callable[[int, int], Path]
 ) -> None:
-    # As the field writes it where arbiters are a preview.
-    assert create(tmp_path, config(masters, arbiters, featureSet="TechPreviewNoUpgrade"), monkeypatch) == 0
-    configs = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.ign")}
+    configs = {path.stem: json.loads(path.read_text()) for path in created(masters, arbiters).glob("*.ign")}
     assert sorted(configs) == sorted([*pools, "bootstrap"])
     for pool in pools:
         [source] = configs[pool]["ignition"]["config"]["merge"]
@@ -102,9 +117,8 @@ def test_or_each_others_bmcs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not [name for name, text in texts.items() if "Fenc3-W" in text]
 
 
-def test_the_cluster_says_of_what_kind_its_control_plane_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert create(tmp_path, config(2, 1), monkeypatch) == 0
-    [text] = [p.read_text() for p in (tmp_path / "manifests").iterdir() if "kind: Infrastructure" in p.read_text()]
+def test_the_cluster_says_of_what_kind_its_control_plane_is(created: Callable[[int, int], Path]) -> None:
+    [text] = [p.read_text() for p in (created(2, 1) / "manifests").iterdir() if "kind: Infrastructure" in p.read_text()]
     [infrastructure] = [obj for obj in yaml.safe_load_all(text) if obj["kind"] == "Infrastructure"]
     assert infrastructure["status"]["controlPlaneTopology"] == "HighlyAvailableArbiter"
 
@@ -121,10 +135,9 @@ def test_how_many_nodes_and_members_of_etcd_there_are_to_be(
 
 @pytest.mark.parametrize(("masters", "arbiters", "servers"), [(2, 1, 1), (3, 0, 2), (5, 0, 2)])
 def test_the_bootstrap_is_complete_with_the_api_servers_that_there_can_be(
-    masters: int, arbiters: int, servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    masters: int, arbiters: int, servers: int, created: Callable[[int, int], Path]
 ) -> None:
-    assert create(tmp_path, config(masters, arbiters), monkeypatch) == 0
-    files = json.loads((tmp_path / "bootstrap.ign").read_text())["storage"]["files"]
+    files = json.loads((created(masters, arbiters) / "bootstrap.ign").read_text())["storage"]["files"]
     [script] = [entry for entry in files if entry["path"] == "/usr/local/bin/report-progress.sh"]
     text = read_data_url(script["contents"]["source"], None).decode()
     assert f"((count >= {servers}))" in text

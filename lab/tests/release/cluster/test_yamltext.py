@@ -99,7 +99,7 @@ def test_any_text_is_read_or_refused(text):
         return
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(string.printable),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(string.ascii_letters, min_size=1), inner),

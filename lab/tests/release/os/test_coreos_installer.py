@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.release.os import coreos_installer as program
@@ -78,6 +78,7 @@ def test_progress_is_not_printed_for_every_block():
     assert len(lines) == 2  # the first, and the end
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from([b"\0", b"\1"]), st.integers(0, 2 * program.BLOCK)), max_size=3))
 def test_sparse_copy_gives_the_same_bytes(parts):
     data = b"".join(byte * count for byte, count in parts)

@@ -14,10 +14,9 @@ from lab.release.cluster.fencing import agent, host
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes.etcdapi import Etcd
 from lab.release.cluster.pki import certs
-from lab.release.cluster.pods import assets, pacemaker, staticpods
-from lab.release.cluster.pods.pod import RESOURCES
+from lab.release.cluster.pods import assets, pacemaker
 from lab.release.cluster.private import write_private
-from lab.testing.scaling import CONFIG
+from lab.testing.scaling import CONFIG, etcd_argv
 from lab.waiting import wait_until
 
 IMAGES = Images("4.18.0", {"etcd": "r.example/n@sha256:etcd"})
@@ -43,17 +42,8 @@ class Process:
     def start(self, *more):
         self.started.append(more)
         names = {word.partition("=")[0] for word in more}
-        words = [
-            word.replace(RESOURCES, str(self.place))
-            .replace(staticpods.ETCD_DATA, str(self.place / "data"))
-            .replace("0.0.0.0", self.address)
-            .replace("--heartbeat-interval=750", "--heartbeat-interval=50")
-            .replace("--election-timeout=7500", "--election-timeout=500")
-            .replace("http://127.0.0.1:2381", f"http://{self.address}:2381")
-            for word in self.command
-            if word.partition("=")[0] not in names
-        ]
-        words += [*more, "--strict-reconfig-check=false"]  # which refuses members in the first 5 s
+        command = (word for word in self.command if word.partition("=")[0] not in names)
+        words = [*etcd_argv(command, self.place, self.address), *more]
         with (self.place / "log").open("a") as log:
             self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, cwd=self.place)
 

@@ -12,7 +12,6 @@ import yaml
 from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.fencing import command
 from lab.release.cluster.ignition import machineconfig
-from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
 from lab.release.cluster.installconfig import FencingCredential, parse
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import probes
@@ -20,7 +19,7 @@ from lab.release.cluster.nodes.fencing import COMPLETED, COROSYNC_KEY, Fencing, 
 from lab.release.cluster.nodes.probes import SETUP, View
 from lab.release.cluster.pods import nodeinstall, pacemaker
 from lab.release.cluster.pods.pacemaker import Peer
-from lab.testing.clusterapi import Api
+from lab.testing.clusterapi import Api, node
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in ("etcd", "pacemaker", "pod")})
@@ -118,12 +117,6 @@ def test_only_masters_that_fence_each_other_have_pacemaker():
 
 
 IMAGES_ALL = Images("4.18.0", {**IMAGES.tags, "keepalived-ipfailover": "r.example/n@sha256:k"})
-
-
-def node(name, ip):
-    labels = {ROLE: "master", CURRENT: "rendered-master-1"}
-    addresses = [{"type": "InternalIP", "address": ip}]
-    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"addresses": addresses}}
 
 
 NODES = [node(peer.name, peer.address) for peer in PEERS]

@@ -14,6 +14,7 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.nodes import podnetworks
 
 NETWORKS = (("10.128.0.0/14", 23),)
+PARTS = [str(part) for part in ip_network("10.128.0.0/14").subnets(new_prefix=23)]
 INSTALL = """apiVersion: v1
 baseDomain: example.test
 metadata: {name: c}
@@ -33,14 +34,13 @@ def node(name: str, part: str = "") -> dict[str, Any]:
 
 @given(st.lists(st.booleans(), max_size=12), st.randoms())
 def test_each_node_has_a_part_of_its_own_and_keeps_what_it_has(have_network: list[bool], random: Any) -> None:
-    every = [str(part) for part in ip_network("10.128.0.0/14").subnets(new_prefix=23)]
-    random.shuffle(every)
-    nodes = [node(f"n{index}", every[index] if has else "") for index, has in enumerate(have_network)]
+    own = random.sample(PARTS[:24], len(have_network))
+    nodes = [node(f"n{index}", own[index] if has else "") for index, has in enumerate(have_network)]
     given_now = dict(podnetworks.missing(nodes, NETWORKS))
     assert set(given_now) == {f"n{index}" for index, has in enumerate(have_network) if not has}
     parts = [(given_now.get(each["metadata"]["name"]) or [each["spec"]["podCIDR"]])[0] for each in nodes]
     assert len(set(parts)) == len(parts)
-    assert set(parts) <= set(every)
+    assert set(parts) <= set(PARTS)
 
 
 def test_a_network_that_is_used_up_is_told() -> None:

@@ -12,27 +12,19 @@ import time
 import pytest
 
 from lab.release.cluster.errors import EtcdError, WaitError
-from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes import View
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
-from lab.release.cluster.pods.pod import RESOURCES
 from lab.release.cluster.private import write_private
-from lab.testing.clusterapi import Api
-from lab.testing.scaling import CONFIG
+from lab.testing.clusterapi import Api, node
+from lab.testing.scaling import CONFIG, etcd_argv
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "haproxy-router", "console", "agent-installer-csr-approver")
 IMAGES = Images("4.18.0", {**{tag: f"r.example/n@sha256:{tag}" for tag in TAGS}, "cluster-version-operator": "r"})
-
-
-def node(name, ip, role="master"):
-    addresses = [{"type": "InternalIP", "address": ip}]
-    labels = {ROLE: role, CURRENT: f"rendered-{role}-1"}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"addresses": addresses}}
 
 
 class Members:
@@ -47,15 +39,7 @@ class Members:
         for path, text in assets.etcd_files(self.signer, name, [ip]).items():
             write_private(place / path, text)
         (place / "etcd-certs" / "ca.crt").write_text(self.signer.cert)
-        words = [
-            word.replace(RESOURCES, str(place))
-            .replace(staticpods.ETCD_DATA, str(place / "data"))
-            .replace("0.0.0.0", ip)
-            .replace("--heartbeat-interval=750", "--heartbeat-interval=50")
-            .replace("--election-timeout=7500", "--election-timeout=500")
-            .replace("http://127.0.0.1:2381", f"http://{ip}:2381")
-            for word in (*pod.command, "--strict-reconfig-check=false")  # which refuses members in the first 5 s
-        ]
+        words = etcd_argv(pod.command, place, ip)
         with (place / "log").open("w") as log:
             self.processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, cwd=place))
 
