@@ -7,9 +7,9 @@ import io
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
-import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from installer.observe.service import Reach
 from installer.redact import Redactor
 from installer.redact.testing import corpus
 from installer.testing.engine.fleet_kit import Machine, Network
+from installer.testing.forked_kit import Forked
 from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for
 from installer.testing.service.single_kit import World
 from installer.testing.waiting_kit import asset_dir, upload_logs
@@ -90,9 +91,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         process.wait(20)
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with running(tmp_path) as live:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service")) as live:
         yield live
 
 
@@ -183,9 +184,8 @@ def test_the_archive_goes_into_a_pipe(host: Host, service: Running, tmp_path: Pa
 @needs_sshd
 def test_hosts_alone_when_the_service_is_gone(host: Host, service: Running, tmp_path: Path) -> None:
     directory = asset_dir(tmp_path / "assets", service)
-    service.kill()
     target = tmp_path / "here.tar.gz"
-    port = Reach(rest_port=service.port, connect_timeout=2)
+    port = Reach(rest_port=free_port(), connect_timeout=2)
     assert gather.run(directory, host.access(), output=target, reach=port) == 0
     contents = texts(target)
     assert "the last line" in contents["hosts/127.0.0.1/journal.log"]
@@ -254,23 +254,19 @@ def ssh_processes(port: int) -> list[str]:
 def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_path: Path) -> None:
     """In the middle of a host's part: no raw logs stay, and no ssh."""
     directory = asset_dir(tmp_path / "assets", service)
-    service.kill()
     before = sorted(path.name for path in directory.iterdir())
     original = (host.shims / "journalctl").read_text()
     (host.shims / "journalctl").write_text(f"{original}\nexec sleep 300\n")
-    command = [sys.executable, "-m", "installer.cli", "agent", "gather", "--dir", str(directory), "--user", "root"]
-    command += ["--key", str(host.key), "--ssh-option", f"Port={host.port}"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    command = ["agent", "gather", "--dir", str(directory), "--user", "root", "--key", str(host.key)]
+    process = Forked(main, [*command, "--ssh-option", f"Port={host.port}"])
     try:
         wait_for("a host's part to come", lambda: list(directory.glob("node0-gather-*/host-0")), 60)
         wait_for("ssh", lambda: ssh_processes(host.port), 60)
-        process.terminate()
-        _, stderr = process.communicate(timeout=60)
     finally:
-        process.kill()
-        process.wait()
+        os.kill(process.pid, signal.SIGTERM)
+        code, stderr = process.wait()
         (host.shims / "journalctl").write_text(original)
-    assert process.returncode == EXIT_INTERRUPTED, stderr
+    assert code == EXIT_INTERRUPTED, stderr
     assert "SIGTERM" in stderr
     assert "Traceback" not in stderr
     assert ssh_processes(host.port) == []
