@@ -101,6 +101,13 @@ def test_what_is_one(tmp_path: Path) -> None:
         read_text(path)
 
 
+def test_what_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    huge(tmp_path / "x")
+    monkeypatch.setattr(inputs, "read_stream", None)
+    with pytest.raises(OSError, match="it has more than 4 bytes"):
+        read_input(tmp_path / "x", 4)
+
+
 def test_what_a_shell_makes_of_a_command_is_read(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     with closing(os.fdopen(reading)), os.fdopen(writing, "wb") as file:

@@ -259,7 +259,7 @@ def test_friendly_covers_the_reference():
     assert decide.friendly("odd") == "Cluster status is odd"
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)))
 def test_validations_of_anything_do_not_fail(raw):
     checks_of(raw)
