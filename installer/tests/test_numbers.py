@@ -130,14 +130,7 @@ def test_durations_of_the_service(text):
 
 
 def test_durations_that_are_fine():
-    for text, seconds in (
-        ("90", 90),
-        ("1h30m", 5400),
-        ("1.5h", 5400),
-        ("500ms", 0.5),
-        ("0", 0),
-        ("8784h", 31622400),
-    ):
+    for text, seconds in (("90", 90), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("0", 0), ("8784h", 31622400)):
         assert settings.load({"HOST_PREPARE_TIMEOUT": text}).prepare_host == seconds
     with pytest.raises(ConfigurationError, match="MONITOR_INTERVAL"):
         settings.load({"MONITOR_INTERVAL": "99ms"})  # it would do nothing else any more

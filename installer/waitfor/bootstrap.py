@@ -60,8 +60,7 @@ class Bootstrap:
             now = time.monotonic()
             if now >= deadline:
                 raise BootstrapFailed(
-                    f"bootstrap process timed out after {duration(limit)}: {self.last_seen()}",
-                    self._open_causes(),
+                    f"bootstrap process timed out after {duration(limit)}: {self.last_seen()}", self._open_causes()
                 )
             quiet = now - self.changed >= self.settings.quiet_after and self.ready_since is None
             interval = max(self.settings.interval, self.settings.interval_quiet) if quiet else self.settings.interval

@@ -103,17 +103,7 @@ def test_an_installation(site: Site) -> None:
     assert calls(site) == [
         ["image", "exists", IMAGE],
         ["rm", "-f", "-i", "assisted-installer"],
-        [
-            *RUN,
-            "-v",
-            f"{CA_FILE}:{CA_FILE}:ro",
-            "--env",
-            "PULL_SECRET_TOKEN",
-            IMAGE,
-            *LEAST,
-            "--cacert",
-            CA_FILE,
-        ],
+        [*RUN, "-v", f"{CA_FILE}:{CA_FILE}:ro", "--env", "PULL_SECRET_TOKEN", IMAGE, *LEAST, "--cacert", CA_FILE],
         ["wait", "--interval", "3s", "assisted-installer"],
         ["logs", "--tail", "5", "assisted-installer"],
     ]

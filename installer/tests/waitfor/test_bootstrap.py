@@ -167,10 +167,7 @@ def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeyp
 SELDOM = replace(QUICK, interval=0.5, notice_every=0)
 
 
-@pytest.mark.parametrize(
-    ("at_the_end", "tail"),
-    [("", " before: no image"), ("no image", ". It says: no image")],
-)
+@pytest.mark.parametrize(("at_the_end", "tail"), [("", " before: no image"), ("no image", ". It says: no image")])
 def test_a_time_out_names_what_the_host_complained_of_last_though_it_now_says_nothing(
     run, monkeypatch, at_the_end, tail
 ):

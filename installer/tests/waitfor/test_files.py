@@ -200,10 +200,7 @@ FOREIGN = {
     "*manifests.ClusterDeployment": {"Config": {"spec": {"clusterName": "ostest", "baseDomain": "test.example"}}},
     "*manifests.AgentClusterInstall": {
         "Config": {
-            "spec": {
-                "platformType": "BareMetal",
-                "provisionRequirements": {"controlPlaneAgents": 3, "workerAgents": 2},
-            }
+            "spec": {"platformType": "BareMetal", "provisionRequirements": {"controlPlaneAgents": 3, "workerAgents": 2}}
         }
     },
     "*agentconfig.AgentHosts": {

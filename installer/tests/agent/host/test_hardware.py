@@ -95,11 +95,7 @@ def test_modules_of_memory_are_added_up() -> None:
 
 def test_how_a_host_was_booted(host: Host) -> None:
     boot = hardware.boot(host)
-    assert (boot.current_boot_mode, boot.secure_boot_state, boot.device_type) == (
-        "bios",
-        "NotSupported",
-        "",
-    )
+    assert (boot.current_boot_mode, boot.secure_boot_state, boot.device_type) == ("bios", "NotSupported", "")
     assert boot.pxe_interface == ""
     host.path("/sysroot/ostree").mkdir(parents=True)
     assert hardware.boot(host).device_type == "persistent"

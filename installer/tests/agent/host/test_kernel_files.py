@@ -83,11 +83,7 @@ def test_memory_that_is_all_usable_and_memory_that_nobody_knows(site: Site) -> N
 def test_a_bios_with_a_disk(site: Site) -> None:
     put(site, "/proc/cmdline", "root=/dev/vda noBOOTIF=aa\n")
     boot = hardware.boot(site.host)
-    assert (boot.current_boot_mode, boot.secure_boot_state, boot.device_type) == (
-        "bios",
-        "NotSupported",
-        "",
-    )
+    assert (boot.current_boot_mode, boot.secure_boot_state, boot.device_type) == ("bios", "NotSupported", "")
     assert (boot.command_line, boot.pxe_interface) == ("root=/dev/vda noBOOTIF=aa", "")
 
 
