@@ -133,7 +133,7 @@ def test_other_paths_to_it_are_the_same_lock(tmp_path, monkeypatch):
         pass  # another directory
 
 
-def test_who_waits_gets_it(tmp_path):
+def test_a_command_that_waits_gets_the_lock(tmp_path):
     process = holder(tmp_path)
     waiting = started(HOLDER.replace("argv[1])", "argv[1]), 60"), tmp_path)
     assert waiting.poll() is None
@@ -142,7 +142,7 @@ def test_who_waits_gets_it(tmp_path):
     end(waiting)
 
 
-def test_who_waits_gives_up(tmp_path):
+def test_a_command_that_waits_gives_up(tmp_path):
     begin = time.monotonic()
     with locked(tmp_path), pytest.raises(DirectoryBusy), locked(tmp_path, 0.3):
         pass
@@ -157,7 +157,7 @@ def test_a_directory_for_reading_only(tmp_path):
     assert sure
 
 
-def test_what_is_no_directory(tmp_path):
+def test_a_path_that_is_no_directory(tmp_path):
     (tmp_path / "file").write_text("")
     for path, why in ((tmp_path / "file", "Not a directory"), (tmp_path / "no", "No such file or directory")):
         with pytest.raises(StateError, match=f"{path}: cannot be opened: {why}"), locked(path):

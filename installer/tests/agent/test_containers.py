@@ -103,7 +103,7 @@ def test_a_podman_that_is_broken_is_a_failure_of_the_image(host: Host, podman: P
     assert podman.calls("pull") == []
 
 
-def test_an_image_of_which_podman_is_too_slow_to_say_is_pulled(
+def test_an_image_is_pulled_when_podman_is_too_slow_to_say_whether_it_exists(
     host: Host, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     podman.programs.put("podman", PODMAN.format(state=podman.state).replace("exit $(cat", "sleep 1000; exit $(cat", 1))

@@ -44,7 +44,7 @@ def test_an_image_that_is_there_is_not_pulled(site: Site) -> None:
 
 
 @pytest.mark.parametrize("auth", [True, False])
-def test_an_image_that_is_not_is_with_the_hosts_credentials(site: Site, auth: bool) -> None:
+def test_an_absent_image_is_pulled_with_the_hosts_credentials(site: Site, auth: bool) -> None:
     podman(site, exists="exit 1")
     if auth:
         (site.root / "root/.docker").mkdir(parents=True)

@@ -129,7 +129,7 @@ some_hosts = st.lists(
 
 @settings(deadline=None)
 @given(some_hosts, st.integers(1, 4))
-def test_ends_iff_everybody_is_there_decided_and_somebody_failed(hosts, count):
+def test_stuck_iff_all_hosts_registered_and_are_decided_and_one_failed(hosts, count):
     stays_out = ("ntp-synced", "mtu-valid", "connected")
     blocking = [c for h in hosts for c in h.checks if c.id not in stays_out]
     wanted = (
