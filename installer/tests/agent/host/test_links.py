@@ -40,6 +40,7 @@ def link(**fields: Any) -> dict[str, Any]:
         ({"linkinfo": {"info_kind": "team"}}, False, True),
         ({"linkinfo": {"info_kind": "tun"}}, False, False),
         ({"ifname": "cni0", "linkinfo": {"info_kind": "bridge"}}, False, False),
+        ({"ifname": "veth0", "linkinfo": {"info_kind": "bond"}}, False, False),
         ({"ifname": "podman0", "linkinfo": {"info_kind": "bridge"}}, True, False),
     ],
 )
