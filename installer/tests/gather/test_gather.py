@@ -50,6 +50,7 @@ Nov 21 10:00:03 host agent[1]: kubeadmin {PASSWORD}
 Nov 21 10:00:03 host agent[1]: nobody can log in to 192.0.2.1 with {BMC_PASSWORD}
 Nov 21 10:00:04 host agent[1]: the last line
 """
+SHORT_JOURNAL = JOURNAL.splitlines(keepends=True)[-1]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Host:
     port: int
     key: Path
     shims: Path
+    journal: Path
 
     def access(self, **changes) -> Access:
         return Access(**{"user": "root", "key": self.key, "options": (f"Port={self.port}",), "timeout": 60, **changes})
@@ -71,7 +73,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         subprocess.run(command, check=True, timeout=60)
     shims = folder / "shims"
     shims.mkdir()
-    (folder / "journal").write_text(JOURNAL)  # in a file: a shell would drop what is NUL
+    (folder / "journal").write_text(SHORT_JOURNAL)
     (shims / "journalctl").write_text(f"#!/bin/sh\ncat '{folder}/journal'\n")
     (shims / "journalctl").chmod(0o755)
     port = free_port()
@@ -85,10 +87,17 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     try:
         probe = ["ssh-keyscan", "-T", "2", "-p", str(port), "127.0.0.2"]
         wait_for("sshd", lambda: subprocess.run(probe, capture_output=True, check=False, timeout=30).stdout)
-        yield Host(port, folder / "user", shims)
+        yield Host(port, folder / "user", shims, folder / "journal")
     finally:
         process.terminate()
         process.wait(20)
+
+
+@pytest.fixture
+def journal_with_secrets(host: Host) -> Iterator[None]:
+    host.journal.write_text(JOURNAL)
+    yield
+    host.journal.write_text(SHORT_JOURNAL)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +116,7 @@ def texts(path: Path) -> dict[str, str]:
 
 
 @needs_sshd
+@pytest.mark.usefixtures("journal_with_secrets")
 def test_everything_that_answers_and_what_does_not(
     service: Running, host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
