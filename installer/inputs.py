@@ -67,13 +67,20 @@ def read_stream(file: BinaryIO, limit: int = LARGEST) -> bytes:
         parts.append(part)
         left -= len(part)
     if left <= 0:
-        raise OSError(errno.EFBIG, f"it has more than {limit} bytes")
+        raise _too_long(limit)
     return b"".join(parts)
+
+
+def _too_long(limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"it has more than {limit} bytes")
 
 
 def read_input(path: Path | str, limit: int = LARGEST) -> bytes:
     """A whole regular file of at most `limit` bytes. Raises OSError, whose strerror tells what the file is instead."""
     with open_input(path) as file:
+        # Not read in vain. In /proc the size is 0.
+        if os.fstat(file.fileno()).st_size > limit:
+            raise _too_long(limit)
         return read_stream(file, limit)
 
 

@@ -33,12 +33,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--agent-version", default="", help="image reference of this agent")
     parser.add_argument("--insecure", nargs="?", const="true", default="false", help="do not verify the certificate")
     parser.add_argument("--cacert", default="", help="CA of the service")
-    parser.add_argument(
-        "--interval",
-        type=INTERVAL,
-        default=10.0,
-        help="seconds between tries to register",
-    )
+    parser.add_argument("--interval", type=INTERVAL, default=10.0, help="seconds between tries to register")
     parser.add_argument("--host-id", default="", help="instead of the one from the hardware")
     parser.add_argument("--inventory", action="store_true", help="print this host's inventory and end")
     return parser.parse_args(argv)

@@ -184,16 +184,7 @@ def reboot(run: Run) -> None:
 
 
 FLOWS: Mapping[str, tuple[Step, ...]] = {
-    SNO: (
-        starting,
-        installing,
-        start_bootstrap,
-        wait_bootkube,
-        merge_master,
-        write_image,
-        upload_logs,
-        reboot,
-    ),
+    SNO: (starting, installing, start_bootstrap, wait_bootkube, merge_master, write_image, upload_logs, reboot),
     Role.BOOTSTRAP: (
         starting,
         start_bootstrap,

@@ -17,11 +17,7 @@ log = logging.getLogger("assisted-installer")
 RETRY_SECONDS = 120.0
 # Statuses with which a service refuses an installation that is over, among other things.
 REFUSED = (404, 409)
-INSTALLING = (
-    HostStatus.INSTALLING,
-    HostStatus.INSTALLING_IN_PROGRESS,
-    HostStatus.INSTALLING_PENDING_USER_ACTION,
-)
+INSTALLING = (HostStatus.INSTALLING, HostStatus.INSTALLING_IN_PROGRESS, HostStatus.INSTALLING_PENDING_USER_ACTION)
 PAUSE = 2.0
 T = TypeVar("T")
 

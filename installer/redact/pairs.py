@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from . import phrases
 from .forms import BLANK, BS, NEWLINE, QUOTE, closing, instead
-from .hint import MARK, WORDS
+from .hint import MARK, WORDS, AnyCase
 from .names import Promise, harmless, sensitive
 from .prose import CITED, MOST, Place, everyday, is_prose
 from .streams import Mode
 
-_KEY = re.compile(rf"(?i:{WORDS})[\w.\-]*+")
+_KEY = AnyCase(rf"(?:{WORDS})[\w.\-]*+")
 _COLOUR = r"(?>(?:\x1b\[[\d;]{0,16}m)*)"
 _SEPARATOR = re.compile(
     rf"{_COLOUR}(?>(?:{QUOTE}|%2[27])?)\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd]|\\{{1,16}}u003[dDaA]){_COLOUR}[ \t]*+{_COLOUR}"

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from . import looks, objects, phrases, streams
 from .forms import SHORTEST, closing, decoded, encodings, readable
-from .hint import HINT, MARK
+from .hint import MARK, hinted
 from .names import distinctive, harmless, sensitive
 from .pairs import Pairs
 
@@ -181,7 +181,7 @@ class Redactor:
             if form in text:
                 text = text.replace(form, MARK)
         rest = self._rest
-        if not rest.mode and not rest.of_secret and not HINT.search(text):
+        if not rest.mode and not rest.of_secret and not hinted(text):
             return text
         documents = [objects.OBJECT.search(part) is not None for part in re.split(r"(?m)^---", text)]
         documents[0] |= rest.of_secret
@@ -223,7 +223,7 @@ class Redactor:
         ):
             clean = self._valued(body, match.end())
             return line[:at] + self._owned(clean, source, len(head))
-        if not HINT.search(body) and not (of_secret or "tringData" in body):
+        if not hinted(body) and not (of_secret or "tringData" in body):
             return line
         self._begun.clear()
         body, goes_on = objects.line(body, of_secret)

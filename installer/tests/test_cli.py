@@ -14,6 +14,7 @@ from installer.progress import Progress
 from installer.testing.create.inputs_kit import AGENT, SNO
 from installer.testing.create.inputs_kit import text as yaml_text
 from installer.testing.create.registry_kit import MISSING
+from installer.testing.forked_kit import forked
 from installer.waitfor.settings import Settings
 
 COMMANDS = [
@@ -90,11 +91,10 @@ def test_bad_usage(arguments, capsys):
 )
 def test_errors_have_one_form(tmp_path, arguments):
     words = [str(tmp_path / "no") if word == "MISSING" else word for word in arguments]
-    command = [sys.executable, "-m", "installer.cli", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert done.stderr.startswith("level=fatal msg=")
-    assert len(done.stderr.splitlines()) == 1
+    code, stderr = forked(main, words)
+    assert code == 1
+    assert stderr.startswith("level=fatal msg=")
+    assert len(stderr.splitlines()) == 1
 
 
 def test_a_directory_that_is_not_there(tmp_path, capsys):

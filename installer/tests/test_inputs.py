@@ -75,7 +75,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @kinds
-def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_every_other_kind_of_file_is_refused(tmp_path: Path, kind: str) -> None:
     make, expected = KINDS[kind]
     make(tmp_path / "x")
     with pytest.raises(OSError, match=re.escape(expected)) as caught:
@@ -84,7 +84,7 @@ def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
     assert "\n" not in str(caught.value.strerror)
 
 
-def test_what_is_one(tmp_path: Path) -> None:
+def test_a_regular_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"12345")
     (tmp_path / "link").symlink_to(path)
@@ -99,6 +99,13 @@ def test_what_is_one(tmp_path: Path) -> None:
     binary(path)
     with pytest.raises(OSError, match="it is not UTF-8 text at byte 0"):
         read_text(path)
+
+
+def test_what_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    huge(tmp_path / "x")
+    monkeypatch.setattr(inputs, "read_stream", None)
+    with pytest.raises(OSError, match="it has more than 4 bytes"):
+        read_input(tmp_path / "x", 4)
 
 
 def test_what_a_shell_makes_of_a_command_is_read(tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ BAD = [
     "1_000", "0x10",    "1,5", "1 ", " 1", "1\n", "²", "1e", "--", "1.2.3", "+", ".", "1e99999999",
 ]  # fmt: skip
 REPOSITORY = Path(__file__).parents[2]
-
-
 RULE = r"^must be a (whole number|number of seconds) from 1 to 1000, not '"
 
 
@@ -67,7 +65,7 @@ def test_any_text_is_a_number_or_refused(text):
         assert text.isascii()
 
 
-@pytest.mark.parametrize("text", [*BAD, "0", "0.99", "2592001"])
+@pytest.mark.parametrize("text", ["nan", "٣", "--", "0.99", "2592001"])
 @pytest.mark.parametrize("target", ["bootstrap-complete", "install-complete"])
 def test_timeout_of_wait_for(tmp_path, capsys, target, text):
     """Before anything is done: not even the log file is there."""
@@ -101,7 +99,7 @@ COMMANDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "1e400", "1e12", "-1", "٣", "", "x"])
+@pytest.mark.parametrize("text", ["nan", "1e12", "-1", "٣"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_other_programs(capsys, command, text):
     with pytest.raises(SystemExit) as caught:
@@ -132,14 +130,7 @@ def test_durations_of_the_service(text):
 
 
 def test_durations_that_are_fine():
-    for text, seconds in (
-        ("90", 90),
-        ("1h30m", 5400),
-        ("1.5h", 5400),
-        ("500ms", 0.5),
-        ("0", 0),
-        ("8784h", 31622400),
-    ):
+    for text, seconds in (("90", 90), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("0", 0), ("8784h", 31622400)):
         assert settings.load({"HOST_PREPARE_TIMEOUT": text}).prepare_host == seconds
     with pytest.raises(ConfigurationError, match="MONITOR_INTERVAL"):
         settings.load({"MONITOR_INTERVAL": "99ms"})  # it would do nothing else any more

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from installer.cli import main
 from installer.errors import EXIT_INTERRUPTED
 from installer.release.access import RegistryAccess
 from installer.secretfiles import MemoryFile, private_directory, runtime_directory
 from installer.testing.create.assets_kit import GOOD, asset_dir
 from installer.testing.create.inputs_kit import SNO
+from installer.testing.forked_kit import Forked
 from installer.testing.service.rendezvous_kit import wait_for
 
 AUTH = "bm9ib2R5Om1heS1yZWFkLXRoaXM="
@@ -59,10 +62,10 @@ def registry() -> Iterator[int]:
             connection.close()
 
 
-def environment(folder: Path, **more: str) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """All temporary files of a command in one folder."""
     folder.mkdir(exist_ok=True)
-    names = {"TMPDIR": str(folder), "XDG_CACHE_HOME": str(folder.with_name("cache")), **more}
+    names = {"TMPDIR": str(folder), "XDG_CACHE_HOME": str(folder.with_name("cache"))}
     return {**{k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}, **names}
 
 
@@ -79,25 +82,27 @@ def holds_secret(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_payload_is_read_leaves_nothing(tmp_path: Path, registry: int, number: int) -> None:
+def test_a_signal_while_the_payload_is_read_leaves_nothing(
+    tmp_path: Path, registry: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory, temporary = tmp_path / "dir", tmp_path / "tmp"
     directory.mkdir()
     (directory / "install-config.yaml").write_text(yaml.safe_dump({**SNO, "pullSecret": PULL_SECRET}))
     agent = {"apiVersion": "v1beta1", "kind": "AgentConfig", "metadata": {"name": "ostest"}}
     (directory / "agent-config.yaml").write_text(yaml.safe_dump({**agent, "rendezvousIP": "192.168.111.80"}))
-    release = f"127.0.0.1:{registry}/release@sha256:{'0' * 64}"
-    env = environment(temporary, OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE=release)
-    command = [sys.executable, "-m", "installer.cli", "agent", "create", "image", "--dir", str(directory)]
-    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", f"127.0.0.1:{registry}/release@sha256:{'0' * 64}")
+    for name, value in environment(temporary).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)  # Python keeps what TMPDIR was
+    process = Forked(main, ["agent", "create", "image", "--dir", str(directory)])
     try:
         wait_for("skopeo's files", lambda: list(temporary.glob("node0-registry-*/policy.json")), 60)
         assert holds_secret(temporary) == []
-        process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
     finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == EXIT_INTERRUPTED
+        os.kill(process.pid, number)
+        code, stderr = process.wait()
+    assert code == EXIT_INTERRUPTED
     assert signal.Signals(number).name in stderr
     assert "Traceback" not in stderr
     assert list(temporary.iterdir()) == []

@@ -40,28 +40,27 @@ class Bootstrap:
         self.raw_cluster: dict[str, Any] = {}
         self.raw_hosts: list[dict[str, Any]] = []
         self.ids: tuple[str, str] | None = None  # of the infra-env and the cluster, once there is exactly one cluster
-        self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
+        self.started = self.lost_since = self.noticed_at = self.changed = time.monotonic()
         self.complaint = ""  # what the rendezvous host complained of at the last look, before its service was up
-        self.complaints: set[str] = set()  # all of them
-        self.complained: tuple[str, float] | None = None  # the last one that it has had before, with its time
-        self.answered = ""  # why what answers is not the service; empty while it is, and while nothing answers
-        self.unsaid = ""  # the error instead of the service's clusters and hosts at the last look
-        self.unregistered: tuple[str, ...] = ()  # why the service has no cluster or no infra-env, as lines
-        self.images_read = False  # completely, because no host had registered: done once, since it is much to read
+        self.complaints: set[str] = set()  # all that were ever heard
+        self.repeated_complaint: tuple[str, float] | None = None  # the last one that was heard more than once, and when
+        self.wrong_service = ""  # what answers in the place of the service, as a line; else empty
+        self.metadata_error = ""  # why the last look at the service gave no cluster and no hosts
+        self.unregistered: tuple[str, ...] = ()  # lines: why the service has no cluster or no infra-env
+        self.images_read_whole = False  # as no host had registered; once, since they are large
         self.ready_since: float | None = None
         self.registered_since: float | None = None
 
     def wait(self, limit: float) -> None:
         """Returns when the bootstrap is complete. Raises BootstrapFailed; ``limit`` in seconds from now."""
         self.started = self.lost_since = time.monotonic()
-        self.noticed = self.started - self.settings.notice_every
+        self.noticed_at = self.started - self.settings.notice_every
         deadline = self.started + limit
         while not self._evaluate():
             now = time.monotonic()
             if now >= deadline:
                 raise BootstrapFailed(
-                    f"bootstrap process timed out after {duration(limit)}: {self.last_seen()}",
-                    self._open_causes(),
+                    f"bootstrap process timed out after {duration(limit)}: {self.last_seen()}", self._open_causes()
                 )
             quiet = now - self.changed >= self.settings.quiet_after and self.ready_since is None
             interval = max(self.settings.interval, self.settings.interval_quiet) if quiet else self.settings.interval
@@ -127,12 +126,12 @@ class Bootstrap:
             self.rest_state = str(error)
             # Waiting does not help: the host at that address was booted from another image.
             hint = decide.refusal(error, self.inputs.directory)
-            self.answered = decide.not_the_service(error, self.inputs.rendezvous_ip, hint)
+            self.wrong_service = decide.not_the_service(error, self.inputs.rendezvous_ip, hint)
             if hint and not self.complete:
-                self.report.once("answered", self.answered, logging.WARNING)
+                self.report.once("answered", self.wrong_service, logging.WARNING)
             self.report.once("rest", self.rest_state, logging.DEBUG)
             return False
-        self.rest_state, self.answered = "answers", ""
+        self.rest_state, self.wrong_service = "answers", ""
         self.report.once("rest", "", logging.DEBUG)
         self.report.once("answered", "")
         if not self.rest_seen:
@@ -141,11 +140,11 @@ class Bootstrap:
             log.debug("The rendezvous service answers")
         try:
             self._follow(infra_envs)
-            self.unsaid = ""
+            self.metadata_error = ""
         except ClientError as error:
             if error.status == 404:
                 self.ids = None
-            self.unsaid = str(error)
+            self.metadata_error = str(error)
             self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {error}")
         return True
 
@@ -225,9 +224,9 @@ class Bootstrap:
 
     def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
         """Warn of expected hosts that have not registered long after the first one did."""
-        if not hosts and not self.images_read and now - self.started >= self.settings.unreachable_after:
+        if not hosts and not self.images_read_whole and now - self.started >= self.settings.unreachable_after:
             # None of them may be able to pull the agent's image.
-            self.images_read = True
+            self.images_read_whole = True
             for index, problem in enumerate(self.image_problems(whole=True)):
                 self.report.once(f"images {index}", problem, logging.WARNING)
         if not hosts or cluster.status not in decide.BEFORE_INSTALL:
@@ -250,22 +249,22 @@ class Bootstrap:
         """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""
         now = time.monotonic()
         if not self.rest_seen and not self.kube_seen:
-            if now - self.noticed < self.settings.notice_every:
+            if now - self.noticed_at < self.settings.notice_every:
                 return
-            self.noticed = now
+            self.noticed_at = now
             log.info("Waiting for cluster install to initialize")
             # A passing complaint, while the network comes up, is gone at the next look.
             before, self.complaint = self.complaint, self._complaint()
             if self.complaint and (before or self.complaint in self.complaints):
-                self.complained = self.complaint, now
+                self.repeated_complaint = self.complaint, now
             self.complaints.add(self.complaint)
             self.report.once("complaint", self.complaint if before else "", logging.WARNING)
             if now - self.started >= self.settings.unreachable_after:
-                why = self.answered or self._outside()
+                why = self.wrong_service or self._outside()
                 log.info(f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {why}")
-                if self.answered:
+                if self.wrong_service:
                     # Something runs: no image is missing.
-                    self.report.once("answered", self.answered, logging.WARNING)
+                    self.report.once("answered", self.wrong_service, logging.WARNING)
                     return
                 for index, problem in enumerate(self.image_problems()):
                     self.report.once(f"images {index}", problem, logging.WARNING)
@@ -310,13 +309,14 @@ class Bootstrap:
         return self._causes() or (f"No failure was reported: {self.last_seen()}",)
 
     def _causes(self) -> tuple[str, ...]:
-        if not self.rest_seen and self.answered:
-            return (self.answered,)
+        address = self.inputs.rendezvous_ip
+        if not self.rest_seen and self.wrong_service:
+            return (self.wrong_service,)
         if not self.rest_seen:
             why = self._outside()
-            if self.complained is not None:
-                # Between two attempts a host has nothing to complain of.
-                complaint, at = self.complained
+            if self.repeated_complaint is not None:
+                # Between two attempts the host complains of nothing.
+                complaint, at = self.repeated_complaint
                 words = complaint.partition(" says: ")[2]
                 ago = duration(round(time.monotonic() - at))
                 why += f". It said {ago} before: {words}" if words not in why else ""
@@ -324,11 +324,11 @@ class Bootstrap:
                 *self.image_problems(whole=True),
                 f"The rendezvous service was never reached: {self.rest_state}; {why}",
             )
-        if self.unsaid and self.cluster is None:
-            # Nobody knows of any host.
-            return (f"The rendezvous service on {self.inputs.rendezvous_ip} cannot say how far it is: {self.unsaid}",)
+        if self.metadata_error and self.cluster is None:
+            # No list of hosts was ever read, so none of them can be blamed.
+            return (f"The rendezvous service on {address} cannot say how far it is: {self.metadata_error}",)
         if self.unregistered:
-            # Hosts have nothing to register with.
+            # Without a cluster and an infra-env no host can register.
             return (*self.unregistered, *self.image_problems(whole=True))
         causes = decide.missing(self.inputs.expected, self.hosts) if not self.rebooting else ()
         if causes:
@@ -347,7 +347,6 @@ class Bootstrap:
         silent = (self._silent_api(),) if self.rebooting and not self.kube_seen and self.rest_state != "answers" else ()
         if not self.rebooting and self.rest_state != "answers":
             # What it said of its hosts before is of no installation that goes on.
-            address = self.inputs.rendezvous_ip
             gone = f"The rendezvous service on {address} answers no more: {self.rest_state}; {self._outside()}"
             return (*causes, gone, *decide.recent_errors(self.report.events), *stuck)
         return (*causes, *silent, *decide.recent_errors(self.report.events), *stuck)

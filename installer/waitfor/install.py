@@ -30,7 +30,7 @@ class Install:
     ) -> None:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
         self.follow = follow
-        self.began = self.asks_at = self.follows_at = time.monotonic()
+        self.started = self.next_api_check = self.next_service_look = time.monotonic()
         self.report = Reporter()
         #: What was seen last, for the line after an interrupt.
         self.last = "the cluster's API has not answered"
@@ -77,15 +77,15 @@ class Install:
                 self.last = f"{self.last.split('; now ')[0]}; now {error}"
                 self.look_at_service()
                 raise
-            # Then it is, whatever the service says.
+            # The cluster's own word counts, whatever the service says.
             if operators.initialized(version):
                 return True
             self.look_at_service()
             self.last = operators.progress(version)
             self.report.once("version", f"Still waiting for the cluster to initialize: {self.last}", logging.DEBUG)
-            there = nodes.read(self.kube)
-            self.report.once("nodes", "; ".join(nodes.problems(there, self.inputs.expected)), logging.DEBUG)
-            self._tell_unreached(there)
+            cluster_nodes = nodes.read(self.kube)
+            self.report.once("nodes", "; ".join(nodes.problems(cluster_nodes, self.inputs.expected)), logging.DEBUG)
+            self._tell_unreached(cluster_nodes)
             return None
 
         if self._poll(limit, self.settings.interval, look) is None:
@@ -99,7 +99,7 @@ class Install:
         """One look at the service. One that hangs is left alone for five times as long as it took: the cluster's API is
         what is waited for."""
         now = time.monotonic()
-        if now >= self.follows_at:
+        if now >= self.next_service_look:
             try:
                 self.follow()
             except BootstrapFailed as error:
@@ -110,16 +110,16 @@ class Install:
                 text = f"{error}; still waiting, since the cluster may complete: {'; '.join(error.causes)}"
                 self.report.once("ended", text, logging.WARNING)
             done = time.monotonic()
-            self.follows_at = done + 5 * (done - now)
+            self.next_service_look = done + 5 * (done - now)
 
-    def _tell_unreached(self, there: list[nodes.Node]) -> None:
-        """Warn long before the time is over: nodes that do not join, and a name that leads nowhere, are one cause."""
+    def _tell_unreached(self, cluster_nodes: list[nodes.Node]) -> None:
+        """Warn, long before the time-out, of nodes that cannot join because the API's name leads nowhere."""
         now = time.monotonic()
-        if now - self.began < self.settings.unreachable_after or now < self.asks_at:
+        if now - self.started < self.settings.unreachable_after or now < self.next_api_check:
             return
-        self.asks_at = now + self.settings.notice_every
-        unreached = nodes.api_problem(there, self.inputs, self.settings.connect_timeout)
-        lines = nodes.problems(there, self.inputs.expected, unreached) if unreached else ()
+        self.next_api_check = now + self.settings.notice_every
+        unreached = nodes.api_problem(cluster_nodes, self.inputs, self.settings.connect_timeout)
+        lines = nodes.problems(cluster_nodes, self.inputs.expected, unreached) if unreached else ()
         self.report.once("unreached", "; ".join(lines), logging.WARNING)
 
     def _router_ca(self) -> None:

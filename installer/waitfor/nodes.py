@@ -25,17 +25,17 @@ class Node:
 
 
 def read(kube: Kube) -> list[Node]:
-    """The nodes that there are. Raises KubeError."""
+    """The cluster's nodes. Raises KubeError."""
     return [Node(name, *by_type.get("Ready", ("", "", ""))) for name, by_type in kube.node_conditions().items()]
 
 
-def api_problem(there: Sequence[Node], inputs: Inputs, timeout: float) -> str:
+def api_problem(nodes: Sequence[Node], inputs: Inputs, timeout: float) -> str:
     """What is wrong with api-int as seen from here, where nodes have not joined and DNS is the user's; else empty.
 
     ``timeout`` in seconds.
     """
     expected = inputs.expected
-    if inputs.platform not in EXTERNAL_NAMES or len(there) >= max(expected.count, len(expected.names)):
+    if inputs.platform not in EXTERNAL_NAMES or len(nodes) >= max(expected.count, len(expected.names)):
         return ""
     name = f"api-int.{inputs.cluster_name}.{inputs.base_domain}"
     fault = outside.internal_api(name, API_PORT, timeout)

@@ -98,25 +98,14 @@ def _parser() -> argparse.ArgumentParser:
         help="network of the hosts' addresses (default: %(default)s)",
     )
     add("--seconds", type=SPAN, default=60.0, metavar="S", help="stop after S seconds (default: 60)")
-    add(
-        "--ramp",
-        type=RAMP,
-        metavar="S",
-        help="start the hosts evenly over S seconds (default: 20 hosts a second)",
-    )
+    add("--ramp", type=RAMP, metavar="S", help="start the hosts evenly over S seconds (default: 20 hosts a second)")
     add(
         "--p99",
         type=MS,
         metavar="MS",
         help="find the limit: add hosts until the 99th percentile of response times is above MS milliseconds",
     )
-    add(
-        "--step",
-        type=COUNT,
-        default=250,
-        metavar="N",
-        help="with --p99: add N hosts at a time (default: 250)",
-    )
+    add("--step", type=COUNT, default=250, metavar="N", help="with --p99: add N hosts at a time (default: 250)")
     add(
         "--hold",
         type=SPAN,
@@ -124,12 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="with --p99: measure for S seconds before more are added (default: 15)",
     )
-    add(
-        "--service-pid",
-        type=PID,
-        metavar="PID",
-        help="process ID of the service on this machine, to report its load",
-    )
+    add("--service-pid", type=PID, metavar="PID", help="process ID of the service on this machine, to report its load")
     add("--json", action="store_true", help="print the report as JSON")
     return parser
 

@@ -133,10 +133,7 @@ SYNTAXES: Mapping[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     ),
     "environment with NUL": (lambda f, v: f"A=1\0{_environment_name(f)}={v}\0B=2", ("A=1", "B=2")),
     "arguments with NUL": (lambda f, v: f"agent\0--{f}\0{v}\0--verbose", ("--verbose",)),
-    "Go's escapes": (
-        lambda f, v: json.dumps(_document(f, v)).replace('"', r"\u0022"),
-        _HOST,
-    ),
+    "Go's escapes": (lambda f, v: json.dumps(_document(f, v)).replace('"', r"\u0022"), _HOST),
     "XML's attribute": (lambda f, v: f'<user name="root" {f}="{v}" id="7"/>', ("root", 'id="7"')),
     "Secret in braces": (
         lambda f, v: f"kind: Secret\nstringData: {{a: {quoted(v)}, b: '{v}'}}\nmetadata:\n  name: bmc-0\n",

@@ -32,11 +32,7 @@ def disk(name: str, identity: str, size_gb: int, **changes: Any) -> dict[str, An
 
 def three(**changes: Any) -> list[dict[str, Any]]:
     """Three disks; the third is known by a link that may be late."""
-    return [
-        disk("vda", SMALL, 20),
-        disk("vdb", BIG, 30),
-        disk("vdc", MARKED, 40, by_id=MARKED, **changes),
-    ]
+    return [disk("vda", SMALL, 20), disk("vdb", BIG, 30), disk("vdc", MARKED, 40, by_id=MARKED, **changes)]
 
 
 def late() -> list[dict[str, Any]]:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from installer.agent import containers
 from installer.agent.checks import diskspeed, netchecks
-from installer.agent.errors import MediaLost, StepError
-from installer.agent.host import blockdev, hardware, hostid, media, network
+from installer.agent.errors import MediaLost
+from installer.agent.host import blockdev, hostid, media
 from installer.agent.host import inventory as agent_inventory
 from installer.assisted import inventory as inv
 from installer.assisted.enums import Role
-from installer.assisted.steparguments import DiskSpeedRequest, Domain, DomainsRequest, InstallRequest
+from installer.assisted.steparguments import Domain, DomainsRequest, InstallRequest
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
 from installer.redact.testing import corpus
@@ -98,35 +98,6 @@ def test_disks(tmp_path: Path) -> None:
     assert not disks["sr0"].installation_eligibility.eligible
 
 
-def test_links_and_kinds() -> None:
-    link = {
-        "ifname": "bond0",
-        "link_type": "ether",
-        "address": "52:54:00:AA:00:01",
-        "mtu": 1500,
-        "flags": ["UP", "LOWER_UP"],
-    }
-    link["linkinfo"] = {"info_kind": "bond"}
-    link["addr_info"] = [
-        {"family": "inet", "local": "192.0.2.5", "prefixlen": 24, "scope": "global"},
-        {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
-        {"family": "inet6", "local": "2001:db8::5", "prefixlen": 64, "scope": "global"},
-    ]
-    assert network.wanted(link, physical=False)
-    assert not network.wanted({**link, "ifname": "veth0"}, physical=False)
-    assert not network.wanted({**link, "link_type": "loopback"}, physical=True)
-    nic = network.parse_link(link, speed="-1", carrier="1")
-    assert (nic.ipv4_addresses, nic.ipv6_addresses) == (["192.0.2.5/24"], ["2001:db8::5/64"])
-    assert (nic.mac_address, nic.type, nic.speed_mbps, nic.has_carrier) == ("52:54:00:aa:00:01", "bond", -1, True)
-
-
-def test_dmidecode() -> None:
-    text = (
-        "Memory Device\n\tSize: 4 GB\n\tForm Factor: DIMM\nMemory Device\n\tSize: No Module Installed\n\tSize: 512 MB\n"
-    )
-    assert hardware.parse_dmidecode(text) == 4 * 1024**3 + 512 * 1024**2
-
-
 def test_host_id(tmp_path: Path) -> None:
     dmi = tmp_path / "sys/class/dmi/id"
     dmi.mkdir(parents=True)
@@ -152,38 +123,10 @@ def test_inventory_of_this_host_reads_back() -> None:
     assert "null" not in re.sub(r'"[^"]*"', "", text)
 
 
-def test_chrony_sources() -> None:
-    text = (
-        "MS Name/IP address\n====\n^* 192.168.111.1  2  6  377  33  +11us[  +2us] +/-  14ms\n^? 10.0.0.9 0 6 0 - +0ns\n"
-    )
-    assert netchecks.parse_sources(text) == [
-        {"source_name": "192.168.111.1", "source_state": "synced"},
-        {"source_name": "10.0.0.9", "source_state": "unreachable"},
-    ]
-
-
-def test_ping() -> None:
-    text = "10 packets transmitted, 9 received, 10% packet loss, time 9ms\nrtt min/avg/max/mdev = 0.1/0.25/0.4/0.1 ms\n"
-    assert netchecks.parse_ping(text) == (0.25, 10.0)
-    assert netchecks.parse_ping("connect: Network is unreachable") == (0.0, 100.0)
-
-
 def test_domain_resolution_by_this_host() -> None:
     answer = json.loads(netchecks.domains(HERE, DomainsRequest(domains=[Domain(domain_name="localhost")])))
     assert answer["resolutions"][0]["domain_name"] == "localhost"
     assert "127.0.0.1" in answer["resolutions"][0]["ipv4_addresses"]
-
-
-def test_disk_speed_keeps_the_content(tmp_path: Path) -> None:
-    file = tmp_path / "disk"
-    content = bytes(range(256)) * 40000
-    file.write_bytes(content)
-    assert diskspeed.measure(str(file), samples=50) >= 1
-    assert file.read_bytes() == content
-    with pytest.raises(StepError, match="too small"):
-        diskspeed.measure(str(file), samples=10000)
-    with pytest.raises(StepError, match="not a device"):
-        diskspeed.disk_speed(HERE, DiskSpeedRequest(path=str(file)))
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0.01, 1))
@@ -237,11 +180,6 @@ def test_orchestrator_command_has_no_token_and_is_understood() -> None:
     assert (parsed.role, parsed.boot_device, parsed.control_plane_count) == ("bootstrap", "/dev/vda", 1)
     assert parsed.installer_args == '["--copy-network"]'
     assert parsed.cacert == "/opt/agent/tls/ca.crt"
-
-
-def test_lookups() -> None:
-    text = "= a.example\n192.0.2.1 STREAM a.example\n192.0.2.1 DGRAM\n2001:db8::1 STREAM\n= b.example\n"
-    assert netchecks.parse_lookups(text) == {"a.example": ["192.0.2.1", "2001:db8::1"], "b.example": []}
 
 
 def test_logs_are_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

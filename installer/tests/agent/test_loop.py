@@ -227,7 +227,7 @@ def test_registration_and_a_service_that_was_away_forget_what_was_sent() -> None
     assert len(answers(client)) == 3
 
 
-def test_an_answer_that_a_registration_overtook_is_not_taken_for_known() -> None:
+def test_an_answer_sent_during_a_registration_is_sent_again() -> None:
     """The service may forget it after it has taken it, before this agent has heard that it was taken."""
     agent: Agent
 

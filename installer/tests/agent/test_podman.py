@@ -44,7 +44,7 @@ def test_an_image_that_is_there_is_not_pulled(site: Site) -> None:
 
 
 @pytest.mark.parametrize("auth", [True, False])
-def test_an_image_that_is_not_is_with_the_hosts_credentials(site: Site, auth: bool) -> None:
+def test_an_absent_image_is_pulled_with_the_hosts_credentials(site: Site, auth: bool) -> None:
     podman(site, exists="exit 1")
     if auth:
         (site.root / "root/.docker").mkdir(parents=True)
@@ -63,13 +63,13 @@ def test_a_podman_that_is_broken_is_not_asked_to_pull(site: Site) -> None:
 
 def test_images_are_told_one_by_one(site: Site) -> None:
     podman(site, exists='[ "$3" = here ] || exit 1', pull=f"echo {'x' * 400}gone >&2; exit 1", inspect="echo 5000000")
-    answer = json.loads(containers.availability(site.host, ImagesRequest(images=["here", "gone"])))["images"]
-    assert [(one["name"], one["result"]) for one in answer] == [("here", "success"), ("gone", "failure")]
-    assert answer[0]["size_bytes"] == 5000000
+    answer = json.loads(containers.availability(site.host, ImagesRequest(images=["gone", "here"])))["images"]
+    assert answer[0] == {"name": "gone", "result": "failure", "error": "x" * 296 + "gone"}
+    here = answer[1]
+    assert (here["name"], here["result"], here["size_bytes"]) == ("here", "success", 5000000)
     # The time is told in whole ms, of which a pull that has nothing to do takes few.
-    slowest, quickest = 5 / (answer[0]["time"] + 0.0005), 5 / max(answer[0]["time"] - 0.0005, 1e-9)
-    assert slowest * 0.999 <= answer[0]["download_rate"] <= quickest * 1.001
-    assert answer[1] == {"name": "gone", "result": "failure", "error": "x" * 296 + "gone"}
+    slowest, quickest = 5 / (here["time"] + 0.0005), 5 / max(here["time"] - 0.0005, 1e-9)
+    assert slowest * 0.999 <= here["download_rate"] <= quickest * 1.001
     assert ["image", "inspect", "--format", "{{.Size}}", "here"] in calls(site)
     podman(site, inspect="echo unknown; exit 1")
     assert json.loads(containers.availability(site.host, ImagesRequest(images=["a"])))["images"][0]["size_bytes"] == 0
@@ -103,17 +103,7 @@ def test_an_installation(site: Site) -> None:
     assert calls(site) == [
         ["image", "exists", IMAGE],
         ["rm", "-f", "-i", "assisted-installer"],
-        [
-            *RUN,
-            "-v",
-            f"{CA_FILE}:{CA_FILE}:ro",
-            "--env",
-            "PULL_SECRET_TOKEN",
-            IMAGE,
-            *LEAST,
-            "--cacert",
-            CA_FILE,
-        ],
+        [*RUN, "-v", f"{CA_FILE}:{CA_FILE}:ro", "--env", "PULL_SECRET_TOKEN", IMAGE, *LEAST, "--cacert", CA_FILE],
         ["wait", "--interval", "3s", "assisted-installer"],
         ["logs", "--tail", "5", "assisted-installer"],
     ]

@@ -137,7 +137,7 @@ def test_a_lost_medium_is_told_before_a_step_is_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [StepError("no", 7), CommandError("lsblk", 1, "Input/output error"), OSError("I/O"), RuntimeError("x")]
 )
-def test_whatever_fails_when_the_medium_is_lost_is_told_as_that(tmp_path: Path, error: Exception) -> None:
+def test_every_failure_with_a_lost_medium_is_reported_as_the_lost_medium(tmp_path: Path, error: Exception) -> None:
     """Programs and libraries lie on it: the cause is reported, not what it did to one of them."""
     device = with_media(tmp_path)
 

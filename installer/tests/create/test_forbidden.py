@@ -121,7 +121,7 @@ def test_what_is_forbidden(directory, name):
         ("x/" * 2500, "File name too long"),
     ],
 )  # fmt: skip
-def test_what_is_no_directory(tmp_path, capsys, path, why):
+def test_a_path_that_is_no_directory(tmp_path, capsys, path, why):
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     before = set(os.listdir(tmp_path))

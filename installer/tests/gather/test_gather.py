@@ -7,9 +7,9 @@ import io
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
-import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from installer.observe.service import Reach
 from installer.redact import Redactor
 from installer.redact.testing import corpus
 from installer.testing.engine.fleet_kit import Machine, Network
+from installer.testing.forked_kit import Forked
 from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for
 from installer.testing.service.single_kit import World
 from installer.testing.waiting_kit import asset_dir, upload_logs
@@ -49,6 +50,7 @@ Nov 21 10:00:03 host agent[1]: kubeadmin {PASSWORD}
 Nov 21 10:00:03 host agent[1]: nobody can log in to 192.0.2.1 with {BMC_PASSWORD}
 Nov 21 10:00:04 host agent[1]: the last line
 """
+SHORT_JOURNAL = JOURNAL.splitlines(keepends=True)[-1]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Host:
     port: int
     key: Path
     shims: Path
+    journal: Path
 
     def access(self, **changes) -> Access:
         return Access(**{"user": "root", "key": self.key, "options": (f"Port={self.port}",), "timeout": 60, **changes})
@@ -70,7 +73,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         subprocess.run(command, check=True, timeout=60)
     shims = folder / "shims"
     shims.mkdir()
-    (folder / "journal").write_text(JOURNAL)  # in a file: a shell would drop what is NUL
+    (folder / "journal").write_text(SHORT_JOURNAL)
     (shims / "journalctl").write_text(f"#!/bin/sh\ncat '{folder}/journal'\n")
     (shims / "journalctl").chmod(0o755)
     port = free_port()
@@ -84,15 +87,22 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     try:
         probe = ["ssh-keyscan", "-T", "2", "-p", str(port), "127.0.0.2"]
         wait_for("sshd", lambda: subprocess.run(probe, capture_output=True, check=False, timeout=30).stdout)
-        yield Host(port, folder / "user", shims)
+        yield Host(port, folder / "user", shims, folder / "journal")
     finally:
         process.terminate()
         process.wait(20)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with running(tmp_path) as live:
+def journal_with_secrets(host: Host) -> Iterator[None]:
+    host.journal.write_text(JOURNAL)
+    yield
+    host.journal.write_text(SHORT_JOURNAL)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service")) as live:
         yield live
 
 
@@ -106,6 +116,7 @@ def texts(path: Path) -> dict[str, str]:
 
 
 @needs_sshd
+@pytest.mark.usefixtures("journal_with_secrets")
 def test_everything_that_answers_and_what_does_not(
     service: Running, host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,9 +194,8 @@ def test_the_archive_goes_into_a_pipe(host: Host, service: Running, tmp_path: Pa
 @needs_sshd
 def test_hosts_alone_when_the_service_is_gone(host: Host, service: Running, tmp_path: Path) -> None:
     directory = asset_dir(tmp_path / "assets", service)
-    service.kill()
     target = tmp_path / "here.tar.gz"
-    port = Reach(rest_port=service.port, connect_timeout=2)
+    port = Reach(rest_port=free_port(), connect_timeout=2)
     assert gather.run(directory, host.access(), output=target, reach=port) == 0
     contents = texts(target)
     assert "the last line" in contents["hosts/127.0.0.1/journal.log"]
@@ -254,23 +264,19 @@ def ssh_processes(port: int) -> list[str]:
 def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_path: Path) -> None:
     """In the middle of a host's part: no raw logs stay, and no ssh."""
     directory = asset_dir(tmp_path / "assets", service)
-    service.kill()
     before = sorted(path.name for path in directory.iterdir())
     original = (host.shims / "journalctl").read_text()
     (host.shims / "journalctl").write_text(f"{original}\nexec sleep 300\n")
-    command = [sys.executable, "-m", "installer.cli", "agent", "gather", "--dir", str(directory), "--user", "root"]
-    command += ["--key", str(host.key), "--ssh-option", f"Port={host.port}"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    command = ["agent", "gather", "--dir", str(directory), "--user", "root", "--key", str(host.key)]
+    process = Forked(main, [*command, "--ssh-option", f"Port={host.port}"])
     try:
         wait_for("a host's part to come", lambda: list(directory.glob("node0-gather-*/host-0")), 60)
         wait_for("ssh", lambda: ssh_processes(host.port), 60)
-        process.terminate()
-        _, stderr = process.communicate(timeout=60)
     finally:
-        process.kill()
-        process.wait()
+        os.kill(process.pid, signal.SIGTERM)
+        code, stderr = process.wait()
         (host.shims / "journalctl").write_text(original)
-    assert process.returncode == EXIT_INTERRUPTED, stderr
+    assert code == EXIT_INTERRUPTED, stderr
     assert "SIGTERM" in stderr
     assert "Traceback" not in stderr
     assert ssh_processes(host.port) == []

@@ -196,7 +196,7 @@ def test_without_any_python_nothing_that_may_hold_secrets_is_kept(sandbox: Sandb
     assert "Filesystem" in files["system/df"]
 
 
-def test_what_cannot_be_taken_out_there_is_taken_out_here(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_secrets_that_a_host_without_python_sends_are_taken_out_here(sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.command("python3", "exit 127")
     files, _ = sandbox.run("-r", text=script())
     assert OWN in files["journal.log"], "the host had a Python all the same"

@@ -47,7 +47,7 @@ def test_a_host_whose_service_is_not_up(listening: int, closed: int) -> None:
 
 
 @pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="no OpenSSH here")
-def test_what_a_host_says_of_itself_is_read_without_logging_in(tmp_path: Path, closed: int) -> None:
+def test_a_hosts_ssh_banner_is_read_without_logging_in(tmp_path: Path, closed: int) -> None:
     (tmp_path / "banner").write_text(
         "Welcome.\ninstall-status: Not running: agent.service(failed).\x1b[2J\n"
         "install-status: Images cannot be pulled\n"

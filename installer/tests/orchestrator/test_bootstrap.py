@@ -112,7 +112,7 @@ def test_a_companion_that_does_not_start_is_no_reason_to_stop(site: Site) -> Non
     assert site.timeline.programs()[-1] == "systemctl start --no-block approve-csr.service"
 
 
-def test_bootkube_that_does_not_start_is(site: Site) -> None:
+def test_a_bootkube_that_does_not_start_stops_the_installation(site: Site) -> None:
     site.programs.add("systemctl", 'echo loaded\n[ "$3" != bootkube.service ] || { echo masked >&2; exit 4; }\n')
     with pytest.raises(StageError, match=r"^start bootkube: systemctl start --no-block: exit code 4: masked"):
         bootstrap.start(site.host, UNITS)

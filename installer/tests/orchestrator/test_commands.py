@@ -59,7 +59,7 @@ def test_a_slow_systemd_is_waited_for(host: Host, programs: Programs, monkeypatc
     assert programs.calls("systemctl") == ["daemon-reload", "restart NetworkManager.service"]
 
 
-def test_units_of_which_systemd_does_not_say_whether_they_exist_are_started(
+def test_units_are_started_when_systemd_does_not_say_whether_they_exist(
     host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasten(monkeypatch, systemctl=300.0)

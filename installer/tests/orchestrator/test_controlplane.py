@@ -212,17 +212,7 @@ def test_events_by_their_name_and_by_their_reason(cluster: Cluster, tmp_path: Pa
     api.close()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        None,
-        "[",
-        "- a",
-        "clusters: []",
-        "clusters: [{cluster: {}}]",
-        "clusters: 1",
-    ],
-)
+@pytest.mark.parametrize("change", [None, "[", "- a", "clusters: []", "clusters: [{cluster: {}}]", "clusters: 1"])
 def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, change: str | None) -> None:
     path = tmp_path / "kubeconfig"
     if change is not None:

@@ -81,7 +81,9 @@ def test_volume_groups_of_other_disks_stay(site: Site) -> None:
     assert site.timeline.argv("pvs") == [["--noheadings", "-o", "pv_name,vg_uuid,vg_name"]]
 
 
-def test_of_two_volume_groups_of_one_name_that_of_this_disk_goes(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_two_volume_groups_with_one_name_only_this_disks_is_removed(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     """By name LVM removes neither: "Multiple VGs found with the same name", exit code 5."""
     failures, ran = clean(site, tree(node("/dev/loop1", "disk", "LVM2_member")), TWINS)
     assert failures == []
@@ -91,7 +93,7 @@ def test_of_two_volume_groups_of_one_name_that_of_this_disk_goes(site: Site, cap
 
 
 @pytest.mark.parametrize(("disk_name", "other"), [("/dev/loop1", "/dev/loop2"), ("/dev/loop2", "/dev/loop1")])
-def test_a_volume_group_on_two_disks_goes_and_who_loses_it_is_told(
+def test_a_volume_group_on_two_disks_is_removed_and_the_other_disk_named(
     site: Site, caplog: pytest.LogCaptureFixture, disk_name: str, other: str
 ) -> None:
     failures, ran = clean(site, tree(node(disk_name, "disk", "LVM2_member")), SPAN)
@@ -100,7 +102,9 @@ def test_a_volume_group_on_two_disks_goes_and_who_loses_it_is_told(
     assert caplog.messages == [f"volume group span is removed as a whole, so its data is lost on {other} too"]
 
 
-def test_a_volume_group_on_two_partitions_of_this_disk_goes_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_volume_group_on_two_partitions_of_this_disk_is_removed_once(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     parts = [node(f"/dev/loop{number}", "part", "LVM2_member") for number in (1, 2)]
     _, ran = clean(site, tree(node("/dev/vda", "disk", None, *parts)), SPAN)
     assert [line for line in ran if line.startswith("vgremove")] == [f"vgremove --select vg_uuid={TWENTY} -y --force"]
@@ -215,7 +219,7 @@ def test_the_second_try_may_succeed_and_counts_from_the_start(site: Site, tmp_pa
     assert seen == ["5%", "10%", "99%", "100%"] * 2
 
 
-def test_three_tries_and_the_last_words_without_the_progress(site: Site) -> None:
+def test_three_tries_and_the_last_lines_of_the_error_without_the_progress_bar(site: Site) -> None:
     words = "for n in $(seq 14); do echo line $n; echo; done; "
     site.programs.add("coreos-installer", f"{words}{BARS}printf '\\n\\377no space' >&2; exit 3\n")
     with pytest.raises(StageError) as caught:

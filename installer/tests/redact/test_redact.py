@@ -150,11 +150,11 @@ def test_bytes_that_are_no_text_pass(data: bytes, size: int) -> None:
 
 def test_a_line_that_does_not_end_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """As JSON of everything that a cluster holds is: the same as at once, and no more of it in memory than said."""
-    monkeypatch.setattr(redactor, "PIECE", 2 << 10)
-    monkeypatch.setattr(redactor, "LONGEST", 32 << 10)
-    monkeypatch.setattr(redactor, "NEAR", 1 << 10)
+    monkeypatch.setattr(redactor, "PIECE", 1 << 10)
+    monkeypatch.setattr(redactor, "LONGEST", 16 << 10)
+    monkeypatch.setattr(redactor, "NEAR", 1 << 9)
     dice = random.Random(7)
-    secrets = [f"Sy{dice.randrange(10**9)}-w0rd" for _ in range(2000)]
+    secrets = [f"Sy{dice.randrange(10**9)}-w0rd" for _ in range(1000)]
     items = [
         {
             "name": f"host-{n}",
@@ -325,6 +325,13 @@ def test_a_secret_object_whose_kind_comes_in_the_next_piece(monkeypatch: pytest.
         text = f"{'x' * before}\ndata:\n  opaque: aHVudGVyMng=\n  other: c2Vjb25k\nkind: Secret\n"
         clean = b"".join(Redactor().stream(io.BytesIO(text.encode()))).decode()
         assert clean == text.replace("aHVudGVyMng=", MARK).replace("c2Vjb25k", MARK)
+
+
+@pytest.mark.parametrize("name", ["password", "PassWord", "PASSWORD", "to\u212aen"])
+@pytest.mark.parametrize("before", ["", "\u0130 "])
+def test_a_name_in_any_case(name: str, before: str) -> None:
+    """K has a third form, the unit Kelvin's sign; the dotted I is two characters in lower case."""
+    assert redact(f"{before}{name}=hunter2x") == f"{before}{name}={MARK}"
 
 
 def test_a_digest_alone_promises_no_secret() -> None:

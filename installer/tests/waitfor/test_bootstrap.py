@@ -65,7 +65,7 @@ def test_single_node_through_its_reboot(run):
     assert not run.world.refused
 
 
-def test_an_api_that_nobody_has_seen_is_what_a_time_out_tells_first(run):
+def test_a_time_out_tells_first_that_the_api_has_never_answered(run):
     """The rendezvous host has become its installed system, and the API's name leads elsewhere, say."""
     gone = Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Rebooting")],
                   [event("a disk was slow", "error")])  # fmt: skip
@@ -155,7 +155,7 @@ def test_nobody_answers(run):
 
 
 @pytest.mark.parametrize(("looks", "complains"), [(["x", "", "x", ""], False), (["", "x", "y", "y"], True)])
-def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeypatch, looks, complains):
+def test_a_complaint_at_two_looks_in_a_row_is_a_warning(run, monkeypatch, looks, complains):
     complaints = iter([*looks, *[""] * 1000])
     monkeypatch.setattr(outside, "complaint", lambda *_: next(complaints))
     assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=1) == 5
@@ -167,13 +167,8 @@ def test_what_the_host_complains_of_twice_is_told_before_it_is_late(run, monkeyp
 SELDOM = replace(QUICK, interval=0.5, notice_every=0)
 
 
-@pytest.mark.parametrize(
-    ("at_the_end", "tail"),
-    [("", " before: no image"), ("no image", ". It says: no image")],
-)
-def test_a_time_out_names_what_the_host_complained_of_last_though_it_now_says_nothing(
-    run, monkeypatch, at_the_end, tail
-):
+@pytest.mark.parametrize(("at_the_end", "tail"), [("", " before: no image"), ("no image", ". It says: no image")])
+def test_a_time_out_names_the_hosts_last_complaint_after_it_has_gone(run, monkeypatch, at_the_end, tail):
     looks = iter(["no image", "no image", *[""] * 1000])
     monkeypatch.setattr(outside, "complaint", lambda *_: next(looks))
     sentence = f"its service is not{at_the_end and f'. It says: {at_the_end}'}"
@@ -184,7 +179,7 @@ def test_a_time_out_names_what_the_host_complained_of_last_though_it_now_says_no
 
 
 @pytest.mark.parametrize(("looks", "told"), [(["x", "", "x"], True), (["x"], False), (["x", "", "y"], False)])
-def test_a_time_out_names_what_the_host_complained_of_again_and_again(run, monkeypatch, looks, told):
+def test_a_time_out_names_only_a_repeated_complaint(run, monkeypatch, looks, told):
     complaints = iter([*looks, *[""] * 1000])
     monkeypatch.setattr(outside, "complaint", lambda *_: next(complaints))
     monkeypatch.setattr(outside, "host", lambda *_: "its service is not")
@@ -253,7 +248,7 @@ def installing(stage: str, words: str = "") -> dict[str, Any]:
     return host("master-0", "installing-in-progress") | {"progress": {"current_stage": stage, "progress_info": words}}
 
 
-def test_a_stage_that_fails_again_is_told_long_before_the_time_is_over(run):
+def test_a_stage_that_fails_again_is_a_warning_at_once(run):
     words = f"{FAILS_AGAIN}Error: r.example/etcd: manifest unknown"
     failing = Moment(cluster("installing"), [installing("Waiting for bootkube", words)], evaluations=3)
     over = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")])
@@ -263,7 +258,7 @@ def test_a_stage_that_fails_again_is_told_long_before_the_time_is_over(run):
     assert run.lines("WARNING").count(line) == 2
 
 
-def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
+def test_the_hosts_stages_are_shown_after_a_long_silence(run):
     silent = Moment(cluster("installing"), [installing("Waiting for bootkube", "etcd is up")], evaluations=3)
     on = replace(silent, events=[event("it goes on")], evaluations=1)
     settings = replace(QUICK, unchanged_for=0.1)
@@ -275,13 +270,13 @@ def test_where_all_hosts_are_is_told_when_nothing_is_heard_for_long(run):
     assert len(warnings) <= 2
 
 
-def test_before_the_installation_nobody_is_at_a_stage(run):
+def test_no_stages_are_shown_before_the_installation(run):
     insufficient = Moment(cluster("insufficient"), [host("master-0", "discovering")], evaluations=3)
     assert run([insufficient, Moment(kube=DONE)], settings=replace(QUICK, unchanged_for=0.1)) == 0
     assert not any("Nothing is new" in line for line in run.lines())
 
 
-def test_images_are_read_to_their_ends_once_when_nobody_registers(run, monkeypatch):
+def test_images_are_read_completely_once_when_no_host_registers(run, monkeypatch):
     asked = []
 
     def problems(_self, *, whole=False):

@@ -24,7 +24,7 @@ from installer.testing.engine.fleet_kit import API_VIP, Fleet, Machine, Network
 from installer.testing.engine.world_kit import World
 from installer.testing.waitfor_kit import QUICK, Moment, Run
 
-SHORT = replace(QUICK, bootstrap=1.5)
+SHORT = replace(QUICK, bootstrap=1.5, interval=0.1)
 NAMES = ("host-0", "host-1", "host-2")
 
 
@@ -214,7 +214,7 @@ def test_a_bootstrap_host_that_is_gone_in_the_middle(run: Run, make: Any) -> Non
         fleet.progress(machine, "Rebooting")
     # The other hosts' API server answers: they are not missing.
     gone = Moment(kube={})
-    settings = replace(QUICK, bootstrap=4.0)
+    settings = replace(QUICK, bootstrap=4.0, interval=0.2)
     assert run([replace(moment(fleet), evaluations=1), gone], names=NAMES, settings=settings) == 5
     first, second, *_ = run.lines("ERROR")
     assert re.match(r"The rendezvous service on 127\.0\.0\.1 answers no more: .*; 127\.0\.0\.1 ", first)

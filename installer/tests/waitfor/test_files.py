@@ -41,7 +41,7 @@ def test_merge_router_first_nothing_lost_nothing_twice(router, current, between)
     assert kubeconfig.merge("\n".join(router), merged) == merged
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(bundles.filter(bool), bundles)
 def test_kubeconfig_keeps_everything_else(router, current):
     document = {
@@ -200,10 +200,7 @@ FOREIGN = {
     "*manifests.ClusterDeployment": {"Config": {"spec": {"clusterName": "ostest", "baseDomain": "test.example"}}},
     "*manifests.AgentClusterInstall": {
         "Config": {
-            "spec": {
-                "platformType": "BareMetal",
-                "provisionRequirements": {"controlPlaneAgents": 3, "workerAgents": 2},
-            }
+            "spec": {"platformType": "BareMetal", "provisionRequirements": {"controlPlaneAgents": 3, "workerAgents": 2}}
         }
     },
     "*agentconfig.AgentHosts": {
@@ -236,7 +233,7 @@ def test_one_in_which_no_image_was_made(tmp_path, lost):
         state.load(directory, with_password=False)
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.sampled_from(
     ["Config", "spec", "Hosts", "interfaces", "provisionRequirements", "RendezvousIP", *FOREIGN]), c)))  # fmt: skip
 def test_no_state_of_anybodys_ends_in_a_traceback(document):

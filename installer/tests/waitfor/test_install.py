@@ -146,13 +146,13 @@ LOST = host("worker-0", "error", "Waiting for control plane", "Host lost its con
 LOST["logs_info"] = "completed"
 
 
-def test_a_cluster_that_is_complete_is_so_whatever_the_service_says(run):
+def test_a_complete_cluster_ends_the_waiting_whatever_the_service_says(run):
     assert run([Moment(cluster("error"), [LOST], kube=READY_CLUSTER)], target="install-complete") == 0
     assert not run.lines("ERROR")
 
 
 @pytest.mark.parametrize(("target", "code"), [("bootstrap-complete", 0), ("install-complete", 6)])
-def test_an_installation_that_failed_after_its_bootstrap_is_told_as_such_when_asked_again(run, target, code):
+def test_an_installation_that_failed_after_its_bootstrap_is_reported_so_again(run, target, code):
     assert run([Moment(cluster("error"), [LOST], kube=WORKING)], target=target) == code
     assert "cluster bootstrap is complete" in run.lines("INFO")
 
@@ -175,7 +175,7 @@ def test_a_service_that_begins_anew_after_the_bootstrap_fails_no_installation(ru
     assert run([on, anew, Moment(kube=READY_CLUSTER)], target="install-complete", settings=settings) == 0
 
 
-def test_who_is_refused_after_the_bootstrap_is_not_asked_for_the_image(run, monkeypatch):
+def test_a_refusal_after_the_bootstrap_does_not_blame_the_image(run, monkeypatch):
     """The host at the address may serve something else by then, and tokens of OpenShift's service expire."""
     served = World.rest
     monkeypatch.setattr(
@@ -197,7 +197,7 @@ def test_an_interrupt_while_logs_are_awaited_ends_that_alone(run, monkeypatch, k
     assert (run.dir / "logs" / "hosts.json").is_file()
 
 
-def test_a_service_that_hangs_keeps_nobody_from_the_clusters_api(monkeypatch):
+def test_a_service_that_hangs_does_not_delay_looks_at_the_cluster(monkeypatch):
     """Seconds that pass in looks at the service are a small part of all, and one that answers is always looked at."""
     now, looks, seconds = 0.0, 0, 0.0
     monkeypatch.setattr(install, "time", SimpleNamespace(monotonic=lambda: now))
@@ -227,7 +227,7 @@ def test_nodes_without_names_are_counted():
     assert problems([Node("a", "True")], Expected(("a",), 1)) == ()
 
 
-def test_what_keeps_a_node_from_joining_is_said_of_those_that_did_not():
+def test_the_reason_for_not_joining_is_given_for_missing_nodes_only():
     lines = problems([Node("a", "True")], Expected(("a", "b"), 2), "api-int leads nowhere")
     assert lines == ("Node b has not joined the cluster: its kubelet has not registered it; api-int leads nowhere",)
     assert problems([], Expected((), 1), "x") == ("0 of 1 nodes have joined the cluster: none; x",)
@@ -255,7 +255,7 @@ def test_unstable_operator(run):
         ("", 7),
     ],
 )
-def test_how_long_an_operator_has_been_still_is_the_clusters_to_say(run, date, code):
+def test_the_clusters_clock_decides_how_long_an_operator_has_been_stable(run, date, code):
     """This machine's clock is years ahead of the change."""
     state = copy.deepcopy(READY_CLUSTER)
     for item in state[OPERATORS]["items"]:
@@ -266,7 +266,7 @@ def test_how_long_an_operator_has_been_still_is_the_clusters_to_say(run, date, c
     assert result == code
 
 
-def test_a_name_that_keeps_nodes_from_joining_is_told_long_before_the_time_is_over(run):
+def test_an_api_name_that_keeps_nodes_from_joining_is_an_early_warning(run):
     """Nobody has a name in x.example, which is the user's to serve on platform none."""
     waiting = {**DONE, NODES: nodes(), VERSION: version("False", "True", "Working towards 4: waiting on etcd")}
     joined = {**READY_CLUSTER, NODES: nodes(master_0="True")}

@@ -72,7 +72,7 @@ def test_a_token_that_is_refused(run: Run) -> None:
 
 
 @pytest.mark.parametrize("path", ["/clusters", "/clusters/c", "/events"])
-def test_a_service_that_cannot_say_what_it_has_accuses_no_host(
+def test_a_service_that_cannot_list_its_hosts_blames_none_of_them(
     run: Run, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     answering(monkeypatch, {path: (503, PAGE)})

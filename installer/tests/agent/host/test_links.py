@@ -40,6 +40,7 @@ def link(**fields: Any) -> dict[str, Any]:
         ({"linkinfo": {"info_kind": "team"}}, False, True),
         ({"linkinfo": {"info_kind": "tun"}}, False, False),
         ({"ifname": "cni0", "linkinfo": {"info_kind": "bridge"}}, False, False),
+        ({"ifname": "veth0", "linkinfo": {"info_kind": "bond"}}, False, False),
         ({"ifname": "podman0", "linkinfo": {"info_kind": "bridge"}}, True, False),
     ],
 )
@@ -159,7 +160,7 @@ def test_routes_of_both_families(host: Host, programs: Programs) -> None:
 
 
 @pytest.mark.parametrize("family", ["-4", "-6"])
-def test_routes_that_could_not_be_read_are_not_told_as_none(
+def test_routes_that_cannot_be_read_are_an_error_and_not_an_empty_list(
     host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
     """A host without its default route fails a validation: a slow command must not look like that."""
