@@ -27,7 +27,8 @@ def config_of(size: int) -> bytes:
     return json.dumps({"ignition": {"version": "3.2.0"}, "noise": noise}).encode()
 
 
-BIG = config_of(600_000)
+#: Larger than the embed area.
+BIG = config_of(280_000)
 
 # name: (what igninfo.json says, kargs areas: None, "header", or what each entry of kargs.json adds, header, Joliet)
 LAYOUTS = {

@@ -26,6 +26,8 @@ from installer.create.stages.write import own_state
 from installer.create.targets import certificates
 from installer.credentials.certificates import SIGNERS
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
+from installer.formats import yamltext
+from installer.manifests import read as manifests_read
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.observe import state as waiting
 from installer.overrides import RELEASE_OVERRIDE
@@ -74,11 +76,21 @@ def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return Whole(json.loads(state.text()))
 
 
-@pytest.fixture(autouse=True)
-def parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a config says is what it said the last time: of a thousand states most have the same one."""
-    for name in ("parse_install_config", "parse_agent_config"):
-        monkeypatch.setattr(check_stage, name, functools.cache(getattr(check_stage, name)))
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """Thousands of states differ in one value each: a text that was good before is not parsed again."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (
+            (check_stage, "parse_install_config"),
+            (check_stage, "parse_agent_config"),
+            (yamltext, "compose"),
+            (secrets.certificates, "check"),
+            (secrets.tokens, "check"),
+            (secrets.access, "is_kubeconfig"),
+        ):
+            patch.setattr(module, name, functools.cache(getattr(module, name)))
+        patch.setattr(manifests_read, "compose_all", functools.cache(lambda text: [*yamltext.compose_all(text)]))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -162,13 +174,14 @@ JUNK: tuple[Any, ...] = (
 DROP = object()
 
 
-def damaged(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    document = copy.deepcopy(document)
-    parent = at(document, path[:-1])
-    if value is DROP:
-        del parent[path[-1]]
+def damaged(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    document, key = copy.copy(document), path[0]
+    if len(path) > 1:
+        document[key] = damaged(document[key], path[1:], value)
+    elif value is DROP:
+        del document[key]
     else:
-        parent[path[-1]] = value
+        document[key] = value
     return document
 
 

@@ -1,5 +1,6 @@
 """`node0 iso` on every layout that CoreOS live ISOs have had (reference/installer.md §3.4), made here by xorriso."""
 
+import functools
 import json
 import random
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from installer import cli
 from installer.errors import ConfigError, EmbedTooBig, IsoError
+from installer.image import cpio
 from installer.image.artifacts import LiveChanges, write_pxe
 from installer.image.iso.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
 from installer.image.iso.grow import embed_ignition
@@ -34,6 +36,14 @@ def bases(tmp_path_factory):
         return images[name]
 
     return get
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compressed_once():
+    """A large config is compressed to the same each time, and that takes longer than all else in here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpio, "compress", functools.cache(cpio.compress))
+        yield
 
 
 def node0(*args):
@@ -134,7 +144,7 @@ def test_a_grown_image_is_what_others_read(bases, name, tmp_path):
 def test_growing_twice_and_shrinking_back(bases, tmp_path):
     base, out = bases("2023-07.x86_64"), tmp_path / "out.iso"
     shutil.copyfile(base, out)
-    for size in (300_000, 900_000, 10, 2_000_000):
+    for size in (300_000, 600_000, 10, 900_000):
         with out.open("rb") as file:
             overlay = Overlay(file)
             embed_ignition(overlay, out, config_of(size))
