@@ -14,7 +14,7 @@ from installer.image.iso.embed import embedded_ignition
 from installer.image.iso.iso9660 import Iso
 from installer.testing.create.embed_kit import make_iso
 from installer.testing.create.inputs_kit import AGENT, SNO, text
-from installer.testing.create.registry_kit import MISSING, Registry, registry
+from installer.testing.create.registry_kit import MISSING, SOURCE, Registry, registry
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 
@@ -27,17 +27,33 @@ COMPONENTS = (
 )
 
 
+def base_iso_files(iso: Path) -> dict[str, bytes]:
+    """What machine-os-images has: the base ISO and its checksum."""
+    data = iso.read_bytes()
+    return {
+        "coreos/coreos-x86_64.iso": data,
+        "coreos/coreos-x86_64.iso.sha256": hashlib.sha256(data).hexdigest().encode(),
+    }
+
+
+def named_components() -> dict[str, str]:
+    """Pullspecs of the images that `create` only names, so that no registry has to have them."""
+    return {name: f"{SOURCE}@sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in COMPONENTS}
+
+
+def components(server: Registry, iso: Path) -> dict[str, str]:
+    """The images of a release by tag: machine-os-images with the base ISO, which is pushed, and others by name."""
+    return {**named_components(), "machine-os-images": server.push([base_iso_files(iso)], "mos", "zstd")}
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, str]]:
     """A registry with a release, the pullspec of that release, and of one whose base ISO is not what it says."""
     folder = tmp_path_factory.mktemp("payload")
     iso = make_iso(folder, igninfo={"file": "images/ignition.img"})
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        wrong = server.push([{**files, "coreos/coreos-x86_64.iso.sha256": b"0" * 64}], "wrong", "zstd")
+        images = components(server, iso)
+        wrong = server.push([{**base_iso_files(iso), "coreos/coreos-x86_64.iso.sha256": b"0" * 64}], "wrong", "zstd")
         yield (
             server,
             server.push_release(images),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import pytest
 from installer.cli import main
 from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
-from installer.testing.create.image_kit import COMPONENTS
+from installer.testing.create.image_kit import components
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import MISSING, Registry, registry
@@ -39,12 +38,8 @@ MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
 def payload(folder: Path) -> Iterator[tuple[Registry, str, Path]]:
     """A registry with a release in it, the release's pullspec, and its base ISO; files go into `folder`."""
     iso = build(folder, "2023-07.x86_64")
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        yield server, server.push_release(images), iso
+        yield server, server.push_release(components(server, iso)), iso
 
 
 def inputs(
@@ -58,9 +53,9 @@ def inputs(
 
 
 def asset_directory(release: tuple[Registry, str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with inputs for the release (of `payload`), which the environment names; caches go beside it."""
+    """A directory with inputs for the release (of `payload`), which the environment names. Tests share their caches."""
     server, pullspec, _iso = release
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(server.folder / "cache"))
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", pullspec)
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
     directory = folder / "dir"

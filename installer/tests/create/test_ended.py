@@ -65,8 +65,11 @@ def ended_in_the_midst(directory, *numbers):
 
 
 @real
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
-@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize(
+    ("number", "again"),
+    [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
+    ids=["SIGINT-first", "SIGTERM-again", "SIGHUP-first"],
+)
 def test_a_signal_in_the_midst(directory, number, again):
     """Told to end with the lock in hand and the copy under way: the directory is as it was before."""
     if again:

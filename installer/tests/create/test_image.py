@@ -26,6 +26,12 @@ from installer.testing.create.inputs_kit import AGENT, SNO, changed, text
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 
 
+@pytest.fixture(autouse=True)
+def shared_cache(directory, lab, monkeypatch):
+    """The release and its base ISO are fetched by the first test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(lab[0].folder / "cache"))
+
+
 def create(directory: Path) -> int:
     return main(["agent", "create", "image", "--dir", str(directory)])
 

@@ -15,7 +15,7 @@ from installer.errors import DownloadError
 from installer.image.iso.iso9660 import Iso
 from installer.release.download import TRIES, download
 from installer.release.stream import Artifact
-from installer.testing.create.image_kit import COMPONENTS, content
+from installer.testing.create.image_kit import base_iso_files, content, named_components
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.iso_kit import build
 from installer.testing.create.outputs_kit import kernel_line
@@ -147,26 +147,26 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("payload")
     iso = build(folder, "2023-07.x86_64")
     with registry(folder / "registry") as server:
-        yield server, iso, {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        yield server, iso, {}
 
 
 @pytest.fixture
 def create(lab, tmp_path, monkeypatch):
     """Run `create TARGET` from a release whose machine-os-images has `files`; (exit code, asset directory)."""
-    server, _iso, images = lab
+    server, _iso, releases = lab
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
     source = {"source": server.sources[0].source, "mirrors": [server.repository]}
     common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
 
     def run(files, agent=None, target="image"):
-        tag = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
-        if not (server.folder / f"oci-m{tag}").exists():
-            system = server.push([files], f"m{tag}")
-            release = server.push_release({**images, "machine-os-images": system}, tag=f"r{tag}")
-            (server.folder / f"release-{tag}").write_text(release)
-        release = (server.folder / f"release-{tag}").read_text()
-        monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
+        key = tuple(sorted(files.items()))
+        if key not in releases:
+            system = server.push([files], f"m{len(releases)}")
+            releases[key] = server.push_release(
+                {**named_components(), "machine-os-images": system}, tag=f"r{len(releases)}"
+            )
+        monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", releases[key])
         folder = tmp_path / "dir"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -240,12 +240,7 @@ def test_failures_are_one_fatal_line_and_change_nothing(web, create, capsys, iso
 @needs_registry
 def test_a_minimal_iso_of_a_published_root_file_system(web, lab, create, capsys):
     rootfs = {"location": "https://published.example.invalid/rootfs.img", "sha256": "1" * 64}
-    iso = lab[1].read_bytes()
-    files = {
-        "coreos/coreos-x86_64.iso": iso,
-        "coreos/coreos-x86_64.iso.sha256": hashlib.sha256(iso).hexdigest().encode(),
-        "coreos/coreos-stream.json": stream_of(None, rootfs),
-    }
+    files = {**base_iso_files(lab[1]), "coreos/coreos-stream.json": stream_of(None, rootfs)}
     code, folder = create(files, {"minimalISO": True})
     err = capsys.readouterr().err
     assert code == 0, err
