@@ -170,8 +170,8 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
 
 
 @needs_jq
-@pytest.mark.parametrize("node_zero", [True, False], ids=["on-node0", "elsewhere"])
-def test_agent_waits_for_the_service_then_runs_with_its_infra_env(tmp_path, node_zero):
+@pytest.mark.parametrize(("node_zero", "every"), [(True, "1"), (False, "5")], ids=["on-node0", "elsewhere"])
+def test_agent_waits_for_the_service_then_runs_with_its_infra_env(tmp_path, node_zero, every):
     """A listener appears late, and has no infra-env at first."""
     curl = r"""
 n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
@@ -190,7 +190,7 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
     for name in ("start-agent.sh", "common.sh"):
         script = tmp_path / "usr/local/bin" / name
         text = script.read_text().replace("/run/start-agent", f"{tmp_path}/run/start-agent")
-        script.write_text(text.replace("/etc/assisted/node0", f"{tmp_path}/etc/assisted/node0"))
+        script.write_text(text.replace('pause "$every"', 'echo "$every" >>"$STATE/pauses"; pause 0.1'))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         env["SERVICE_PORT"] = str(listener.getsockname()[1])
@@ -202,6 +202,7 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
         listener.listen()
         out, _ = agent.communicate(timeout=30)
     assert agent.returncode == 0, out
+    assert set((tmp_path / "pauses").read_text().split()) == {every}
     *_, run = (tmp_path / "podman").read_text().splitlines()
     assert run.startswith("run ")
     assert "--infra-env-id i1 --agent-version a.example/b@sha256:0 --cacert /opt/agent/tls/ca.crt" in run
