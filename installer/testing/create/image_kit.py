@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from installer.testing.create.embed_kit import make_iso
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.registry_kit import MISSING, SOURCE, Registry, registry
 
+#: Programs that it takes to make a release, and that are not here.
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
-
 
 COMPONENTS = (
     "agent-installer-api-server",
@@ -61,25 +61,33 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, st
         )
 
 
-@pytest.fixture
-def directory(lab: tuple[Registry, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An asset directory with the inputs of one node, installed from the registry's release."""
-    server, release, _bad = lab
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def inputs(
+    folder: Path, server: Registry, install: Mapping[str, Any] | None = None, agent: Mapping[str, Any] | None = None
+) -> None:
+    """Write the configs of one node that pulls from `server`; `install` and `agent` are fields to set in them."""
+    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
+    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
+    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
+    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+
+
+def asset_directory(
+    server: Registry, release: str, parent: Path, monkeypatch: pytest.MonkeyPatch, *, cache: Path
+) -> Path:
+    """A new directory in `parent` with the inputs of one node; the environment names the release and the cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    folder = tmp_path / "dir"
+    folder = parent / "dir"
     folder.mkdir()
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    install = {
-        **SNO,
-        "pullSecret": server.pull_secret,
-        "imageDigestSources": [source],
-        "additionalTrustBundle": server.ca_pem,
-    }
-    (folder / "install-config.yaml").write_text(text(install))
-    (folder / "agent-config.yaml").write_text(text(AGENT))
+    inputs(folder, server)
     return folder
+
+
+@pytest.fixture
+def directory(lab: tuple[Registry, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An asset directory with the inputs of one node, installed from the registry's release; its caches are empty."""
+    return asset_directory(*lab[:2], tmp_path, monkeypatch, cache=tmp_path / "cache")
 
 
 def content(iso: Path) -> tuple[dict[str, Any], dict[str, str]]:

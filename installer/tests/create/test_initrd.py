@@ -19,29 +19,17 @@ from installer.image.iso.iso9660 import Iso
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.records import records
 from installer.release.agent_files import ARCHIVE, FOLDER, HOOK
-from installer.testing.create.image_kit import components, content
-from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create import iso_kit
+from installer.testing.create.image_kit import NEEDED, components, content, inputs
 from installer.testing.create.iso_kit import BIG, LAYOUTS, SMALL, build, needs_xorriso, place
-from installer.testing.create.registry_kit import MISSING, Layer, Link, registry
+from installer.testing.create.registry_kit import Layer, Link, registry
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+bases = iso_kit.bases
 needs_cpio = pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
 INITRD = "images/pxeboot/initrd.img"
 TUI, LIBRARY = b"\x7fELF agent-tui" * 900, b"\x7fELF nmstate" * 700
 EXTRA = gzip.compress(b"".join(pieces([("agent-files/a", 0o100555, b"x" * 70_001)])), mtime=0)
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory):
-    images = {}
-
-    def get(name):
-        if name not in images:
-            images[name] = build(tmp_path_factory.mktemp("iso"), name)
-        return images[name]
-
-    return get
 
 
 def initrd_of(iso: Path) -> bytes:
@@ -170,16 +158,13 @@ def run(lab, tmp_path, monkeypatch):
     server, _iso, releases = lab
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
 
     def create(target, release, install=None, agent=None):
         monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", releases[release])
         folder = tmp_path / "dir"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
-        (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+        inputs(folder, server, install, agent)
         assert main(["agent", "create", target, "--dir", str(folder)]) == 0
         return folder
 

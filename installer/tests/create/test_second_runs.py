@@ -5,30 +5,12 @@ import stat
 
 import pytest
 
-from installer.testing.create.image_kit import content
-from installer.testing.create.outputs_kit import (
-    MANIFESTS,
-    MIRROR,
-    NEEDED,
-    asset_directory,
-    create,
-    inputs,
-    names,
-    payload,
-)
+from installer.testing.create import outputs_kit
+from installer.testing.create.image_kit import NEEDED, content, inputs
+from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, names
 
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with payload(tmp_path_factory.mktemp("payload")) as payload_registry:
-        yield payload_registry
-
-
-@pytest.fixture
-def directory(lab, tmp_path, monkeypatch):
-    return asset_directory(lab, tmp_path, monkeypatch)
+directory, lab = outputs_kit.directory, outputs_kit.lab
 
 
 # A release in a registry has a version of its own.

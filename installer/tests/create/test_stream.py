@@ -15,13 +15,11 @@ from installer.errors import DownloadError
 from installer.image.iso.iso9660 import Iso
 from installer.release.download import TRIES, download
 from installer.release.stream import Artifact
-from installer.testing.create.image_kit import base_iso_files, content, named_components
-from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.image_kit import NEEDED, base_iso_files, content, inputs, named_components
 from installer.testing.create.iso_kit import build
 from installer.testing.create.outputs_kit import kernel_line
-from installer.testing.create.registry_kit import MISSING, registry
+from installer.testing.create.registry_kit import registry
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 DATA = bytes(range(256)) * 20_000
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -152,14 +150,12 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def create(lab, tmp_path, monkeypatch):
-    """Run `create TARGET` from a release whose machine-os-images has `files`; (exit code, asset directory)."""
+    """Run `create image` from a release whose machine-os-images has `files`; (exit code, asset directory)."""
     server, _iso, releases = lab
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
 
-    def run(files, agent=None, target="image"):
+    def run(files, agent=None):
         key = tuple(sorted(files.items()))
         if key not in releases:
             system = server.push([files], f"m{len(releases)}")
@@ -170,9 +166,8 @@ def create(lab, tmp_path, monkeypatch):
         folder = tmp_path / "dir"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "install-config.yaml").write_text(text({**SNO, **common}))
-        (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
-        return main(["agent", "create", target, "--dir", str(folder)]), folder
+        inputs(folder, server, agent=agent)
+        return main(["agent", "create", "image", "--dir", str(folder)]), folder
 
     return run
 

@@ -21,21 +21,11 @@ from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA
 from installer.image.iso.minimal import make_minimal
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.reset import reset_image
-from installer.testing.create.iso_kit import BIG, KARGS, LAYOUTS, SMALL, build, config_of, needs_xorriso, place
+from installer.testing.create import iso_kit
+from installer.testing.create.iso_kit import BIG, KARGS, LAYOUTS, SMALL, config_of, needs_xorriso, place
 
 pytestmark = needs_xorriso
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory):
-    images = {}
-
-    def get(name):
-        if name not in images:
-            images[name] = build(tmp_path_factory.mktemp("iso"), name)
-        return images[name]
-
-    return get
+bases = iso_kit.bases
 
 
 @pytest.fixture(scope="module", autouse=True)
