@@ -65,7 +65,7 @@ def prepare_iso(
 
 
 def write_iso(base: Path, target: Path, changes: LiveChanges, *, rootfs_url: str = "") -> None:
-    """As `prepare_iso`, and put in place. Raises IsoError, EmbedTooBig."""
+    """Write the changed ISO as `target`, otherwise as `prepare_iso`. Raises IsoError, EmbedTooBig."""
     put_in_place(prepare_iso(base, target, changes, rootfs_url=rootfs_url))
 
 

@@ -107,7 +107,7 @@ class PrefetchedCopy:
         self.give_up()
 
     def give_up(self) -> None:
-        """End it, and remove what it has written, unless that was committed."""
+        """End the copy, and remove what was written of it, unless it was committed."""
         self._stop.set()
         self._wait()
         self.partial.discard()

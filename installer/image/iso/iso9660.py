@@ -1,4 +1,4 @@
-"""A reader of ISO 9660: where in the image is a file's content. Only what embedding needs, never a write.
+"""A read-only reader of ISO 9660: where in the image a file's content is. It has only what embedding needs.
 
 Names are looked up in the primary volume, without version suffix and in any case, by their Rock Ridge name where there
 is one, and else also as mkisofs mangles them to 8.3 (reference/installer.md §3.1: igninfo.json is IGNINFO.JSO;1).

@@ -72,7 +72,7 @@ def make_minimal(overlay: Overlay, path: object, url: str) -> None:
 
 
 def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
-    """Both the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
+    """Set the URL in the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
     argument = f'coreos.live.rootfs_url="{url}"'
     default = f"{live_kargs(area.default)} {argument}".strip()
     current = f"{live_kargs(current_kargs(iso, area))} {argument}".strip()

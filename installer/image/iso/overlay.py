@@ -1,4 +1,4 @@
-"""An image with changes over it: read as if they were made, then written at once, to a file, in place, or to a pipe.
+"""An image with changes over it: read as if they were made, then written in one go, to a file, in place, or to a pipe.
 
 The changed image is a list of segments, each a range of the base, new bytes, or zeros, so that a gigabyte is never in
 memory, and never written twice.

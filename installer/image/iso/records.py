@@ -30,7 +30,7 @@ class Record:
     directory: bool
 
     def patch(self, offset: int, length: int) -> Patch:
-        """What makes it point to another extent; `offset` is a multiple of the sector."""
+        """The patch that makes the record point to another extent; `offset` is a multiple of the sector."""
         return Patch(self.position + 2, both(offset // SECTOR) + both(length))
 
 
@@ -108,6 +108,6 @@ def boot_images(iso: Iso) -> list[int]:
 
 
 def volume_size_patches(iso: Iso, size: int) -> list[Patch]:
-    """What makes the volumes `size` bytes long."""
+    """The patches that make the volumes `size` bytes long."""
     blocks = (size + SECTOR - 1) // SECTOR
     return [Patch(d.position + 80, both(blocks)) for d in iso.descriptors() if d.kind in (PRIMARY, SUPPLEMENTARY)]

@@ -67,7 +67,7 @@ class Fields:
         self.problems.add(self.at(name), value, rule)
 
     def raw(self, name: str, *aliases: str) -> Any:
-        """The value as it stands, or None; an alias counts as the field itself, but only one of them may be given."""
+        """The value unchecked, or None; `aliases` are other names of the field, of which only one may be given."""
         self._seen.update((name, *aliases))
         names = [key for key in (name, *aliases) if self._source.get(key) is not None]
         if len(names) > 1:

@@ -213,7 +213,7 @@ def test_outputs_all_or_none(tmp_path):
     assert (tmp_path / "new/x").stat().st_mode & 0o777 == 0o644
 
 
-def test_partial(tmp_path):
+def test_a_partial_file_is_committed_or_discarded(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
     partial = Partial(path)

@@ -216,7 +216,7 @@ def test_failures_are_one_fatal_line_and_change_nothing(directory, capsys, name,
     untouched(directory)
 
 
-def test_a_base_iso_that_is_none(directory, tmp_path, monkeypatch, capsys):
+def test_a_base_iso_that_is_no_iso(directory, tmp_path, monkeypatch, capsys):
     (tmp_path / "fake.iso").write_bytes(b"x" * 70000)
     monkeypatch.setenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", str(tmp_path / "fake.iso"))
     assert create(directory) == 1

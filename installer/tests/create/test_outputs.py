@@ -303,7 +303,7 @@ def test_agent_config_template(tmp_path, capsys):
     assert set(template) >= {"rendezvousIP", "bootArtifactsBaseURL", "minimalISO", "additionalNTPSources", "hosts"}
 
 
-def test_agent_config_template_takes_nobodys_place(tmp_path, capsys):
+def test_agent_config_template_overwrites_nothing(tmp_path, capsys):
     own = tmp_path / "agent-config.yaml"
     for _ in range(2):  # a template again is no loss
         assert create("agent-config-template", tmp_path) == 0

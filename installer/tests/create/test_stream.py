@@ -89,7 +89,7 @@ def test_a_server_without_ranges_sends_all_again(web, tmp_path):
     assert (tmp_path / "d").read_bytes() == DATA
 
 
-def test_what_a_run_received_serves_the_next(web, tmp_path):
+def test_the_next_run_continues_a_download(web, tmp_path):
     web.cuts = [1000] * TRIES
     with pytest.raises(DownloadError, match=r"closed the connection after 3000 of 5120000 bytes \(3 tries\)"):
         get(web, tmp_path / "d")
@@ -103,7 +103,7 @@ def test_what_a_run_received_serves_the_next(web, tmp_path):
     assert web.seen[1:] == [("/f", f"bytes={len(DATA)}-")]
 
 
-def test_what_does_not_fit_is_fetched_again_and_then_refused(web, tmp_path):
+def test_a_file_with_another_digest_is_fetched_again_then_refused(web, tmp_path):
     (tmp_path / ".d.download").write_bytes(b"of another file")
     get(web, tmp_path / "d")
     assert [byte_range for _path, byte_range in web.seen] == ["bytes=15-", None]

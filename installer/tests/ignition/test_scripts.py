@@ -303,7 +303,7 @@ def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_p
     )
 
 
-def test_a_pull_that_came_right_in_the_end_is_not_told(tmp_path):
+def test_a_pull_that_succeeded_in_the_end_is_not_shown(tmp_path):
     lines = f"{PULL_AGAIN}\n5b87bdf48d56\nwaiting for an infra-env at https://192.0.2.1:8090/"
     assert look_at_the_status(tmp_path, lines) == ""
 
@@ -318,7 +318,7 @@ def test_a_host_that_is_not_the_rendezvous_host_complains_of_its_own_agent_alone
     assert "After=node-zero.service\n" in unit, "which host it is decides what it looks at"
 
 
-def test_a_pull_that_is_tried_again_is_told_until_something_else_is_said(tmp_path):
+def test_a_retried_pull_is_shown_until_the_next_message(tmp_path):
     """The agent's unit is active while podman pulls once more: the console and the banner do not flap."""
     env = sandbox(tmp_path, systemctl='. "$STATE/look"', journalctl='cat "$STATE/journal"')
     (tmp_path / "journal").write_text("Error: writing blob: Digest did not match\n")
@@ -349,6 +349,6 @@ def test_a_pull_that_is_tried_again_is_told_until_something_else_is_said(tmp_pat
         ("Error: no container with that name", False),
     ],
 )
-def test_what_is_no_pull_that_fails_is_not_told(tmp_path, line, listens):
+def test_lines_that_are_no_failed_pull_are_not_shown(tmp_path, line, listens):
     assert look_at_the_status(tmp_path, line, listens=listens) == ""
     assert not (tmp_path / "etc/issue.d/75-agent-images.issue").exists()

@@ -68,7 +68,7 @@ def test_area_inside_a_file_and_whole_file(tmp_path):
 
 
 @needs_xorriso
-def test_no_area_is_one_clear_line(tmp_path):
+def test_an_image_without_areas_is_refused(tmp_path):
     base = make_iso(tmp_path, igninfo=None, kargs=False, area=0)
     with base.open("rb") as file:
         iso = Iso(file, base)
@@ -112,7 +112,7 @@ def test_too_big_names_sizes(tmp_path):
 
 
 @needs_xorriso
-def test_info_that_lies(tmp_path):
+def test_igninfo_that_does_not_match_the_image(tmp_path):
     base = make_iso(tmp_path, igninfo={"file": "images/ignition.img", "offset": 0, "length": 999999})
     with base.open("rb") as file, pytest.raises(NotIso9660, match="beyond the end"):
         ignition_area(Iso(file, base))
@@ -120,7 +120,7 @@ def test_info_that_lies(tmp_path):
 
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=70000))
-def test_garbage_is_refused_not_crashed_on(tmp_path_factory, data):
+def test_garbage_is_refused(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("iso") / "x.iso"
     path.write_bytes(data)
     with path.open("rb") as file, pytest.raises(IsoError):
@@ -128,7 +128,7 @@ def test_garbage_is_refused_not_crashed_on(tmp_path_factory, data):
 
 
 @needs_xorriso
-def test_corruption_is_refused_not_crashed_on(tmp_path):
+def test_corrupt_images_are_refused(tmp_path):
     base = make_iso(tmp_path, igninfo={"file": "images/ignition.img"})
     data = base.read_bytes()
     import random

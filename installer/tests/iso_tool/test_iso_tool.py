@@ -227,7 +227,7 @@ def test_errors_are_one_line_and_nothing_is_written(bases, tmp_path, capfdbinary
     assert node0("embed", "--force", "--ignition", ign, out) == 0
 
 
-def test_mutilated_images_are_refused_or_served(bases, tmp_path):
+def test_damaged_images_are_refused_or_served(bases, tmp_path):
     data = bases("2023-07.x86_64").read_bytes()
     rng = random.Random(5)
     path = tmp_path / "broken.iso"

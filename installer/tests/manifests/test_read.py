@@ -167,7 +167,7 @@ def test_networks_of_agent_config_count_where_no_manifest_has_any(caplog):
     assert "hosts[0].networkConfig of agent-config.yaml is ignored" in caplog.text
 
 
-def test_what_was_filled_in_is_handed_on_and_the_rest_as_it_is():
+def test_manifests_are_passed_on_with_their_defaults():
     _config, _hosts, files = generated()
     manifests = {**files, names.DEPLOYMENT: files[names.DEPLOYMENT] + b"# mine\n"}
     assert completed(read.read_manifests(manifests, RELEASE, "X")) == manifests

@@ -315,7 +315,7 @@ def test_open_vswitch():
     assert files["patch1-if"]["ovs-patch"] == {"peer": "patch0"}
 
 
-def test_what_an_ovs_bridge_does_not_have(caplog):
+def test_an_ovs_bridge_has_no_addresses(caplog):
     """Addresses of the bridge are those of an interface in it; that a family is on asks for none."""
     settings = "mtu: 1400, ipv4: {enabled: true}, ipv6: {enabled: true}"
     files = parsed_keyfiles(f"interfaces: [{{name: br-x, type: ovs-bridge, {settings}}}]")

@@ -109,7 +109,7 @@ def test_damaged_documents(document):
 
 @settings(max_examples=150, deadline=None)
 @given(VALUES)
-def test_anything(value):
+def test_any_value_is_rendered_or_refused(value):
     judge(value)
     judge({"interfaces": value})
     judge({"interfaces": [{"name": "eno1", "type": "ethernet", "ipv4": value}], "routes": {"config": value}})
