@@ -29,8 +29,8 @@ def password_and_hash() -> tuple[str, str]:
 class BackgroundCredentials:
     """Signers and password, made in threads. A context: at its end, what was not asked for is given up."""
 
-    def __init__(self, threads: int = 2) -> None:
-        self._pool = ThreadPoolExecutor(threads, "credentials")
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(2, "credentials")
         self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
         self._password: Future[tuple[str, str]] = self._pool.submit(password_and_hash)
 

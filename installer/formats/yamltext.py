@@ -20,18 +20,7 @@ import yaml
 from installer.errors import YamlError
 from installer.formats.composer import Composer
 
-__all__ = [
-    "CORE",
-    "GO",
-    "compose",
-    "compose_all",
-    "construct",
-    "dump",
-    "go_text",
-    "is_null",
-    "load",
-    "load_all",
-]
+__all__ = ["CORE", "GO", "compose", "compose_all", "construct", "dump", "go_text", "is_null", "load", "load_all"]
 
 _TAG = "tag:yaml.org,2002:"
 _BOOLS = {"y": True, "n": False, "yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}

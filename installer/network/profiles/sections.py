@@ -11,12 +11,7 @@ from installer.network.profiles.plan import CONTROLLERS, Attachment, Plan, profi
 from installer.network.reading.dns import Extra
 from installer.network.reading.model import Interface, IpConfig, Port, Shape
 
-NM_TYPES = {
-    "ethernet": "802-3-ethernet",
-    "linux-bridge": "bridge",
-    "mac-vlan": "macvlan",
-    "mac-vtap": "macvlan",
-}
+NM_TYPES = {"ethernet": "802-3-ethernet", "linux-bridge": "bridge", "mac-vlan": "macvlan", "mac-vtap": "macvlan"}
 # InfiniBand and loopback have no Ethernet layer.
 _NOT_WIRED = ("infiniband", "loopback")
 _MAY_FAIL = {

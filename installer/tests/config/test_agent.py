@@ -137,11 +137,7 @@ def test_too_many_hosts_is_an_error_too_few_a_warning(tmp_path, caplog):
 
 @pytest.mark.parametrize(
     ("address", "roles", "expected"),
-    [
-        ("fd00:0::0005", ["master"], "fd00::5"),
-        ("", ["master"], "192.168.111.80"),
-        ("", [""], "192.168.111.80"),
-    ],
+    [("fd00:0::0005", ["master"], "fd00::5"), ("", ["master"], "192.168.111.80"), ("", [""], "192.168.111.80")],
 )
 def test_rendezvous_ip(tmp_path, address, roles, expected):
     agent = changed(changed(AGENT, "rendezvousIP", address), "hosts.0.role", roles[0])

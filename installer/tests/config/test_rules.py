@@ -112,10 +112,7 @@ def test_unknown_fields_and_types_name_line_and_field():
     assert caught.value.exit_code == EXIT_INSTALL_CONFIG
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["a: [", "- 1", "a: 1\na: 2", "? [x]\n: 1", "\tx", "a: *b", "\x00"],
-)
+@pytest.mark.parametrize("source", ["a: [", "- 1", "a: 1\na: 2", "? [x]\n: 1", "\tx", "a: *b", "\x00"])
 def test_not_a_config(source):
     with pytest.raises(ConfigError) as caught:
         parse_install_config(source)

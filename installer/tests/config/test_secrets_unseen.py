@@ -148,11 +148,7 @@ def test_no_error_of_a_config_shows_the_secret(place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "key"),
-    [
-        (f"{_HOSTS}.bmc", "nosuchfield"),
-        (f"{_HOSTS}.bmc", "username: u, username"),
-    ],
+    ("field", "key"), [(f"{_HOSTS}.bmc", "nosuchfield"), (f"{_HOSTS}.bmc", "username: u, username")]
 )
 def test_a_key_of_a_mapping_that_has_secrets_is_told(field: str, key: str) -> None:
     """As openshift-install tells it: most such keys are mistyped names."""

@@ -14,7 +14,7 @@ import pytest
 from installer import cli
 from installer.errors import ConfigError, EmbedTooBig, IsoError
 from installer.image import cpio
-from installer.image.artifacts import LiveChanges, write_pxe
+from installer.image.artifacts import LiveChanges, prepare_iso, write_pxe
 from installer.image.iso.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
 from installer.image.iso.grow import embed_ignition
 from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA
@@ -274,10 +274,9 @@ def test_minimal(bases, name, tmp_path):
     assert "rootfs" not in listing.stdout.lower()
 
 
-def test_too_big_without_a_place_to_grow(bases):
-    base = bases("2023-03.s390x")
-    with base.open("rb") as file, pytest.raises(EmbedTooBig):
-        embed_ignition(Overlay(file), base, BIG)
+def test_too_big_without_a_place_to_grow(bases, tmp_path):
+    with pytest.raises(EmbedTooBig, match=r"has 262144; a hint$"):
+        prepare_iso(bases("2023-03.s390x"), tmp_path / "out.iso", LiveChanges(BIG, hint="; a hint"))
 
 
 def test_pxe_files_of_s390x(bases, tmp_path):

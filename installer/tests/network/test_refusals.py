@@ -27,7 +27,6 @@ dns-resolver:
   config: {server: [10.0.0.1]}
 """
 
-A_BRIDGE = {"name": "x", "type": "linux-bridge"}
 TWO_FAMILIES_MIXED = ["10.0.0.1", "fd00::1", "10.0.0.2"]
 
 # Where something is put into the good document, what, and where the problem is expected (None: at the same place).
