@@ -292,13 +292,7 @@ class _Decoder:
         self.fail(node, field_path, f"unknown field {_quoted(name)}{inside}{hint}", unknown=True)
 
 
-_PLAIN: dict[str, Any] = {
-    "str": str,
-    "bool": bool,
-    "int": int,
-    "int64": int,
-    "int32": typing.Annotated[int, Bits(32)],
-}
+_PLAIN: dict[str, Any] = {"str": str, "bool": bool, "int": int, "int64": int, "int32": typing.Annotated[int, Bits(32)]}
 
 
 @cache

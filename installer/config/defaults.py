@@ -25,7 +25,7 @@ PROVISIONING_CIDR = "172.22.0.0/24"
 _BY_ROLE = {"master": 0, "worker": 2, "": 3}
 # Addresses of a provisioning network that has room for a DHCP range from the 10th on.
 _SMALLEST = 16
-# How operators get their credentials unless the config says otherwise.
+# credentialsMode where the config does not set it.
 _CREDENTIALS_MODES = {"nutanix": "Manual", "openstack": "Passthrough", "powervc": "Passthrough", "powervs": "Manual"}
 
 
@@ -123,7 +123,7 @@ def _pool(pool: MachinePool | None, name: str, replicas: int) -> MachinePool:
 
 
 def _with_workers(pools: tuple[MachinePool, ...]) -> tuple[MachinePool, ...]:
-    """The compute pools, and one of workers behind them if there is none."""
+    """The compute pools, with a pool named worker added if there is none."""
     return pools if any(pool.name == "worker" for pool in pools) else (*pools, MachinePool(name="worker"))
 
 
@@ -158,7 +158,7 @@ def apply(config: InstallConfig) -> InstallConfig:
 
 
 def _with_dns(platform: Platform) -> Platform:
-    """DNS records inside the cluster, unless the config says otherwise."""
+    """The platform with dnsRecordsType Internal, unless the config sets it."""
     for name in ("baremetal", "vsphere", "nutanix"):
         own = getattr(platform, name)
         if own is not None and not own.dns_records_type:

@@ -47,7 +47,7 @@ def overlaps(config: InstallConfig) -> Iterator[str]:
     for path, cidr in (
         *((f"networking.machineNetwork[{index}]", entry.cidr) for index, entry in enumerate(net.machine_network)),
         *((f"networking.serviceNetwork[{index}]", cidr) for index, cidr in enumerate(net.service_network)),
-        # Upstream says the index twice.
+        # Upstream's text has the index twice.
         *(
             (f"networking.clusterNetwork[{index}][{index}]", entry.cidr)
             for index, entry in enumerate(net.cluster_network)
@@ -116,7 +116,7 @@ def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
     yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform, VSpherePool())
     yield from _note(f"{path}.diskType", platform.disk_type)
     yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.hosts", platform.hosts[1:])  # upstream says nothing of a single one
+    yield from _note(f"{path}.hosts", platform.hosts[1:])  # upstream does not warn about a single one
 
 
 def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:

@@ -27,7 +27,7 @@ MANIFESTS = "*manifests.AgentManifests"
 MIRROR = "*mirror.RegistriesConf"
 AUTH = "*gencrypto.AuthConfig"
 CREDENTIALS = "*node0.Credentials"
-# What wait-for needs to know.
+# The part that wait-for reads.
 OWN = "node0"
 
 # The names that each asset's files may have; a folder stands for all files in it.

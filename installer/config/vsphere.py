@@ -94,7 +94,7 @@ def _generated(platform: VSpherePlatform, server: str) -> VSphereFailureDomain:
 
 
 def _joined(domains: tuple[VSphereFailureDomain, ...], servers: set[str]) -> tuple[VSphereFailureDomain, ...]:
-    """With inventory paths in the place of bare names, up to the first domain of an unknown vCenter."""
+    """The failure domains with inventory paths for bare names, up to the first one whose vCenter is unknown."""
     result = list(domains)
     for index, domain in enumerate(domains):
         if domain.server not in servers:

@@ -62,7 +62,7 @@ class Outputs:
             raise StateError(f"failed to write {path}: {error.strerror or error}") from error
 
     def take(self, partial: Partial) -> None:
-        """A file that was written already."""
+        """Adopt a file that was written already."""
         self._files.append(partial)
 
     def folder(self, name: str) -> Path:

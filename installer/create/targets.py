@@ -73,7 +73,7 @@ def cluster_manifests(directory: Path) -> None:
     if inputs.registries is not None:
         mirrors[names.REGISTRIES] = inputs.registries.encode()
     if not (files.of(INSTALL_CONFIG) or files.of(MIRROR).get(names.CA_BUNDLE)):
-        del mirrors[names.CA_BUNDLE]  # no input has anything about certificates
+        del mirrors[names.CA_BUNDLE]  # no input has certificates
     # The state keeps what is written, so that a file that the user removes comes from there the next time. Removed are
     # inputs that are not written anew; mirror/ always is, and its folder keeps its mode.
     discarded = (*{*inputs.discarded, *files.on_disk.get(MANIFESTS, {})}.difference(mirrors),)

@@ -1,4 +1,4 @@
-"""The sample that `create agent-config-template` writes."""
+"""The sample agent-config.yaml that `create agent-config-template` writes."""
 
 AGENT_CONFIG_TEMPLATE = """\
 # A sample of agent-config.yaml that shows its fields. Change what you need, remove the rest: all fields are optional.

@@ -36,7 +36,7 @@ FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
 # Which units a loaded config image starts.
 UNIT_LIST = "/etc/assisted/config-image-units"
-_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # upstream's label for it in this command
+_ASSETS = {**paths.ASSETS, paths.INFRA_ENV: "InfraEnv Config File"}  # upstream's name for this asset in this command
 _NEEDED = (
     (paths.INFRA_ENV, _ASSETS[paths.INFRA_ENV], f"configuration file not found: {paths.INFRA_ENV}"),
     (paths.PULL_SECRET, _ASSETS[paths.PULL_SECRET], f"missing configuration or manifest file: {paths.PULL_SECRET}"),
@@ -97,7 +97,7 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     if paths.IMAGE_SET not in files:
         files[paths.IMAGE_SET] = dump(cluster_image_set(release.image, release.version)).encode()
     inputs = LiveInputs(
-        rendezvous_ip=_NOWHERE,  # in files that only the config image brings
+        rendezvous_ip=_NOWHERE,  # these are in files that only the config image brings
         release_image=release.image,
         release_version=release.version,
         images=release.components,

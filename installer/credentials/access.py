@@ -27,7 +27,7 @@ def kubeadmin_password() -> str:
 
 
 def password_hash(password: str) -> str:
-    """Its bcrypt hash at cost 10, as Go's default is; other threads run meanwhile."""
+    """The password's bcrypt hash at cost 10, Go's default. Other threads run meanwhile."""
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()

@@ -27,10 +27,10 @@ def password_and_hash() -> tuple[str, str]:
 
 
 class BackgroundCredentials:
-    """Signers and password that are being made; a context, which at its end gives up what was not asked for."""
+    """Signers and password, made in threads. A context: at its end, what was not asked for is given up."""
 
-    def __init__(self, threads: int = 2) -> None:
-        self._pool = ThreadPoolExecutor(threads, "credentials")
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(2, "credentials")
         self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
         self._password: Future[tuple[str, str]] = self._pool.submit(password_and_hash)
 
@@ -43,12 +43,12 @@ class BackgroundCredentials:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def result(self) -> NewCredentials:
-        """What was made; waits until it is."""
+        """The new credentials; waits until they are complete."""
         password, hashed = self._password.result()
         return NewCredentials({name: future.result() for name, future in self._signers.items()}, password, hashed)
 
 
 def make() -> NewCredentials:
-    """Begin, and wait for it."""
+    """Make new credentials, and wait until they are complete."""
     with BackgroundCredentials() as making:
         return making.result()

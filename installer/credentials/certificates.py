@@ -91,9 +91,9 @@ def signer(common_name: str) -> Pair:
     return _self_signed(rsa.generate_private_key(65537, RSA_BITS), common_name, "openshift")
 
 
-def authority(common_name: str, unit: str = "node0") -> Pair:
+def authority(common_name: str) -> Pair:
     """A self-signed ECDSA CA of ten years."""
-    return _self_signed(ec.generate_private_key(ec.SECP256R1()), common_name, unit)
+    return _self_signed(ec.generate_private_key(ec.SECP256R1()), common_name, "node0")
 
 
 def _self_signed(key: PrivateKey, common_name: str, unit: str) -> Pair:

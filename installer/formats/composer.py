@@ -26,7 +26,7 @@ _SMALL, _LARGE = 400_000, 4_000_000
 _FREE_TEXT = 4 << 20
 # Characters of a key that an error shows.
 _NAME = 80
-# Named as a secret is, but of fencing's settings, whose names are told.
+# This name looks like a secret's, but holds fencing's settings, whose names may be shown.
 _LIST_OF_LOGINS = "credentials"
 
 
@@ -41,7 +41,7 @@ class _Extent:
 
 @dataclass(slots=True)
 class _Open:
-    """A collection whose end has not come."""
+    """A collection that is still being read."""
 
     node: yaml.SequenceNode | yaml.MappingNode
     anchor: str | None
@@ -153,7 +153,7 @@ class Composer:
         event: yaml.AliasEvent, anchors: dict[str, tuple[yaml.Node, _Extent]], stack: list[_Open]
     ) -> tuple[yaml.Node, _Extent]:
         name = event.anchor
-        # It is not named: a password that begins with an asterisk, and is not quoted, is read as an alias too.
+        # The alias is not shown: an unquoted password that begins with an asterisk is read as an alias too.
         if any(one.anchor == name for one in stack):
             raise YamlError(_line(event), "an anchor's value contains itself")
         if name not in anchors:

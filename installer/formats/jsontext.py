@@ -23,5 +23,5 @@ def loads(text: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
     except ValueError:
         if hooks:
             raise
-        # Python's own limit, whose text is about Python.
+        # Python's own limit, whose message is about Python and not about the file.
         raise ValueError("it has a number of too many digits") from None

@@ -43,7 +43,7 @@ def loads(data: bytes | str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # It may hold a key as it was written.
+        # The message may quote a key of the file.
         raise ValueError(shortened(str(error), _SHOWN)) from None
 
 

@@ -20,22 +20,11 @@ import yaml
 from installer.errors import YamlError
 from installer.formats.composer import Composer
 
-__all__ = [
-    "CORE",
-    "GO",
-    "compose",
-    "compose_all",
-    "construct",
-    "dump",
-    "go_text",
-    "is_null",
-    "load",
-    "load_all",
-]
+__all__ = ["CORE", "GO", "compose", "compose_all", "construct", "dump", "go_text", "is_null", "load", "load_all"]
 
 _TAG = "tag:yaml.org,2002:"
 _BOOLS = {"y": True, "n": False, "yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
-# Longer ones are beyond 64 bits in every base.
+# Numbers with more digits need more than 64 bits in every base.
 _LONGEST_INT = 80
 
 
@@ -103,7 +92,7 @@ def compose_all(text: str | bytes, schema: type[Any] = GO) -> Iterator[yaml.Node
 
 
 def is_null(node: yaml.Node) -> bool:
-    """True for null and for nothing at all."""
+    """Whether the node is null, written or left out."""
     return bool(node.tag == f"{_TAG}null")
 
 

@@ -25,7 +25,7 @@ class File:
         return cls(path, content.encode(), mode)
 
     def entry(self) -> dict[str, Any]:
-        """Its entry in storage.files: it replaces what the OS has at that path."""
+        """The file's entry in storage.files, which replaces what the OS has at that path."""
         source = "data:text/plain;charset=utf-8;base64," + base64.b64encode(self.content).decode()
         return {"path": self.path, "mode": self.mode, "overwrite": True, "contents": {"source": source}}
 
@@ -39,7 +39,7 @@ class Unit:
     enabled: bool = True
 
     def entry(self) -> dict[str, Any]:
-        """Its entry in systemd.units."""
+        """The unit's entry in systemd.units."""
         return {"name": self.name, "enabled": self.enabled, "contents": self.content}
 
 
@@ -52,7 +52,7 @@ class User:
     password_hash: str = field(default="", repr=False)
 
     def entry(self) -> dict[str, Any]:
-        """Its entry in passwd.users."""
+        """The user's entry in passwd.users."""
         entry: dict[str, Any] = {"name": self.name}
         if self.ssh_keys:
             entry["sshAuthorizedKeys"] = list(self.ssh_keys)

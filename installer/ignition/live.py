@@ -45,7 +45,7 @@ NETWORK_UNIT = "pre-network-manager-config.service"
 #: What install-status.sh has to complain of: wait-for reads it (installer/observe/outside.py).
 SSHD_BANNER = "Banner /run/agent-installer/banner\n"
 NETWORK_SCRIPT = "pre-network-manager-config.sh"
-# Only where the initrd brings agent-tui.
+# Units that are enabled only where the initrd brings agent-tui.
 CONSOLE_UNITS = ("agent-interactive-console.service", "agent-interactive-console-serial@.service")
 
 
@@ -182,7 +182,7 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
 
 def _mirror_and_trust(inputs: LiveInputs) -> list[File]:
     files = [File.text("/root/.docker/config.json", inputs.pull_secret, 0o600)]
-    # podman as root looks here first; the same file, so that every tool on the host pulls alike.
+    # podman as root looks here first; with the same file here, every tool on the host uses the same pull secret.
     files.append(File.text("/etc/containers/auth.json", inputs.pull_secret, 0o600))
     if inputs.registries_conf:
         files.append(File.text("/etc/containers/registries.conf", inputs.registries_conf))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from installer.ignition.config import File
 
-# Not needed on most hosts: each unit checks for what it serves.
+# Most hosts need none of these: each unit checks for the hardware or platform that it serves.
 SYSTEM_UNITS = ("iscsistart.service", "iscsiadm.service", "oci-eval-user-data.service", "selinux.service")
 
 # A DUID from the link-layer address: the lease stays the same after the disk has been written.
@@ -96,6 +96,6 @@ def ntp_files(sources: Sequence[str]) -> list[File]:
     rest = "makestep 1.0 3\nrtcsync\n"
     return [
         File.text("/etc/chrony.conf", f"{servers}{rest}logdir /var/log/chrony\n"),
-        # Debian's chronyd reads its own path.
+        # Debian's chronyd reads its configuration from a path of its own.
         File.text("/etc/chrony/chrony.conf", f"{servers}driftfile /var/lib/chrony/drift\n{rest}"),
     ]

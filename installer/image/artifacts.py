@@ -16,7 +16,7 @@ from installer.image.iso.embed import CONFIG_NAME, KargsEdit, edited_kargs, karg
 from installer.image.iso.grow import add_to_initrd, embed_ignition
 from installer.image.iso.iso9660 import Iso
 from installer.image.iso.minimal import extract_rootfs, live_kargs, make_minimal
-from installer.image.iso.overlay import Overlay
+from installer.image.iso.overlay import Overlay, put_in_place
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,8 @@ def prepare_iso(
 
 
 def write_iso(base: Path, target: Path, changes: LiveChanges, *, rootfs_url: str = "") -> None:
-    """As `prepare_iso`, and put in place. Raises IsoError, EmbedTooBig."""
-    partial = prepare_iso(base, target, changes, rootfs_url=rootfs_url)
-    try:
-        partial.commit()
-    except OSError as error:
-        raise IsoError(target, f"cannot write the image: {error.strerror or error}") from error
-    finally:
-        partial.discard()
+    """Write the changed ISO as `target`, otherwise as `prepare_iso`. Raises IsoError, EmbedTooBig."""
+    put_in_place(prepare_iso(base, target, changes, rootfs_url=rootfs_url))
 
 
 def write_rootfs(base: Path, dest: Path) -> None:

@@ -61,7 +61,7 @@ def config_iso(ignition: bytes) -> bytes:
 
     archive = config_archive(ignition)
     iso = pycdlib.PyCdlib()
-    # No Joliet: its labels have 16 characters at most, and udev would read that one.
+    # No Joliet volume: its label would be cut to 16 characters, and udev would read it in place of the primary one.
     iso.new(vol_ident=LABEL, rock_ridge="1.09")
     iso.add_fp(io.BytesIO(archive), len(archive), "/CONFIG.GZ;1", rr_name=ARCHIVE, file_mode=0o100400)
     out = io.BytesIO()

@@ -86,13 +86,13 @@ class PrefetchedCopy:
     A context: what was not taken with `finish` when it ends is given up and leaves nothing behind.
     """
 
-    def __init__(self, base: Path, dest: Path, mode: int = 0o600) -> None:
+    def __init__(self, base: Path, dest: Path) -> None:
         self._how = ""
         self._error: OSError | None = None
         self._stop = threading.Event()
         self._source = os.open(base, os.O_RDONLY)
         try:
-            self.partial = Partial(dest, mode)
+            self.partial = Partial(dest)
         except OSError:
             os.close(self._source)
             raise
@@ -107,7 +107,7 @@ class PrefetchedCopy:
         self.give_up()
 
     def give_up(self) -> None:
-        """End it, and remove what it has written, unless that was committed."""
+        """End the copy, and remove what was written of it, unless it was committed."""
         self._stop.set()
         self._wait()
         self.partial.discard()

@@ -127,13 +127,7 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
     if changed:
         metadata["annotations"] = {ANNOTATION: json_text(changed)}
     status = {"debugInfo": {"eventsURL": "", "logsURL": ""}, "progress": {"totalPercentage": 0}}
-    return {
-        "apiVersion": ACI_API,
-        "kind": "AgentClusterInstall",
-        "metadata": metadata,
-        "spec": spec,
-        "status": status,
-    }
+    return {"apiVersion": ACI_API, "kind": "AgentClusterInstall", "metadata": metadata, "spec": spec, "status": status}
 
 
 def cluster_deployment(inputs: Inputs) -> dict[str, Any]:

@@ -14,16 +14,7 @@ from installer.errors import AssetError, ConfigError, YamlError
 from installer.formats import jsontext
 from installer.formats.yamltext import compose_all
 from installer.manifests import networks
-from installer.manifests.files import (
-    ASSETS,
-    DEPLOYMENT,
-    DIRECTORY,
-    IMAGE_SET,
-    INFRA_ENV,
-    INSTALL,
-    NMSTATE,
-    PULL_SECRET,
-)
+from installer.manifests.files import ASSETS, DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.overrides import NATIVE_NETWORK_TYPES
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
 
@@ -108,10 +99,7 @@ def _disk_encryption(config: ClusterInstall) -> Iterator[FieldError]:
     encryption = config.spec.disk_encryption
     if encryption is None:
         return
-    for name, value, allowed in (
-        ("enableOn", encryption.enable_on, _ENABLE_ON),
-        ("mode", encryption.mode, _MODES),
-    ):
+    for name, value, allowed in (("enableOn", encryption.enable_on, _ENABLE_ON), ("mode", encryption.mode, _MODES)):
         if value not in allowed:
             yield unsupported(f"spec.diskEncryption.{name}", value, allowed)
 

@@ -29,10 +29,7 @@ def read_document(config: Any, problems: Problems) -> Document:
     fields.refuse_null("interfaces", "routes", "route-rules")
     interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
     document = Document(
-        interfaces=tuple(interfaces),
-        routes=read_routes(fields),
-        rules=read_rules(fields),
-        dns=read_dns(fields),
+        interfaces=tuple(interfaces), routes=read_routes(fields), rules=read_rules(fields), dns=read_dns(fields)
     )
     hostname = fields.table("hostname")
     if hostname is not None:

@@ -20,7 +20,7 @@ MAC_FILE = "mac_interface.ini"
 # How the paths of problems with the host itself begin, as no path in a document does.
 HOST = "hosts[]"
 _COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
-# Names that systemd gives by a NIC's place in the machine: they are the same at every boot and need no mapping.
+# Names that systemd gives by a NIC's slot: they are the same at every boot, so they need no mapping.
 _PREDICTABLE = re.compile(r"en[PsvxXbucaipod]")
 
 
@@ -79,7 +79,7 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
 
 
 def _note_unmapped(plan: Plan, names: Set[str]) -> None:
-    """Warn of NICs that are neither mapped nor named by their place: at boot another may have that name, or none."""
+    """Warn of NICs that are neither mapped nor named by their slot: at boot another NIC may have that name, or none."""
     for one in plan.interfaces:
         if _is_nic(one, plan) and not (one.by_mac or one.name in names or _PREDICTABLE.match(one.name)):
             log.warning(

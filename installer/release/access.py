@@ -50,11 +50,7 @@ def registries_conf(sources: Iterable[DigestSource]) -> str:
     """Render containers-registries.conf(5) version 2, as mirror/registries.conf (reference/installer.md §2.1)."""
     blocks = []
     for source in _merged(sources):
-        lines = [
-            "[[registry]]",
-            f"location = {_toml_string(source.source)}",
-            "mirror-by-digest-only = true",
-        ]
+        lines = ["[[registry]]", f"location = {_toml_string(source.source)}", "mirror-by-digest-only = true"]
         if source.never_contact_source:
             lines.append("blocked = true")
         for mirror in source.mirrors:

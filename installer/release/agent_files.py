@@ -74,7 +74,7 @@ def _make(release: Release, image: str, path: Path) -> None:
         partial = Path(name) / ARCHIVE
         with partial.open("wb") as out:
             if (files / Path(PROGRAM).name).exists():
-                # One member at a time: the program alone has tens of megabytes.
+                # One file at a time in memory: agent-tui alone has tens of megabytes.
                 with gzip.GzipFile("", "wb", 9, out, mtime=0) as packed:
                     packed.writelines(cpio.pieces(_members(files)))
         partial.replace(path)

@@ -58,7 +58,7 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
         partial.unlink()
         if not offset:
             raise DownloadError(f"it has sha256 {digest}, the stream metadata says {artifact.sha256}")
-        # The part that was there is of another file: once more from the start, with `had` 0.
+        # The partial file belongs to another download: start again from the beginning.
         log.debug("What was received of %s earlier does not fit the rest", artifact.url)
 
 
@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 
 def _sha256(path: Path, length: int, bar: Progress) -> hashlib._Hash:
-    """The hash, so far, of a file that was received in part."""
+    """A SHA-256 object that has read a partly received file."""
     digest = hashlib.sha256()
     if length:
         with path.open("rb") as file:

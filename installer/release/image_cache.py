@@ -74,7 +74,7 @@ def remember(release: str, architecture: str, iso: Path) -> None:
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder of the cache, made where it is missing; logs if waiting takes long. Raises OSError."""
-    # Imported late: it takes longer than all else that is done where nothing is missing.
+    # Imported here since the import takes longer than a run that finds all images in the cache.
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)

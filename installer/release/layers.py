@@ -1,4 +1,4 @@
-"""Streaming a layer: decompressed outside this process, unpacked member by member, nothing but the wanted file kept."""
+"""Reading a layer as a stream: decompressed by another process, unpacked member by member, only wanted files kept."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def whiteouts(path: str) -> set[str]:
 def take(
     archive: tarfile.TarFile, wanted: dict[str, Path | None], keep: Callable[[str, IO[bytes], Path | None, int], None]
 ) -> tuple[set[str], dict[str, str], set[str]]:
-    """Hand every wanted regular file of a layer to `keep`.
+    """Call `keep` with every wanted regular file of a layer.
 
     Returns the paths that were found, links among them (path -> target path), and all paths hidden by whiteouts.
     """

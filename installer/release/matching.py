@@ -28,7 +28,7 @@ def extract_matching(
     extracted: dict[str, Path] = {}
     elsewhere: dict[str, Path] = {}
     seen: set[str] = set()
-    hidden: set[str] = set()  # whiteouts of the layers above
+    hidden: set[str] = set()  # names that whiteouts of the layers above hide
     for digest, size in reversed(image.layers()):
         whited: set[str] = set()
         with image.blob(digest, size) as (fd, _size), open_layer(fd, image.pullspec) as archive:

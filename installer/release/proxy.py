@@ -26,7 +26,7 @@ from installer.errors import (
 )
 from installer.release.access import RegistryAccess
 
-# Requests to skopeo are answered when its registry has answered: generous, since a blob's HEAD may wait for a mirror.
+# skopeo answers a request once its registry has answered; a blob's HEAD may wait for a mirror for long.
 REPLY_TIMEOUT_S = 300.0
 
 _UNREACHABLE = re.compile(
@@ -44,7 +44,7 @@ _NOT_FOUND = re.compile(
 
 
 def explain(image: str, text: str) -> ReleaseError:
-    """Turn skopeo's error text into the one of ours that says what to do about it."""
+    """The error of this program for skopeo's message, by which the user sees what to do."""
     # With mirrors skopeo nests: one "[mirror: cause]" each, and the source's own cause last.
     text = " ".join(text.split())
     for pattern, kind, gist in (
@@ -118,7 +118,7 @@ class ImageProxy:
         if self._socket is not None:
             self._socket.close()
         if self._process is not None:
-            # Its end of the socket is gone, so it ends by itself; a hung download must not hold us up.
+            # skopeo ends by itself once the socket is closed; a download that hangs must not delay us.
             try:
                 self._process.wait(timeout=2)
             except subprocess.TimeoutExpired:

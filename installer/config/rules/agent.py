@@ -20,7 +20,7 @@ ROLES = ("master", "worker", "arbiter")
 
 
 def version(config: AgentConfig) -> FieldError | None:
-    """What is wrong with the version of agent-config.yaml; nothing else means anything then."""
+    """The problem with agent-config.yaml's version, which is reported alone: no other rule applies then."""
     if not config.api_version:
         return required("apiVersion", "no version was provided")
     if config.api_version not in (API_VERSION, "v1alpha1"):
@@ -44,7 +44,7 @@ def agent_config(config: AgentConfig) -> Iterator[FieldError]:
 
 
 def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError]:
-    """What is wrong with hosts, from whichever file they came."""
+    """The problems of the hosts, whether agent-config or install-config describes them."""
     seen: dict[str, str] = {}
     for index, host in enumerate(all_hosts):
         path = f"hosts[{index}]"

@@ -44,7 +44,7 @@ def capability_set(name: str) -> set[str]:
 
 @rule("54", "capabilities")
 def capabilities(config: InstallConfig) -> Iterator[FieldError]:
-    """Known names, and those that others or the platform need."""
+    """Capabilities have known names, and include those that other capabilities or the platform need."""
     chosen = config.capabilities
     if chosen is None:
         return
@@ -82,7 +82,7 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("55", "featureSet")
 def features(config: InstallConfig) -> Iterator[FieldError]:
-    """Known sets; gates only with CustomNoUpgrade, as Name=bool; gated fields only with their gates."""
+    """featureSet is a known one; gates, as Name=bool, need CustomNoUpgrade; gated fields need their gates."""
     if config.feature_set == gates.OKD:
         yield forbidden("featureSet", "OKD featureset is not supported on OpenShift clusters")
     elif config.feature_set not in gates.FEATURE_SETS:

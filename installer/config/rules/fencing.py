@@ -20,7 +20,7 @@ _WITH_PORT = ("http", "redfish")
 
 @rule("44", _PATH)
 def fencing(config: InstallConfig) -> Iterator[FieldError]:
-    """Two credentials for two nodes without an arbiter, none otherwise; each whole and different."""
+    """Two control plane nodes without an arbiter have two credentials, complete and different; others have none."""
     pool = config.control_plane
     if pool is None:
         return

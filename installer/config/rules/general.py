@@ -82,7 +82,7 @@ def trust_bundle(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("5", "additionalTrustBundlePolicy")
 def trust_bundle_policy(config: InstallConfig) -> Iterator[FieldError]:
-    """Proxyonly or Always."""
+    """additionalTrustBundlePolicy is Proxyonly or Always."""
     if config.additional_trust_bundle_policy not in ("", "Proxyonly", "Always"):
         yield invalid(
             "additionalTrustBundlePolicy",
@@ -112,14 +112,14 @@ def base_domain(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("45", "pullSecret")
 def pull_secret(config: InstallConfig) -> Iterator[FieldError]:
-    """JSON with auths; the secret itself is not shown."""
+    """The pull secret is JSON with auths; errors do not show it."""
     if problem := check.pull_secret(config.pull_secret):
         yield invalid("pullSecret", check.redacted_pull_secret(config.pull_secret), problem)
 
 
 @rule("52", "publish")
 def publish(config: InstallConfig) -> Iterator[FieldError]:
-    """External; Internal and Mixed are for clouds, and so is the strategy that belongs to Mixed."""
+    """publish is External; Internal and Mixed are for clouds, and so is operatorPublishingStrategy."""
     if config.publish not in ("External", "Internal", "Mixed"):
         yield unsupported("publish", config.publish, ("External", "Internal", "Mixed"))
     elif config.publish != "External":
@@ -139,7 +139,7 @@ def publish(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("53", "credentialsMode")
 def credentials_mode(config: InstallConfig) -> Iterator[FieldError]:
-    """Not settable without a cloud."""
+    """credentialsMode cannot be set on platforms that are not clouds."""
     mode, name = config.credentials_mode, config.platform.name
     if not mode:
         return

@@ -55,7 +55,7 @@ def _overlaps(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[
 
 @rule("9", "networking.networkType")
 def network_type(config: InstallConfig) -> Iterator[FieldError]:
-    """OVNKubernetes or a third party's; the retired ones are named."""
+    """The plugin is OVNKubernetes or a third party's; plugins that were removed have an error of their own."""
     kind = _net(config).network_type
     if kind.lower() == "kuryr":
         yield invalid("networking.networkType", kind, "networkType Kuryr is not supported on OpenShift later than 4.14")
@@ -67,7 +67,7 @@ def network_type(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("11", "networking.machineNetwork")
 def machine_network(config: InstallConfig) -> Iterator[FieldError]:
-    """Real networks, apart from each other and from OVN's."""
+    """Machine networks are valid, and overlap neither each other nor OVN's networks."""
     net = _net(config)
     before: list[tuple[str, str]] = []
     for index, entry in enumerate(net.machine_network):
@@ -203,7 +203,7 @@ def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("16", "networking.clusterNetworkMTU")
 def cluster_network_mtu(config: InstallConfig) -> Iterator[FieldError]:
-    """Only clouds have it; 0 is as good as none."""
+    """clusterNetworkMTU is for clouds only; 0 means that it is not set."""
     mtu = _net(config).cluster_network_mtu
     if mtu:
         yield invalid("networking.clusterNetworkMTU", mtu, "cluster network MTU is not valid with this platform")
@@ -211,7 +211,7 @@ def cluster_network_mtu(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("17", "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet")
 def join_subnet(config: InstallConfig) -> Iterator[FieldError]:
-    """A network of its own with an address for every node that the cluster networks have room for."""
+    """The join subnet overlaps no other network, and has an address for each node of the largest possible cluster."""
     net = _net(config)
     value = _join_subnet(net)
     path = "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet"

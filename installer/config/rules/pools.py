@@ -74,7 +74,7 @@ def mixed_architectures(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("37", "compute[].name")
 def compute_names(config: InstallConfig) -> Iterator[FieldError]:
-    """One pool, named worker; edge is for clouds."""
+    """There is one compute pool, named worker; edge is for clouds."""
     seen: set[str] = set()
     for index, pool in enumerate(config.compute):
         path = f"compute[{index}].name"
@@ -112,7 +112,7 @@ def _fencing(fencing: Fencing) -> dict[str, object]:
 
 @rule("pools", "replicas, hyperthreading")
 def pools(config: InstallConfig) -> Iterator[FieldError]:
-    """What every pool must be, whatever its kind."""
+    """The rules that every pool has to keep."""
     for path, pool in _pools(config):
         if (pool.replicas or 0) < 0:
             yield invalid(f"{path}.replicas", pool.replicas, "number of replicas must not be negative")
@@ -154,7 +154,7 @@ def _shown_disk(disk: DataDisk) -> dict[str, object]:
 
 
 def _vsphere(path: str, pool: VSpherePool, zones: list[str]) -> Iterator[FieldError]:
-    """Whole sockets, disks of a possible size, and zones that are failure domains."""
+    """Processors fill whole sockets, disk sizes are within the limits, and zones name failure domains."""
     disk = (pool.os_disk.disk_size_gb if pool.os_disk else None) or 0
     for name, value, what in (
         ("diskSizeGB", disk, "storage disk size"),

@@ -15,7 +15,7 @@ POLICIES = ("AllowContactingSource", "NeverContactSource")
 
 @rule("46", "proxy")
 def proxy(config: InstallConfig) -> Iterator[FieldError]:
-    """At least one of httpProxy and httpsProxy."""
+    """A proxy has at least one of httpProxy and httpsProxy."""
     if config.proxy is not None and not config.proxy.http_proxy and not config.proxy.https_proxy:
         yield required("proxy", "must include httpProxy or httpsProxy")
 
@@ -57,7 +57,7 @@ def _inside(config: InstallConfig, path: str, value: str) -> Iterator[FieldError
 
 @rule("48", "proxy.noProxy")
 def no_proxy(config: InstallConfig) -> Iterator[FieldError]:
-    """Addresses, networks and domains, without blanks; or everything."""
+    """noProxy is a list of addresses, networks and domains without blanks, or * for everything."""
     value = config.proxy.no_proxy if config.proxy else ""
     if not value or value == "*":
         return
@@ -83,7 +83,7 @@ def _lists(config: InstallConfig) -> Iterator[tuple[str, ImageSource]]:
 
 @rule("49", "imageContentSources, imageDigestSources")
 def mirrors(config: InstallConfig) -> Iterator[FieldError]:
-    """Repositories, never references."""
+    """Sources and mirrors are repositories, without tag or digest."""
     for path, source in _lists(config):
         if problem := check.repository(source.source):
             yield invalid(f"{path}.source", without_login(source.source), problem)
@@ -94,7 +94,7 @@ def mirrors(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("50", "imageDigestSources[].sourcePolicy")
 def source_policies(config: InstallConfig) -> Iterator[FieldError]:
-    """One of two policies, and only where there are mirrors."""
+    """sourcePolicy is one of two values, and needs mirrors."""
     for path, source in _lists(config):
         policy = source.policy
         if policy and policy not in POLICIES:
@@ -107,7 +107,7 @@ def source_policies(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("51", "imageContentSources")
 def one_spelling(config: InstallConfig) -> Iterator[FieldError]:
-    """Only one of the two fields."""
+    """Only one of imageDigestSources and imageContentSources is set."""
     if config.image_content_sources and config.image_digest_sources:
         text = "cannot set imageContentSources and imageDigestSources at the same time"
         # Upstream shows the value of publish.

@@ -32,7 +32,7 @@ def ingress_vips(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("vips", "platform.nutanix")
 def nutanix_families(config: InstallConfig) -> Iterator[FieldError]:
-    """On Nutanix each list is of addresses, and two where it has both families."""
+    """On Nutanix each list has IP addresses only, and has two where both families are in it."""
     platform = config.platform.nutanix
     if platform is None:
         return
@@ -69,14 +69,14 @@ def _vips(
         if check.address(value) is None:
             yield invalid(path, value, f'"{value}" is not a valid IP')
         if not user_managed:
-            # Under the API's only, so that each pair is reported once.
+            # Reported for the API's VIPs only, so that each pair is reported once.
             yield from _apart(path, value, others if kind == "API" else ())
             yield from _in_machine_networks(config, path, value)
     families = [address.version if (address := check.address(value)) is not None else 4 for value in mine]
     yield from _primary(config, path, kind, value=mine[0], family=families[0])
     wrong = next((number for number, value in enumerate(mine) if check.address(value) is None), None)
     if len(mine) == 2 and wrong is not None:
-        # Upstream reports it once more, for both lists at once.
+        # Upstream reports this error a second time, for both lists together.
         api, ingress = (mine, others) if kind == "API" else (others, mine)
         shown = {"API": list(api), "Ingress": list(ingress)}
         yield invalid(f"platform.{config.platform.vips_of}", shown, f"invalid IP[{wrong}]: {mine[wrong]}")

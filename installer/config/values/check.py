@@ -104,7 +104,7 @@ def timestamp(value: str) -> str:
 
 
 def cidr(value: str) -> str | None:
-    """A CIDR without host bits, whose address is not unspecified; a missing one is another rule's matter."""
+    """A CIDR without host bits and with an address other than 0.0.0.0 or ::. Another rule reports a missing one."""
     parsed = network(value)
     if parsed is None:
         return f"invalid CIDR address: {value}" if value else None
@@ -122,7 +122,7 @@ def overlap(a: Network, b: Network) -> bool:
 
 
 def pull_secret(value: str) -> str | None:
-    """Rule 45. The name of `auths` may be written in any case, as Go reads it."""
+    """Rule 45: the pull secret has auths, whose name may be written in any case, as Go reads it."""
     try:
         auths = _auths(_go_json(value))
     except ValueError as error:
@@ -152,7 +152,7 @@ def _go_json(text: str) -> Any:
 
 
 def _auths(data: object) -> dict[str, Any]:
-    """All that is called auths, which Go puts into one map; its name may be written in any case."""
+    """The entries of each `auths`, written in any case: Go puts them all into one map."""
     auths: dict[str, Any] = {}
     for name, value in data if isinstance(data, tuple) else ():
         if name.casefold() == "auths":
@@ -180,7 +180,7 @@ def without_private_key(text: str) -> str:
 
 
 def ssh_key(text: str) -> str | None:
-    """Lines as in authorized_keys: the first one that holds a key must hold one that is known."""
+    """What is wrong with lines of authorized_keys: the first line that holds a key must hold one of a known type."""
     return "ssh: no key found" if _first_key(text) is None else None
 
 
@@ -194,7 +194,7 @@ def _first_key(text: str) -> str | None:
         line = line.partition("\r")[0].strip()
         if line.startswith("#"):
             continue
-        # With options in front of it, which may hold quoted blanks, the key comes one word later.
+        # The line may begin with options, in which blanks may be quoted; then the key comes one word later.
         for rest in (line, _behind_options(line)):
             words = re.split("[ \t]+", rest, maxsplit=2)
             if len(words) > 1 and (kind := _key_kind(words[1])):

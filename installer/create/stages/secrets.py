@@ -27,7 +27,7 @@ class Secrets:
     password: str = field(repr=False)
     password_hash: str = field(repr=False)
     kubeconfig: str = field(repr=False)
-    # Which inputs the certificates depend on.
+    # The inputs that the certificates depend on: rendezvous IP, and the cluster's name with its domain.
     address: str = ""
     cluster: str = ""
 
@@ -86,7 +86,7 @@ def saved_secrets(state: State) -> Secrets | None:
         if not access.is_kubeconfig(secrets.kubeconfig):
             raise ValueError(f"{CREDENTIALS}.kubeconfig is not a kubeconfig")
     except ValueError as error:
-        # The error of a text that cannot be encoded would show the text.
+        # A UnicodeEncodeError's message would show the text, which may be a secret.
         reason = "a text is not Unicode" if isinstance(error, UnicodeError) else str(error)
         raise damaged(state.path, reason) from None
     return secrets

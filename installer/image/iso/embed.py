@@ -87,12 +87,12 @@ def embedded_ignition(iso: Iso) -> bytes | None:
     return cpio.unpack(cpio.decompress(data)).get(CONFIG_NAME)
 
 
-def ignition_patch(iso: Iso, config: bytes, hint: str = "") -> Patch:
-    """The patch that puts `config` into the image; EmbedTooBig (with `hint` at its end) if it does not fit."""
+def ignition_patch(iso: Iso, config: bytes) -> Patch:
+    """The patch that puts `config` into the image; EmbedTooBig if it does not fit."""
     area = ignition_area(iso)
     packed = cpio.compress(cpio.pack({CONFIG_NAME: config}), area.length)
     if len(packed) > area.length:
-        raise EmbedTooBig(iso.path, "the Ignition config", len(packed), area.length, hint=hint)
+        raise EmbedTooBig(iso.path, "the Ignition config", len(packed), area.length)
     return Patch(area.offset, packed + bytes(area.length - len(packed)))
 
 

@@ -44,7 +44,7 @@ def resize(overlay: Overlay, old_size: int) -> None:
     new = overlay.size // SECTOR
     _resize_mbr(overlay, old_size // SECTOR, new)
     header = bytearray(_read(overlay, SECTOR, SECTOR))
-    # A backup header that was not at the old end stays where it is.
+    # A backup header that was not at the end of the old image stays where it is.
     if header[:8] != _SIGNATURE or struct.unpack_from("<Q", header, 32)[0] != old_size // SECTOR - 1:
         return
     header_size = struct.unpack_from("<I", header, 12)[0]

@@ -138,7 +138,7 @@ def _info_patches(iso: Iso, prefix: int, length: int, always: bool = False) -> l
 
 
 def _header_patches(iso: Iso, area: Extent, offset: int, length: int) -> list[Patch]:
-    """The header of 2020's images, where it names the area."""
+    """The header of 2020's images with the area's new place, for images whose header names the area."""
     if iso.read(_HEADER, 24) != struct.pack("<8sQQ", b"coreiso+", area.offset, area.length):
         return []
     return [Patch(_HEADER, struct.pack("<8sQQ", b"coreiso+", offset, length))]

@@ -1,4 +1,4 @@
-"""A reader of ISO 9660: where in the image is a file's content. Only what embedding needs, never a write.
+"""A read-only reader of ISO 9660: where in the image a file's content is. It has only what embedding needs.
 
 Names are looked up in the primary volume, without version suffix and in any case, by their Rock Ridge name where there
 is one, and else also as mkisofs mangles them to 8.3 (reference/installer.md §3.1: igninfo.json is IGNINFO.JSO;1).
@@ -18,6 +18,8 @@ SECTOR = 2048
 SYSTEM_AREA = 16 * SECTOR
 _MAX_DIRECTORY = 1 << 22
 _MAX_DESCRIPTORS = 64
+# Types of volume descriptors (ECMA-119 §8).
+BOOT, PRIMARY, SUPPLEMENTARY, _END = 0, 1, 2, 255
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,15 @@ class Extent:
     def slice(self, start: int, length: int) -> Extent:
         """The part of this extent from `start`, `length` bytes long."""
         return Extent(self.name, self.offset + start, length, False)
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A volume descriptor: its byte offset, its type, its sector."""
+
+    position: int
+    kind: int
+    sector: bytes
 
 
 def plain_name(name: str) -> str:
@@ -69,7 +80,9 @@ class Iso:
         self.path = path
         file.seek(0, 2)
         self.size = file.tell()
-        descriptor = self._primary()
+        descriptor = next((one.sector for one in self.descriptors() if one.kind == PRIMARY), None)
+        if descriptor is None:
+            raise NotIso9660(path, "not an ISO 9660 image")
         self.volume_id = descriptor[40:72].decode("ascii", errors="replace").rstrip()
         self._root = self._record(descriptor[156:190])[1]
 
@@ -81,17 +94,15 @@ class Iso:
             raise NotIso9660(self.path, f"the image is truncated: it ends before byte {offset + length}")
         return data
 
-    def _primary(self) -> bytes:
-        for index in range(_MAX_DESCRIPTORS):
-            offset = SYSTEM_AREA + index * SECTOR
-            if offset + SECTOR > self.size:
+    def descriptors(self) -> Iterator[Descriptor]:
+        """All volume descriptors, the last one (type 255) left out."""
+        for position in range(SYSTEM_AREA, SYSTEM_AREA + _MAX_DESCRIPTORS * SECTOR, SECTOR):
+            if position + SECTOR > self.size:
                 break
-            sector = self.read(offset, SECTOR)
-            if sector[1:6] != b"CD001" or sector[0] == 255:
+            sector = self.read(position, SECTOR)
+            if sector[1:6] != b"CD001" or sector[0] == _END:
                 break
-            if sector[0] == 1:
-                return sector
-        raise NotIso9660(self.path, "not an ISO 9660 image")
+            yield Descriptor(position, sector[0], sector)
 
     def _record(self, raw: bytes) -> tuple[str, Extent]:
         """A directory record's Rock Ridge name ("" if none) and its extent under the primary name."""

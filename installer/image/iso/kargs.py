@@ -9,12 +9,12 @@ from installer.errors import ConfigError
 
 #: One argument; blanks within quotes belong to it.
 ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
-#: Without these the image would not find its root or its configuration.
+#: Arguments without which the image would not find its root or its configuration.
 NEEDED = ("coreos.liveiso", "coreos.live.rootfs_url", "ignition.firstboot", "ignition.platform.id")
 
 
 def name_of(argument: str) -> str:
-    """What stands before the first ``=``."""
+    """An argument's name: what is before the first ``=``."""
     return argument.partition("=")[0]
 
 

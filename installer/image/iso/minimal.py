@@ -16,18 +16,9 @@ from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.formats import jsontext
 from installer.image.iso.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
 from installer.image.iso.gpt import resize
-from installer.image.iso.iso9660 import SECTOR, Extent, Iso
+from installer.image.iso.iso9660 import PRIMARY, SECTOR, SUPPLEMENTARY, Extent, Iso
 from installer.image.iso.overlay import Overlay
-from installer.image.iso.records import (
-    PRIMARY,
-    SUPPLEMENTARY,
-    Record,
-    boot_images,
-    descriptors,
-    records,
-    records_of,
-    volume_size_patches,
-)
+from installer.image.iso.records import Record, boot_images, records, records_of, volume_size_patches
 
 ROOTFS = "images/pxeboot/rootfs.img"
 _KARGS_INFO = "coreos/kargs.json"
@@ -81,7 +72,7 @@ def make_minimal(overlay: Overlay, path: object, url: str) -> None:
 
 
 def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
-    """Both the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
+    """Set the URL in the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
     argument = f'coreos.live.rootfs_url="{url}"'
     default = f"{live_kargs(area.default)} {argument}".strip()
     current = f"{live_kargs(current_kargs(iso, area))} {argument}".strip()
@@ -109,7 +100,7 @@ def _remove_record(overlay: Overlay, iso: Iso, record: Record) -> None:
 def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
     """Offsets of all that must not move: directories, path tables, boot catalog and boot images."""
     offsets = [record.offset for record in entries if record.directory]
-    for descriptor in descriptors(iso):
+    for descriptor in iso.descriptors():
         sector = descriptor.sector
         if descriptor.kind in (PRIMARY, SUPPLEMENTARY):
             places = (struct.unpack_from(form, sector, at)[0] for form, at in (("<I", 140), ("<I", 144), (">I", 148)))

@@ -1,4 +1,4 @@
-"""An image with changes over it: read as if they were made, then written at once, to a file, in place, or to a pipe.
+"""An image with changes over it: read as if they were made, then written in one go, to a file, in place, or to a pipe.
 
 The changed image is a list of segments, each a range of the base, new bytes, or zeros, so that a gigabyte is never in
 memory, and never written twice.
@@ -6,6 +6,7 @@ memory, and never written twice.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import typing
@@ -178,14 +179,12 @@ class Overlay(io.RawIOBase):
         """Make the changes in the base file itself, and only write what they are. Raises IsoError."""
         if not self.in_place_possible:
             raise IsoError(path, "these changes move what is in the image: they need an output file")
-        try:
+        with _image_errors(path, "change"):
             fd = os.open(path, os.O_RDWR)
             try:
                 self._patch_file(fd)
             finally:
                 os.close(fd)
-        except OSError as error:
-            raise IsoError(path, f"cannot change the image: {error.strerror or error}") from error
 
     def save(self, dest: Path, mode: int = 0o600, prefetched: PrefetchedCopy | None = None) -> str:
         """Write the changed image as `dest`, whole or not at all; returns how it was copied. Raises IsoError.
@@ -197,57 +196,42 @@ class Overlay(io.RawIOBase):
             self._save_to_device(dest)
             return "device"
         partial, how = self.prepare(dest, mode, prefetched)
-        try:
-            partial.commit()
-        except OSError as error:
-            raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
-        finally:
-            partial.discard()
+        put_in_place(partial)
         return how
 
     def _save_to_device(self, dest: Path) -> None:
-        try:
+        with _image_errors(dest, "write"):
             fd = os.open(dest, os.O_WRONLY)
             try:
                 self.stream(fd)
             finally:
                 os.close(fd)
-        except OSError as error:
-            raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
 
     def prepare(self, dest: Path, mode: int = 0o600, prefetched: PrefetchedCopy | None = None) -> tuple[Partial, str]:
         """Write the changed image beside `dest`; the file that is to be committed, and how it was copied.
 
         Raises IsoError, and then nothing of it stays.
         """
-        partial: Partial | None = None
-        done = False
-        try:
+        with _image_errors(dest, "write"), contextlib.ExitStack() as unless_done:
             taken = prefetched.finish(self.base.fileno()) if prefetched is not None and self.in_place_possible else None
             if prefetched is not None and taken is None:
                 prefetched.give_up()
+            partial, how = taken or (Partial(dest, mode), "segments")
+            unless_done.callback(partial.discard)
             if taken is not None:
-                partial, how = taken
                 partial.dest = dest
+            elif self.in_place_possible:
+                how = clone(self.base.fileno(), partial.fd)
             else:
-                partial, how = Partial(dest, mode), "segments"
-                if self.in_place_possible:
-                    how = clone(self.base.fileno(), partial.fd)
-                else:
-                    self.stream(partial.fd)
+                self.stream(partial.fd)
             if self.in_place_possible:
                 self._patch_file(partial.fd)
             size = os.fstat(partial.fd).st_size
             if size != self.size:
                 raise IsoError(dest, f"the copy has {size} bytes in place of {self.size}")
             partial.close()
-            done = True
+            unless_done.pop_all()
             return partial, how
-        except OSError as error:
-            raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
-        finally:
-            if partial is not None and not done:
-                partial.discard()
 
     def stream(self, fd: int) -> None:
         """Write the changed image to a file descriptor from its first byte to its last, in one pass; OSError."""
@@ -259,6 +243,24 @@ class Overlay(io.RawIOBase):
                     _write_all(fd, _ZEROS[: segment.length - done])
             else:
                 _send(fd, self.base.fileno(), segment.source, segment.length)
+
+
+@contextlib.contextmanager
+def _image_errors(path: Path, what: str) -> Iterator[None]:
+    """An OSError within the block becomes an IsoError: the image at `path` cannot be written, or changed (`what`)."""
+    try:
+        yield
+    except OSError as error:
+        raise IsoError(path, f"cannot {what} the image: {error.strerror or error}") from error
+
+
+def put_in_place(partial: Partial) -> None:
+    """Give an image that was prepared its name. Raises IsoError, and then nothing of it stays."""
+    try:
+        with _image_errors(partial.dest, "write"):
+            partial.commit()
+    finally:
+        partial.discard()
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -12,21 +12,10 @@ from dataclasses import KW_ONLY, dataclass
 
 from installer.errors import NotIso9660
 from installer.image.iso.embed import Patch
-from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
+from installer.image.iso.iso9660 import BOOT, PRIMARY, SECTOR, SUPPLEMENTARY, Extent, Iso
 
-PRIMARY, SUPPLEMENTARY, BOOT, END = 1, 2, 0, 255
-_MAX_DESCRIPTORS = 64
 _MAX_RECORDS = 1 << 20
 _MULTI_EXTENT = 0x80
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """A volume descriptor: its byte offset, its type, its sector."""
-
-    position: int
-    kind: int
-    sector: bytes
 
 
 @dataclass(frozen=True)
@@ -41,27 +30,13 @@ class Record:
     directory: bool
 
     def patch(self, offset: int, length: int) -> Patch:
-        """What makes it point to another extent; `offset` is a multiple of the sector."""
+        """The patch that makes the record point to another extent; `offset` is a multiple of the sector."""
         return Patch(self.position + 2, both(offset // SECTOR) + both(length))
 
 
 def both(value: int) -> bytes:
     """A 32-bit number in both byte orders (ECMA-119 §7.3.3)."""
     return struct.pack("<I", value) + struct.pack(">I", value)
-
-
-def descriptors(iso: Iso) -> list[Descriptor]:
-    """All volume descriptors, the last one (type 255) left out."""
-    volumes = []
-    for index in range(_MAX_DESCRIPTORS):
-        position = SYSTEM_AREA + index * SECTOR
-        if position + SECTOR > iso.size:
-            break
-        sector = iso.read(position, SECTOR)
-        if sector[1:6] != b"CD001" or sector[0] == END:
-            break
-        volumes.append(Descriptor(position, sector[0], sector))
-    return volumes
 
 
 def _records_in(iso: Iso, offset: int, length: int) -> Iterator[Record]:
@@ -89,7 +64,7 @@ def records(iso: Iso) -> list[Record]:
     entries: list[Record] = []
     seen: set[int] = set()
     todo: list[tuple[int, int]] = []
-    for descriptor in descriptors(iso):
+    for descriptor in iso.descriptors():
         if descriptor.kind in (PRIMARY, SUPPLEMENTARY):
             start, length = (struct.unpack_from("<I", descriptor.sector, 156 + at)[0] for at in (2, 10))
             todo.append((start * SECTOR, length))
@@ -118,7 +93,7 @@ def records_of(iso: Iso, extent: Extent) -> list[Record]:
 def boot_images(iso: Iso) -> list[int]:
     """Byte offsets of the boot catalog and of all boot images (El Torito §2), none where the image does not boot."""
     offsets = []
-    for descriptor in descriptors(iso):
+    for descriptor in iso.descriptors():
         sector = descriptor.sector
         if descriptor.kind != BOOT or sector[7:30] != b"EL TORITO SPECIFICATION":
             continue
@@ -133,6 +108,6 @@ def boot_images(iso: Iso) -> list[int]:
 
 
 def volume_size_patches(iso: Iso, size: int) -> list[Patch]:
-    """What makes the volumes `size` bytes long."""
+    """The patches that make the volumes `size` bytes long."""
     blocks = (size + SECTOR - 1) // SECTOR
-    return [Patch(d.position + 80, both(blocks)) for d in descriptors(iso) if d.kind in (PRIMARY, SUPPLEMENTARY)]
+    return [Patch(d.position + 80, both(blocks)) for d in iso.descriptors() if d.kind in (PRIMARY, SUPPLEMENTARY)]

@@ -68,7 +68,7 @@ def read_ethernet(fields: Fields) -> Shape:
         sections["ethernet"] = {"auto-negotiate": flag(auto)}
     if auto is False:
         if speed is None or duplex is None:
-            # NetworkManager takes both or none.
+            # NetworkManager takes speed and duplex only together.
             section.problem("auto-negotiation", False, "needs speed and duplex")
         sections["ethernet"] |= {"speed": str(speed), "duplex": duplex or ""}
     sriov = section.table("sr-iov")
@@ -206,7 +206,7 @@ def read_8021x(fields: Fields) -> Keys:
     if set(methods) & {"peap", "ttls"} and not keys["phase2-auth"]:
         section.problem("phase2-auth", None, "methods peap and ttls need it")
     if set(methods) - {"sim", "tls"} and not keys["password"]:
-        # The password has to be in the document: nobody can be asked for it.
+        # The password has to be in the document: there is nobody at the console to ask.
         section.problem("password", None, "is required by every method but tls and sim")
     return {"802-1x": keys}
 

@@ -108,7 +108,7 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
 
 
 def _loopback_addresses(fields: Fields, config: IpConfig | None, family: int) -> IpConfig:
-    """Both families are on and static (NetworkManager refuses all else); one that is not given is as it always is."""
+    """The loopback's family, enabled and static (NetworkManager refuses others); the kernel's own if it is missing."""
     if config is None:
         return loopback_ip(family)
     if not config.static:
@@ -127,7 +127,7 @@ def _refuse_in_kernel(fields: Fields, mac: str | None, families: tuple[IpConfig 
 
 
 def _refuse_of_patch(fields: Fields, mtu: int | None, families: tuple[IpConfig | None, ...]) -> None:
-    """A patch only joins two bridges."""
+    """A patch interface only joins two bridges: it has neither MTU nor addresses."""
     if mtu is not None:
         fields.problem("mtu", mtu, "is not of an OVS patch interface")
     for config in families:

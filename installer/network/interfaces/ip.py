@@ -57,7 +57,7 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
 
 
 def loopback_ip(family: int) -> IpConfig:
-    """What every loopback interface has, whether the document says so or not."""
+    """The address that every loopback interface has, in the document or not."""
     address = "127.0.0.1/8" if family == 4 else "::1/128"
     return IpConfig(
         path=f"{LOOPBACK}.ipv{family}",
@@ -102,9 +102,9 @@ def _addresses(fields: Fields, family: int) -> tuple[str, ...]:
         elif ip.is_unspecified or ip.is_multicast:
             entry.problem("ip", str(ip), "must be an address that an interface can have")
         elif f"{ip}/{length}" in addresses:
-            continue  # NetworkManager keeps one of them
+            continue  # NetworkManager keeps one of equal addresses
         elif (family == 6 and ip.is_link_local) or lifetime not in (None, FOREVER):
-            # What `nmstatectl show` prints: the kernel makes the one, a server lent the other (§2.2, §2.3).
+            # `nmstatectl show` prints the kernel's link-local addresses and those of DHCP leases (§2.2, §2.3).
             continue
         else:
             addresses.append(f"{ip}/{length}")

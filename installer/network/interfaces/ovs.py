@@ -16,10 +16,7 @@ _BOND_MODES = {
     "balance-tcp": ("balance-tcp", "active"),
     "lacp": ("", "active"),
 }
-_WORDS = (
-    ("fail-mode", "fail-mode", ("secure", "standalone")),
-    ("datapath", "datapath-type", ("system", "netdev")),
-)
+_WORDS = (("fail-mode", "fail-mode", ("secure", "standalone")), ("datapath", "datapath-type", ("system", "netdev")))
 _DPDK_NUMBERS = ((("rx-queue", "n_rxq"), "n-rxq"), (("n_rxq_desc",), "n-rxq-desc"), (("n_txq_desc",), "n-txq-desc"))
 _I31 = (1 << 31) - 1
 

@@ -42,7 +42,7 @@ def _place_routes(document: Document, plan: Plan, problems: Problems) -> dict[tu
         if route.kind is not None:
             placed.setdefault((LOOPBACK, route.family), []).append(route)
         elif route.interface is None:
-            continue  # reported where it was read
+            continue  # reported when the route was read
         elif route.interface not in present:
             rule = "is not an interface of this document"
             if route.interface in states:
@@ -70,7 +70,7 @@ def _place_rules(
 
 
 def _holder(rule: Rule, kernel: list[Interface], plan: Plan, routes: dict[tuple[str, int], list[Route]]) -> str:
-    """A rule is the whole host's; upstream picks the profile that it goes to in these steps (§2.5).
+    """A rule belongs to the whole host; upstream chooses a profile for it in these steps (§2.5).
 
     Upstream's choice among several interfaces with routes varies from run to run; here the document's order decides.
     Only profiles with addresses of the family can hold a rule: NetworkManager keeps none on a disabled family.

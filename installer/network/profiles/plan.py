@@ -74,7 +74,7 @@ def make_plan(document: Document, problems: Problems) -> Plan:
     interfaces: dict[Key, Interface] = {}
     for one in document.interfaces:
         if key_of(one) in interfaces:
-            # Upstream keeps the last of them silently (§3).
+            # Upstream silently keeps the last of several entries with one name (§3).
             problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
         else:
             interfaces[key_of(one)] = one
@@ -213,7 +213,7 @@ def _check_ports(plan: Plan, problems: Problems) -> None:
 
 
 def _check_loops(plan: Plan, problems: Problems) -> None:
-    """A controller rests on its ports, and a VLAN and its like on their parent: nothing can rest on itself."""
+    """Report loops: controllers depend on their ports, VLANs and the like on their parents, none on itself."""
     present = {key_of(one): one for one in plan.interfaces}
     rests_on: dict[Key, set[Key]] = {}
     for one in plan.interfaces:

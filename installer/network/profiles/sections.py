@@ -11,12 +11,7 @@ from installer.network.profiles.plan import CONTROLLERS, Attachment, Plan, profi
 from installer.network.reading.dns import Extra
 from installer.network.reading.model import Interface, IpConfig, Port, Shape
 
-NM_TYPES = {
-    "ethernet": "802-3-ethernet",
-    "linux-bridge": "bridge",
-    "mac-vlan": "macvlan",
-    "mac-vtap": "macvlan",
-}
+NM_TYPES = {"ethernet": "802-3-ethernet", "linux-bridge": "bridge", "mac-vlan": "macvlan", "mac-vtap": "macvlan"}
 # InfiniBand and loopback have no Ethernet layer.
 _NOT_WIRED = ("infiniband", "loopback")
 _MAY_FAIL = {
@@ -40,7 +35,7 @@ def interface_profiles(one: Interface, plan: Plan, extra: Extra) -> list[tuple[s
     sections: Sections = {"connection": _connection(one, attachment)}
     sources = [one.shape.sections, one.extra]
     if attachment is not None and attachment.controller.kind != "ovs-bridge":
-        # What an OVS bridge says of a port goes to the profile between the two.
+        # An OVS bridge's settings of a port go into the port's own profile, between bridge and interface.
         sources.append(attachment.port.sections)
     for source in sources:
         for name, keys in source.items():
@@ -60,7 +55,7 @@ def interface_profiles(one: Interface, plan: Plan, extra: Extra) -> list[tuple[s
 
 
 def _connection(one: Interface, attachment: Attachment | None) -> dict[str, str]:
-    # A veth hashes as ethernet (§1.4).
+    # A veth's UUID is of type ethernet (§1.4).
     kind = "ethernet" if one.kind == "veth" else one.kind
     keys = {
         "id": profile_id(one),
@@ -145,7 +140,7 @@ def _ovs_port(bridge: Interface, port: Port) -> tuple[str, Sections]:
 
 
 def _veth_peer(name: str, end: str) -> tuple[str, Sections]:
-    """The other end needs a profile as well, or the pair never comes up; its hash is of type veth (§1.4)."""
+    """The profile of a veth's peer, without which the pair never comes up; its UUID is of type veth (§1.4)."""
     peer = Interface(name, name, "veth", "up", shape=Shape({"veth": {"peer": end}}, peer=end))
     keys = _connection(peer, None) | {"uuid": stable_uuid("veth", name)}
     off = {"dhcp-timeout": NO_TIMEOUT, "method": "disabled"}

@@ -26,7 +26,7 @@ Extra = dict[tuple[str, int], dict[str, str]]
 
 
 def read_dns(document: Fields) -> Dns | None:
-    """The static resolver settings; None when the document has none. `running` is a fact of a host, not a wish."""
+    """The static resolver settings; None when the document has none. `running` is what a host had, and is ignored."""
     outer = document.table("dns-resolver")
     if outer is None:
         return None
@@ -48,7 +48,7 @@ def read_dns(document: Fields) -> Dns | None:
     if changes > 1:
         shown = [str(address) for address, _ in servers]
         config.problem("server", shown, "all servers of one family must come before those of the other")
-    return Dns(config.path, tuple(dict.fromkeys(servers)), search, options)  # NetworkManager keeps one of each
+    return Dns(config.path, tuple(dict.fromkeys(servers)), search, options)  # NetworkManager keeps one of equal servers
 
 
 def _server(value: Any) -> tuple[values.Address, str | None] | None:

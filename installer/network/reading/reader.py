@@ -67,7 +67,7 @@ class Fields:
         self.problems.add(self.at(name), value, rule)
 
     def raw(self, name: str, *aliases: str) -> Any:
-        """The value as it stands, or None; an alias counts as the field itself, but only one of them may be given."""
+        """The value unchecked, or None; `aliases` are other names of the field, of which only one may be given."""
         self._seen.update((name, *aliases))
         names = [key for key in (name, *aliases) if self._source.get(key) is not None]
         if len(names) > 1:
@@ -124,14 +124,20 @@ class Fields:
 
         return self._take(name, aliases, read, rule)
 
-    def text(self, name: str, *aliases: str, rule: str = "", check: Callable[[str], bool] | None = None) -> str | None:
-        """Text on one line without blanks at its ends; `check` may narrow it, `rule` says how. Empty text is None."""
+    def text(
+        self, name: str, *aliases: str, rule: str = "", check: Callable[[str], bool] | None = None, shown: bool = True
+    ) -> str | None:
+        """Text on one line without blanks at its ends; `check` may narrow it, `rule` says how. Empty text is None.
+
+        `shown`: whether a problem shows the value.
+        """
         value = self.raw(name, *aliases)
         if value is None or value == "":
             return None
         result = values.clean_text(value)
         if result is None:
-            self.problem(name, value, "must be text (quoted) on one line, without blanks at its ends")
+            rule = "must be text (quoted) on one line, without blanks at its ends"
+            self.problem(name, value if shown else None, rule if shown else f"{rule} (value not shown)")
         elif check is not None and not check(result):
             self.problem(name, value, rule)
             return None
@@ -151,13 +157,7 @@ class Fields:
 
     def secret(self, name: str) -> str | None:
         """As `text`, but a problem never shows the value."""
-        value = self.raw(name)
-        if value is None or value == "":
-            return None
-        result = values.clean_text(value)
-        if result is None:
-            self.problem(name, None, "must be text (quoted) on one line, without blanks at its ends (value not shown)")
-        return result
+        return self.text(name, shown=False)
 
     def choice(self, name: str, options: Mapping[Any, str] | tuple[str, ...], *aliases: str) -> str | None:
         """One of `options`; a mapping gives for each accepted spelling (text or number) what it stands for."""

@@ -165,7 +165,7 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
     if mask is not None and mark is None:
         entry.problem("fwmask", mask, "needs fwmark")
     if mark is not None and not mark and not mask:
-        # NetworkManager takes 0 for no mark at all, and the rule would match every packet.
+        # NetworkManager takes a mark of 0 for no mark, so the rule would match every packet.
         entry.problem("fwmark", mark, "must not be 0 without a fwmask")
     if mark and mask == 0:
         entry.problem("fwmask", mask, "must not be 0 with a fwmark")

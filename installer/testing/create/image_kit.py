@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from installer.image.iso.embed import embedded_ignition
 from installer.image.iso.iso9660 import Iso
 from installer.testing.create.embed_kit import make_iso
 from installer.testing.create.inputs_kit import AGENT, SNO, text
-from installer.testing.create.registry_kit import MISSING, Registry, registry
+from installer.testing.create.registry_kit import MISSING, SOURCE, Registry, registry
 
+#: Programs that it takes to make a release, and that are not here.
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
-
 
 COMPONENTS = (
     "agent-installer-api-server",
@@ -27,17 +27,33 @@ COMPONENTS = (
 )
 
 
+def base_iso_files(iso: Path) -> dict[str, bytes]:
+    """What machine-os-images has: the base ISO and its checksum."""
+    data = iso.read_bytes()
+    return {
+        "coreos/coreos-x86_64.iso": data,
+        "coreos/coreos-x86_64.iso.sha256": hashlib.sha256(data).hexdigest().encode(),
+    }
+
+
+def named_components() -> dict[str, str]:
+    """Pullspecs of the images that `create` only names, so that no registry has to have them."""
+    return {name: f"{SOURCE}@sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in COMPONENTS}
+
+
+def components(server: Registry, iso: Path) -> dict[str, str]:
+    """The images of a release by tag: machine-os-images with the base ISO, which is pushed, and others by name."""
+    return {**named_components(), "machine-os-images": server.push([base_iso_files(iso)], "mos", "zstd")}
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, str]]:
     """A registry with a release, the pullspec of that release, and of one whose base ISO is not what it says."""
     folder = tmp_path_factory.mktemp("payload")
     iso = make_iso(folder, igninfo={"file": "images/ignition.img"})
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        wrong = server.push([{**files, "coreos/coreos-x86_64.iso.sha256": b"0" * 64}], "wrong", "zstd")
+        images = components(server, iso)
+        wrong = server.push([{**base_iso_files(iso), "coreos/coreos-x86_64.iso.sha256": b"0" * 64}], "wrong", "zstd")
         yield (
             server,
             server.push_release(images),
@@ -45,25 +61,33 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, st
         )
 
 
-@pytest.fixture
-def directory(lab: tuple[Registry, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An asset directory with the inputs of one node, installed from the registry's release."""
-    server, release, _bad = lab
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def inputs(
+    folder: Path, server: Registry, install: Mapping[str, Any] | None = None, agent: Mapping[str, Any] | None = None
+) -> None:
+    """Write the configs of one node that pulls from `server`; `install` and `agent` are fields to set in them."""
+    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
+    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
+    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
+    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+
+
+def asset_directory(
+    server: Registry, release: str, parent: Path, monkeypatch: pytest.MonkeyPatch, *, cache: Path
+) -> Path:
+    """A new directory in `parent` with the inputs of one node; the environment names the release and the cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    folder = tmp_path / "dir"
+    folder = parent / "dir"
     folder.mkdir()
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    install = {
-        **SNO,
-        "pullSecret": server.pull_secret,
-        "imageDigestSources": [source],
-        "additionalTrustBundle": server.ca_pem,
-    }
-    (folder / "install-config.yaml").write_text(text(install))
-    (folder / "agent-config.yaml").write_text(text(AGENT))
+    inputs(folder, server)
     return folder
+
+
+@pytest.fixture
+def directory(lab: tuple[Registry, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An asset directory with the inputs of one node, installed from the registry's release; its caches are empty."""
+    return asset_directory(*lab[:2], tmp_path, monkeypatch, cache=tmp_path / "cache")
 
 
 def content(iso: Path) -> tuple[dict[str, Any], dict[str, str]]:

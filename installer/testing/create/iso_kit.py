@@ -1,11 +1,13 @@
 """Live ISOs in every layout that CoreOS has had (reference/installer.md §3.4), made by xorriso."""
 
 import base64
+import functools
 import json
 import random
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,8 @@ def config_of(size: int) -> bytes:
     return json.dumps({"ignition": {"version": "3.2.0"}, "noise": noise}).encode()
 
 
-BIG = config_of(600_000)
+#: Larger than the embed area.
+BIG = config_of(280_000)
 
 # name: (what igninfo.json says, kargs areas: None, "header", or what each entry of kargs.json adds, header, Joliet)
 LAYOUTS = {
@@ -117,3 +120,9 @@ def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Pat
             struct.pack_into("<8s8Q", data, SYSTEM_AREA - 96, b"coreKarg", size, *places)
         iso.write_bytes(data)
     return iso
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The live ISO of a layout, made when a test first asks for it."""
+    return functools.cache(lambda name: build(tmp_path_factory.mktemp("iso"), name))

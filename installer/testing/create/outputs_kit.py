@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from installer.cli import main
 from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
-from installer.testing.create.image_kit import COMPONENTS
-from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.image_kit import asset_directory, components
 from installer.testing.create.iso_kit import build
-from installer.testing.create.registry_kit import MISSING, Registry, registry
+from installer.testing.create.registry_kit import Registry, registry
 
-#: Programs that it takes to make a release, and that are not here.
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 MANIFESTS = [
     f"cluster-manifests/{name}.yaml"
     for name in (
@@ -35,38 +28,20 @@ MANIFESTS = [
 MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
 
 
-@contextmanager
-def payload(folder: Path) -> Iterator[tuple[Registry, str, Path]]:
-    """A registry with a release in it, the release's pullspec, and its base ISO; files go into `folder`."""
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, Path]]:
+    """A registry with a release in it, the release's pullspec, and its base ISO."""
+    folder = tmp_path_factory.mktemp("payload")
     iso = build(folder, "2023-07.x86_64")
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        yield server, server.push_release(images), iso
+        yield server, server.push_release(components(server, iso)), iso
 
 
-def inputs(
-    folder: Path, server: Registry, install: Mapping[str, Any] | None = None, agent: Mapping[str, Any] | None = None
-) -> None:
-    """Write the configs of one node that pulls from `server`; `install` and `agent` are fields to set in them."""
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
-    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
-    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
-
-
-def asset_directory(release: tuple[Registry, str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with inputs for the release (of `payload`), which the environment names; caches go beside it."""
-    server, pullspec, _iso = release
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", pullspec)
-    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    directory = folder / "dir"
-    directory.mkdir()
-    inputs(directory, server)
-    return directory
+@pytest.fixture
+def directory(lab: tuple[Registry, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with inputs for the release, which the environment names. A module's tests share their caches."""
+    server, release, _iso = lab
+    return asset_directory(server, release, tmp_path, monkeypatch, cache=server.folder / "cache")
 
 
 def create(target: str, directory: Path) -> int:

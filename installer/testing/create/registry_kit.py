@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
+import http.client
 import io
 import json
 import shutil
@@ -16,6 +18,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from pathlib import Path
 from ssl import create_default_context
 
@@ -27,7 +30,10 @@ from installer.release import DigestSource
 SOURCE = "release.example.invalid/node0/payload"
 PROGRAMS = ("docker-registry", "skopeo", "zstd")
 MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
-INDEX_TYPE = "application/vnd.oci.image.manifest.v1+json"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+REPOSITORY = "node0/payload"
+API = f"/v2/{REPOSITORY}"
+TOKEN = base64.b64encode(b"user:secret").decode()
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Registry:
     @property
     def repository(self) -> str:
         """The repository of the payload, as this registry has it."""
-        return f"127.0.0.1:{self.port}/node0/payload"
+        return f"127.0.0.1:{self.port}/{REPOSITORY}"
 
     @property
     def sources(self) -> tuple[DigestSource, ...]:
@@ -61,41 +67,43 @@ class Registry:
 
     def push(self, layers: Sequence[Layer], tag: str, compression: str = "gzip", architecture: str = "amd64") -> str:
         """Push an image, lowest layer first; returns its pullspec under the source's name."""
-        layout = self.folder / f"oci-{tag}"
-        (layout / "blobs/sha256").mkdir(parents=True)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, context=create_default_context(cadata=self.ca_pem)
+        )
+
+        def send(method: str, path: str, data: bytes = b"", media: str = "application/octet-stream") -> Message:
+            connection.request(method, path, data, {"Authorization": f"Basic {TOKEN}", "Content-Type": media})
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status >= 300:
+                raise RuntimeError(f"docker-registry: {method} {path}: {answer.status} {text!r}")
+            return answer.headers
 
         def blob(data: bytes) -> str:
-            digest = hashlib.sha256(data).hexdigest()
-            (layout / "blobs/sha256" / digest).write_bytes(data)
-            return f"sha256:{digest}"
+            digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+            upload = send("POST", f"{API}/blobs/uploads/")["Location"]
+            send("PUT", f"{upload}&digest={digest}", data)
+            return digest
 
-        entries, diffs = [], []
-        for layer in layers:
-            raw = _tar(layer)
-            packed, suffix = _packed(raw, compression)
-            media = f"application/vnd.oci.image.layer.v1.tar{suffix}"
-            entries.append({"mediaType": media, "digest": blob(packed), "size": len(packed)})
-            diffs.append("sha256:" + hashlib.sha256(raw).hexdigest())
-        config = {"architecture": architecture, "os": "linux", "rootfs": {"type": "layers", "diff_ids": diffs}}
-        plain = json.dumps({**config, "config": {}}).encode()
-        config_entry = {
-            "mediaType": "application/vnd.oci.image.config.v1+json",
-            "digest": blob(plain),
-            "size": len(plain),
-        }
-        manifest = json.dumps(
-            {"schemaVersion": 2, "mediaType": INDEX_TYPE, "config": config_entry, "layers": entries}
-        ).encode()
-        reference = {"org.opencontainers.image.ref.name": "x"}
-        index = {"mediaType": INDEX_TYPE, "digest": blob(manifest), "size": len(manifest), "annotations": reference}
-        (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [index]}))
-        (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        access = ["--dest-authfile", str(self.folder / "auth.json"), "--dest-cert-dir", str(self.folder / "certs")]
-        target = f"docker://{self.repository}:{tag}"
-        subprocess.run(
-            ["skopeo", "--insecure-policy", "copy", "-q", "--preserve-digests", *access, f"oci:{layout}:x", target],
-            check=True,
-        )
+        with contextlib.closing(connection):
+            entries, diffs = [], []
+            for layer in layers:
+                raw = _tar(layer)
+                packed, suffix = _packed(raw, compression)
+                media = f"application/vnd.oci.image.layer.v1.tar{suffix}"
+                entries.append({"mediaType": media, "digest": blob(packed), "size": len(packed)})
+                diffs.append("sha256:" + hashlib.sha256(raw).hexdigest())
+            rootfs = {"type": "layers", "diff_ids": diffs}
+            plain = json.dumps({"architecture": architecture, "os": "linux", "rootfs": rootfs, "config": {}}).encode()
+            config_entry = {
+                "mediaType": "application/vnd.oci.image.config.v1+json",
+                "digest": blob(plain),
+                "size": len(plain),
+            }
+            manifest = json.dumps(
+                {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config_entry, "layers": entries}
+            ).encode()
+            send("PUT", f"{API}/manifests/{tag}", manifest, MANIFEST_TYPE)
         return f"{SOURCE}@sha256:{hashlib.sha256(manifest).hexdigest()}"
 
     def push_release(self, components: Mapping[str, str], version: str = "4.18.0-test", tag: str = "release") -> str:
@@ -153,30 +161,29 @@ def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     config = {
         "version": "0.1",
         "log": {"level": "error", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},
+        "storage": {"inmemory": {}},
         "http": {
             "addr": f"127.0.0.1:{port}",
             "secret": "x",
+            "relativeurls": True,
             "tls": {"certificate": str(folder / "server.crt"), "key": str(folder / "server.key")},
         },
         **({"auth": {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}}} if password else {}),
     }
     (folder / "config.yml").write_text(json.dumps(config))
-    token = base64.b64encode(b"user:secret").decode()
-    secret = json.dumps({"auths": {f"127.0.0.1:{port}": {"auth": token}}})
-    (folder / "auth.json").write_text(secret)
+    secret = json.dumps({"auths": {f"127.0.0.1:{port}": {"auth": TOKEN}}})
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
     try:
-        _wait(port, ca.certificate.decode(), token, process, log=folder / "log")
+        _wait(port, ca.certificate.decode(), process, folder / "log")
         yield Registry(port, ca.certificate.decode(), secret, folder)
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _wait(port: int, ca: str, token: str, process: subprocess.Popen[bytes], *, log: Path) -> None:
-    request = urllib.request.Request(f"https://127.0.0.1:{port}/v2/", headers={"Authorization": f"Basic {token}"})
+def _wait(port: int, ca: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    request = urllib.request.Request(f"https://127.0.0.1:{port}/v2/", headers={"Authorization": f"Basic {TOKEN}"})
     context = create_default_context(cadata=ca)
     deadline = time.monotonic() + 20
     while True:

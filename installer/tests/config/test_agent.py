@@ -72,7 +72,7 @@ def test_rule(tmp_path, path, value, wrap, expected):
 
 
 @pytest.mark.parametrize("value", ["", "v7", None])
-def test_nothing_means_anything_in_another_version(tmp_path, value):
+def test_an_unknown_version_is_reported_alone(tmp_path, value):
     write(tmp_path, agent=changed(AGENT, "apiVersion", value))
     with pytest.raises(
         InstallerError, match=r'failed to load asset "Agent Config": apiVersion: (Required|Invalid) value'
@@ -115,7 +115,7 @@ def test_a_network_document_without_a_network_is_refused(tmp_path, document):
         load_inputs(write(tmp_path, SNO, agent), TARGET)
 
 
-def test_a_hosts_interfaces_are_told_by_their_own_path(tmp_path):
+def test_problems_of_interfaces_name_the_path_of_the_interface(tmp_path):
     agent = changed(AGENT, "hosts.0.interfaces.0.macAddress", "52-54-00-6e-30-00")
     agent = changed(agent, "hosts.0.networkConfig.interfaces.0.mtu", "x")
     with pytest.raises(InstallerError) as caught:
@@ -137,11 +137,7 @@ def test_too_many_hosts_is_an_error_too_few_a_warning(tmp_path, caplog):
 
 @pytest.mark.parametrize(
     ("address", "roles", "expected"),
-    [
-        ("fd00:0::0005", ["master"], "fd00::5"),
-        ("", ["master"], "192.168.111.80"),
-        ("", [""], "192.168.111.80"),
-    ],
+    [("fd00:0::0005", ["master"], "fd00::5"), ("", ["master"], "192.168.111.80"), ("", [""], "192.168.111.80")],
 )
 def test_rendezvous_ip(tmp_path, address, roles, expected):
     agent = changed(changed(AGENT, "rendezvousIP", address), "hosts.0.role", roles[0])
@@ -234,7 +230,7 @@ spec:
 """
 
 
-def test_the_form_before_the_first_release(caplog):
+def test_the_deprecated_form_of_agent_config(caplog):
     with caplog.at_level(logging.WARNING, "installer"):
         logging.getLogger("installer").propagate = True
         config = parse_agent_config(PRERELEASE)
@@ -256,13 +252,13 @@ def test_the_form_before_the_first_release(caplog):
         ("rendezvousIP: 1.2.3.4\n", "apiVersion: Required value"),
     ],
 )
-def test_not_quite_the_form_before_the_first_release(source, problem):
+def test_invalid_files_in_the_deprecated_form(source, problem):
     with pytest.raises(InstallerError) as caught:
         parse_agent_config(source)
     assert problem in str(caught.value)
 
 
-def test_configs_where_the_first_description_put_them(tmp_path):
+def test_configs_misplaced_in_cluster_manifests(tmp_path):
     (tmp_path / "cluster-manifests").mkdir()
     for name in ("install-config.yaml", "agent-config.yaml"):
         (tmp_path / "cluster-manifests" / name).write_text("x: 1")

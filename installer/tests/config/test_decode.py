@@ -46,7 +46,7 @@ MERGED = "x: &pool\n  name: worker\n  replicas: 0\n"
         ("<<: 5", "map merge requires map or sequence of maps as the value"),
     ],
 )
-def test_maps_are_merged_and_say_nothing_twice(pool: str, problem: str | None) -> None:
+def test_merge_keys_and_duplicate_keys(pool: str, problem: str | None) -> None:
     source = text({key: value for key, value in SNO.items() if key != "compute"}) + f"compute:\n- {pool}\n"
     if problem is None:
         [machine_pool] = parse_install_config(source).compute
@@ -57,7 +57,7 @@ def test_maps_are_merged_and_say_nothing_twice(pool: str, problem: str | None) -
     assert problem in str(caught.value)
 
 
-def test_a_document_of_any_form_says_nothing_twice_either() -> None:
+def test_duplicate_keys_in_documents_of_any_form() -> None:
     card = "{name: a, interfaces: [{macAddress: 52:54:00:00:00:01}], networkConfig: {interfaces: [MERGED]}}"
     source = f"apiVersion: v1beta1\nrendezvousIP: 10.0.0.1\nx: &a {{name: eno1, mtu: 1500}}\nhosts: [{card}]\n"
     with pytest.raises(ConfigError) as caught:
@@ -123,7 +123,7 @@ def test_networks_are_written_as_go_prints_them(written: str, meant: str) -> Non
     assert parsed.machine_network[0].cidr == meant
 
 
-def test_who_writes_for_other_versions_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_fields_are_ignored_for_known_invokers(monkeypatch: pytest.MonkeyPatch) -> None:
     source = text({**SNO, "ofTomorrow": 1})
     with pytest.raises(ConfigError, match="failed to parse first occurrence of unknown field: failed to unmarshal"):
         parse_install_config(source)
@@ -142,7 +142,7 @@ def test_who_writes_for_other_versions_may_say_more(monkeypatch: pytest.MonkeyPa
         (float("inf"), "+Inf"), (float("nan"), "NaN"), (1e300, "+Inf"), (3.14159265358979, "3.1415927"), (0.0, "0"),
     ],
 )  # fmt: skip
-def test_what_a_text_is_made_of(value: Any, printed: str) -> None:
+def test_values_as_go_prints_them(value: Any, printed: str) -> None:
     assert go_text(value) == printed
 
 

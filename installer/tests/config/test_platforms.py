@@ -263,7 +263,7 @@ def test_fips_needs_a_host_in_fips_mode(monkeypatch, tmp_path, caplog):
     assert "enable FIPS mode on the host" in caplog.text
 
 
-def test_what_is_only_worth_a_line(caplog):
+def test_warnings_about_valid_configs(caplog):
     config = changed(COMPACT, "platform.baremetal.externalBridge", "br0") | {
         "imageContentSources": [{"source": "a.example/b", "mirrors": ["m.example:5000/x", "registry.example:5000/y"]}],
         "bootstrapInPlace": {"installationDisk": "/dev/sda"},
@@ -285,7 +285,7 @@ def test_what_is_only_worth_a_line(caplog):
 
 
 @pytest.mark.parametrize(("mode", "count"), [("AllNodes", 0), ("None", 0), ("allnodes", 1), ("x y", 1)])
-def test_a_partitioning_mode_that_there_is_not_is_worth_a_line(caplog, mode, count):
+def test_an_unknown_partitioning_mode_is_a_warning(caplog, mode, count):
     with caplog.at_level(logging.WARNING, "installer"):
         logging.getLogger("installer").propagate = True
         config = parse_install_config(text(COMPACT | {"cpuPartitioningMode": mode}))

@@ -140,7 +140,7 @@ def texts_of(error: InstallerError) -> str:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_error_of_a_config_has_it(place: str) -> None:
+def test_no_error_of_a_config_shows_the_secret(place: str) -> None:
     parse, base, field, value = PLACES[place]
     with pytest.raises(InstallerError) as caught:
         parse(_put(base, field, value))
@@ -148,11 +148,7 @@ def test_no_error_of_a_config_has_it(place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "key"),
-    [
-        (f"{_HOSTS}.bmc", "nosuchfield"),
-        (f"{_HOSTS}.bmc", "username: u, username"),
-    ],
+    ("field", "key"), [(f"{_HOSTS}.bmc", "nosuchfield"), (f"{_HOSTS}.bmc", "username: u, username")]
 )
 def test_a_key_of_a_mapping_that_has_secrets_is_told(field: str, key: str) -> None:
     """As openshift-install tells it: most such keys are mistyped names."""
@@ -169,7 +165,7 @@ def test_registries_of_a_pull_secret_are_told() -> None:
 
 @pytest.mark.parametrize("section", ["macsec", "wireguard"])
 @pytest.mark.parametrize("key", ["mka-cak", "preshared-key"])
-def test_no_problem_with_what_is_not_supported_has_it(section: str, key: str) -> None:
+def test_no_error_of_an_unsupported_field_shows_the_secret(section: str, key: str) -> None:
     document = load_network(f"interfaces:\n- name: eth0\n  type: ethernet\n  {section}: {{{key}: {SECRET}}}\n")
     with pytest.raises(NetworkConfigError, match=section) as caught:
         host_network_files([{"name": "eth0", "macAddress": "52:54:00:6e:30:00"}], document)
@@ -177,7 +173,7 @@ def test_no_problem_with_what_is_not_supported_has_it(section: str, key: str) ->
 
 
 @pytest.mark.parametrize("value", [f"*{SECRET}", f"!{SECRET} x", f"!!{SECRET} x", f"!!int {SECRET}"])
-def test_no_error_of_a_network_document_has_it(value: str) -> None:
+def test_no_error_of_a_network_document_shows_the_secret(value: str) -> None:
     with pytest.raises(NetworkConfigError) as caught:
         load_network(f"interfaces:\n- name: eth0\n  802.1x:\n    private-key-password: {value}\n")
     assert SECRET not in texts_of(caught.value)
@@ -188,7 +184,7 @@ def test_no_error_of_a_network_document_has_it(value: str) -> None:
     [SECRET, f"[{SECRET}]", f"{{identity: [{SECRET}]}}", f"{{eap-methods: {SECRET}}}", f"{{eap-methods: [{SECRET}]}}",
      f"{{pwd: {SECRET}}}", f"{{password:{SECRET}}}", f"{{auths:{SECRET}}}"],
 )  # fmt: skip
-def test_no_problem_with_802_1x_has_it(settings: str) -> None:
+def test_no_error_of_802_1x_shows_the_secret(settings: str) -> None:
     document = load_network(f"interfaces:\n- name: eth0\n  type: ethernet\n  802.1x: {settings}\n")
     with pytest.raises(NetworkConfigError) as caught:
         host_network_files([{"name": "eth0", "macAddress": "52:54:00:6e:30:00"}], document)
@@ -196,7 +192,7 @@ def test_no_problem_with_802_1x_has_it(settings: str) -> None:
 
 
 @pytest.mark.parametrize("value", [f"*{SECRET}", f"!{SECRET} x", f"!!bool {SECRET}"])
-def test_no_error_of_yaml_has_it(value: str) -> None:
+def test_no_error_of_yaml_shows_the_secret(value: str) -> None:
     with pytest.raises(YamlError) as caught:
         load_yaml(f"password: {value}\n", CORE)
     assert SECRET not in texts_of(caught.value)

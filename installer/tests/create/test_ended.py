@@ -65,8 +65,11 @@ def ended_in_the_midst(directory, *numbers):
 
 
 @real
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
-@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize(
+    ("number", "again"),
+    [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
+    ids=["SIGINT-first", "SIGTERM-again", "SIGHUP-first"],
+)
 def test_a_signal_in_the_midst(directory, number, again):
     """Told to end with the lock in hand and the copy under way: the directory is as it was before."""
     if again:
@@ -210,7 +213,7 @@ def test_outputs_all_or_none(tmp_path):
     assert (tmp_path / "new/x").stat().st_mode & 0o777 == 0o644
 
 
-def test_partial(tmp_path):
+def test_a_partial_file_is_committed_or_discarded(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
     partial = Partial(path)

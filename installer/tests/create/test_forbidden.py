@@ -94,7 +94,7 @@ FORBIDDEN = {
 @real
 @unprivileged
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_is_forbidden(directory, name):
+def test_paths_without_permission_or_of_the_wrong_kind(directory, name):
     """One line that names the file and the reason, exit code 1 (3 for the install-config), and nothing has changed."""
     change, expected = FORBIDDEN[name]
     change(directory)

@@ -26,6 +26,12 @@ from installer.testing.create.inputs_kit import AGENT, SNO, changed, text
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 
 
+@pytest.fixture(autouse=True)
+def shared_cache(directory, lab, monkeypatch):
+    """The release and its base ISO are fetched by the first test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(lab[0].folder / "cache"))
+
+
 def create(directory: Path) -> int:
     return main(["agent", "create", "image", "--dir", str(directory)])
 
@@ -210,7 +216,7 @@ def test_failures_are_one_fatal_line_and_change_nothing(directory, capsys, name,
     untouched(directory)
 
 
-def test_a_base_iso_that_is_none(directory, tmp_path, monkeypatch, capsys):
+def test_a_base_iso_that_is_no_iso(directory, tmp_path, monkeypatch, capsys):
     (tmp_path / "fake.iso").write_bytes(b"x" * 70000)
     monkeypatch.setenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", str(tmp_path / "fake.iso"))
     assert create(directory) == 1

@@ -1,7 +1,7 @@
 """agent-tui and libnmstate of a payload, in the initrd: real registry, ISOs made and read by xorriso."""
 
+import functools
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -19,48 +19,33 @@ from installer.image.iso.iso9660 import Iso
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.records import records
 from installer.release.agent_files import ARCHIVE, FOLDER, HOOK
-from installer.testing.create.image_kit import COMPONENTS, content
-from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create import iso_kit
+from installer.testing.create.image_kit import NEEDED, components, content, inputs
 from installer.testing.create.iso_kit import BIG, LAYOUTS, SMALL, build, needs_xorriso, place
-from installer.testing.create.registry_kit import MISSING, Layer, Link, registry
+from installer.testing.create.registry_kit import Layer, Link, registry
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+bases = iso_kit.bases
 needs_cpio = pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
 INITRD = "images/pxeboot/initrd.img"
 TUI, LIBRARY = b"\x7fELF agent-tui" * 900, b"\x7fELF nmstate" * 700
 EXTRA = gzip.compress(b"".join(pieces([("agent-files/a", 0o100555, b"x" * 70_001)])), mtime=0)
 
 
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory):
-    images = {}
-
-    def get(name):
-        if name not in images:
-            images[name] = build(tmp_path_factory.mktemp("iso"), name)
-        return images[name]
-
-    return get
-
-
-def file_of(iso: Path, path: str) -> bytes:
-    """A file of the ISO, as xorriso reads it."""
+def initrd_of(iso: Path) -> bytes:
+    """The initrd, as xorriso reads it."""
     out = iso.parent / "extracted"
-    out.unlink(missing_ok=True)
-    with iso.open("rb") as file:
-        names = {
-            name or entry.name: entry for name, entry in Iso(file, iso).entries(place(Iso(file, iso), "images/pxeboot"))
-        }
-    short_name = next(
-        name.partition(";")[0] for name in names if name.lower().startswith(Path(path).name.split(".")[0])
-    )
-    folders = {"images/pxeboot": ("/images/pxeboot", "/IMAGES/PXEBOOT")}[str(Path(path).parent)]
-    for folder in folders:
-        command = ["xorriso", "-osirrox", "on", "-indev", str(iso), "-extract", f"{folder}/{short_name}", str(out)]
+    for path in (INITRD, INITRD.upper()):  # how it is named depends on the layout
+        out.unlink(missing_ok=True)
+        command = ["xorriso", "-osirrox", "on", "-indev", str(iso), "-extract", f"/{path}", str(out)]
         if subprocess.run(command, capture_output=True).returncode == 0:
             return out.read_bytes()
-    raise AssertionError(f"xorriso found no {path}")
+    raise AssertionError(f"xorriso found no {INITRD}")
+
+
+@functools.cache
+def original_initrd(base: Path) -> bytes:
+    return initrd_of(base)
 
 
 @needs_xorriso
@@ -69,7 +54,7 @@ def file_of(iso: Path, path: str) -> bytes:
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if not name.endswith("s390x")])
 def test_added_shown_and_reset_to_the_original_bytes(bases, name, big, in_place, tmp_path, capfdbinary):
     base, out = bases(name), tmp_path / "out.iso"
-    original = file_of(base, INITRD)
+    original = original_initrd(base)
     source = base
     if in_place:
         source = shutil.copyfile(base, out)
@@ -83,7 +68,7 @@ def test_added_shown_and_reset_to_the_original_bytes(bases, name, big, in_place,
         else:
             overlay.save(out)
     padding = -len(original) % 4
-    assert file_of(out, INITRD) == original + bytes(padding) + EXTRA
+    assert initrd_of(out) == original + bytes(padding) + EXTRA
     with out.open("rb") as file:
         iso = Iso(file, out)
         assert embedded_ignition(iso) == (BIG if big else SMALL)
@@ -145,11 +130,8 @@ def lab(tmp_path_factory):
     """A registry with three releases: with agent-tui, with an image that lacks it, and without that image."""
     folder = tmp_path_factory.mktemp("payload")
     iso = build(folder, "2023-07.x86_64")
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
+        images = components(server, iso)
         below: Layer = {"usr/bin/agent-tui": b"old", "usr/lib64/libnmstate.so.1": b"gone", "usr/lib64/other.so.2": b"x"}
         above: Layer = {
             "usr/bin/agent-tui": TUI,
@@ -176,16 +158,13 @@ def run(lab, tmp_path, monkeypatch):
     server, _iso, releases = lab
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
 
     def create(target, release, install=None, agent=None):
         monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", releases[release])
         folder = tmp_path / "dir"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
-        (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+        inputs(folder, server, install, agent)
         assert main(["agent", "create", target, "--dir", str(folder)]) == 0
         return folder
 
@@ -218,11 +197,11 @@ def check_archive(packed: bytes, folder: Path) -> None:
 @needs_cpio
 def test_create_image_adds_what_the_payload_has(lab, run, tmp_path, capsys):
     _server, base, _releases = lab
-    original = file_of(base, INITRD)
+    original = original_initrd(base)
     folder = run("image", "with")
     assert "Extracting agent-tui from release payload" in capsys.readouterr().err
     iso = folder / "agent.x86_64.iso"
-    initrd = file_of(iso, INITRD)
+    initrd = initrd_of(iso)
     assert initrd.startswith(original)
     check_archive(initrd[(len(original) + 3) // 4 * 4 :], tmp_path / "unpacked")
     config, files = content(iso)
@@ -235,7 +214,7 @@ def test_create_image_adds_what_the_payload_has(lab, run, tmp_path, capsys):
     assert iso.read_bytes() == base.read_bytes()
     # Kept between runs, and the same again.
     capsys.readouterr()
-    assert file_of(run("image", "with") / "agent.x86_64.iso", INITRD) == initrd
+    assert initrd_of(run("image", "with") / "agent.x86_64.iso") == initrd
     assert "Extracting agent-tui" not in capsys.readouterr().err
     assert len(list((tmp_path / "cache/agent/files_cache").glob(f"*/{ARCHIVE}"))) == 1
 
@@ -252,11 +231,11 @@ def archives(data: bytes) -> list[bytes]:
 
 @needs_registry
 def test_minimal_iso_and_pxe_files_carry_it_too(lab, run, capsys):
-    original = file_of(lab[1], INITRD)
+    original = original_initrd(lab[1])
     url = {"bootArtifactsBaseURL": "http://h.example/x"}
     folder = run("image", "with", agent={**url, "minimalISO": True})
     iso = folder / "agent.x86_64.iso"
-    tui, networks = archives(file_of(iso, INITRD).removeprefix(original))
+    tui, networks = archives(initrd_of(iso).removeprefix(original))
     assert FOLDER.encode() in tui
     assert b"etc/assisted/network/host0/eth0.nmconnection" in networks
     with iso.open("rb") as file:
@@ -270,7 +249,7 @@ def test_minimal_iso_and_pxe_files_carry_it_too(lab, run, capsys):
     # Nobody sits in front of Oracle's hosts.
     oci = {"platform": {"external": {"platformName": "oci", "cloudControllerManager": "External"}}}
     folder = run("image", "with", oci, url)
-    assert archives(file_of(folder / "agent.x86_64.iso", INITRD).removeprefix(original)) == [networks]
+    assert archives(initrd_of(folder / "agent.x86_64.iso").removeprefix(original)) == [networks]
 
 
 @needs_registry
@@ -279,6 +258,6 @@ def test_without_agent_tui_nothing_changes(lab, run, release, capsys):
     folder = run("image", release)
     assert ("has no /usr/bin/agent-tui" in capsys.readouterr().err) == (release == "lacking")
     iso = folder / "agent.x86_64.iso"
-    assert file_of(iso, INITRD) == file_of(lab[1], INITRD)
+    assert initrd_of(iso) == original_initrd(lab[1])
     assert iso.stat().st_size == lab[1].stat().st_size
     assert not [unit["name"] for unit in content(iso)[0]["systemd"]["units"] if "console" in unit["name"]]

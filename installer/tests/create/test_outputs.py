@@ -19,34 +19,15 @@ from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image import cpio
 from installer.image.config_image import PATHS
 from installer.image.iso.iso9660 import Iso
-from installer.testing.create.image_kit import content
+from installer.testing.create import outputs_kit
+from installer.testing.create.image_kit import NEEDED, content, inputs
 from installer.testing.create.inputs_kit import SNO
 from installer.testing.create.iso_kit import KARGS
-from installer.testing.create.outputs_kit import (
-    MANIFESTS,
-    MIRROR,
-    NEEDED,
-    asset_directory,
-    create,
-    inputs,
-    kernel_line,
-    names,
-    payload,
-)
+from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, kernel_line, names
 
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+directory, lab = outputs_kit.directory, outputs_kit.lab
 URL = "http://192.168.111.1:8080/boot"
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with payload(tmp_path_factory.mktemp("payload")) as payload_registry:
-        yield payload_registry
-
-
-@pytest.fixture
-def directory(lab, tmp_path, monkeypatch):
-    return asset_directory(lab, tmp_path, monkeypatch)
 
 
 def brought(path: Path) -> dict[str, bytes]:
@@ -322,7 +303,7 @@ def test_agent_config_template(tmp_path, capsys):
     assert set(template) >= {"rendezvousIP", "bootArtifactsBaseURL", "minimalISO", "additionalNTPSources", "hosts"}
 
 
-def test_agent_config_template_takes_nobodys_place(tmp_path, capsys):
+def test_agent_config_template_overwrites_nothing(tmp_path, capsys):
     own = tmp_path / "agent-config.yaml"
     for _ in range(2):  # a template again is no loss
         assert create("agent-config-template", tmp_path) == 0

@@ -5,30 +5,12 @@ import stat
 
 import pytest
 
-from installer.testing.create.image_kit import content
-from installer.testing.create.outputs_kit import (
-    MANIFESTS,
-    MIRROR,
-    NEEDED,
-    asset_directory,
-    create,
-    inputs,
-    names,
-    payload,
-)
+from installer.testing.create import outputs_kit
+from installer.testing.create.image_kit import NEEDED, content, inputs
+from installer.testing.create.outputs_kit import MANIFESTS, MIRROR, create, names
 
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with payload(tmp_path_factory.mktemp("payload")) as payload_registry:
-        yield payload_registry
-
-
-@pytest.fixture
-def directory(lab, tmp_path, monkeypatch):
-    return asset_directory(lab, tmp_path, monkeypatch)
+directory, lab = outputs_kit.directory, outputs_kit.lab
 
 
 # A release in a registry has a version of its own.
@@ -51,7 +33,7 @@ def test_manifests_beside_a_new_install_config_are_discarded(directory, lab, cap
 
 
 @pytest.mark.parametrize("target", ["cluster-manifests", "image"])
-def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, target):
+def test_an_agent_config_that_comes_later_is_used(directory, lab, capsys, target):
     later = directory / "agent-config.yaml"
     written = later.read_text()
     later.unlink()
@@ -85,7 +67,7 @@ def test_an_agent_config_that_comes_later_is_heeded(directory, lab, capsys, targ
         ("nmstateconfig", "type: ethernet", "type: ethernet\n      description: mine"),
     ],
 )
-def test_one_manifest_of_ones_own_after_an_image(directory, tmp_path, lab, name, old, new):
+def test_a_users_manifest_replaces_the_generated_one(directory, tmp_path, lab, name, old, new):
     other = tmp_path / "other"
     other.mkdir()
     inputs(other, lab[0])
@@ -123,7 +105,7 @@ def test_the_same_agent_config_again_changes_nothing(directory, lab, capsys):
     assert names(directory) == [*MANIFESTS, *MIRROR]
 
 
-def test_what_is_discarded_must_be_readable(directory, lab, capsys):
+def test_discarded_manifests_must_be_readable(directory, lab, capsys):
     assert create("cluster-manifests", directory) == 0
     (directory / "cluster-manifests/infraenv.yaml").write_text("a: [\n")
     inputs(directory, lab[0], agent={"additionalNTPSources": ["later.example"]})

@@ -15,13 +15,11 @@ from installer.errors import DownloadError
 from installer.image.iso.iso9660 import Iso
 from installer.release.download import TRIES, download
 from installer.release.stream import Artifact
-from installer.testing.create.image_kit import COMPONENTS, content
-from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.image_kit import NEEDED, base_iso_files, content, inputs, named_components
 from installer.testing.create.iso_kit import build
 from installer.testing.create.outputs_kit import kernel_line
-from installer.testing.create.registry_kit import MISSING, registry
+from installer.testing.create.registry_kit import registry
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 DATA = bytes(range(256)) * 20_000
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -91,7 +89,7 @@ def test_a_server_without_ranges_sends_all_again(web, tmp_path):
     assert (tmp_path / "d").read_bytes() == DATA
 
 
-def test_what_a_run_received_serves_the_next(web, tmp_path):
+def test_the_next_run_continues_a_download(web, tmp_path):
     web.cuts = [1000] * TRIES
     with pytest.raises(DownloadError, match=r"closed the connection after 3000 of 5120000 bytes \(3 tries\)"):
         get(web, tmp_path / "d")
@@ -105,7 +103,7 @@ def test_what_a_run_received_serves_the_next(web, tmp_path):
     assert web.seen[1:] == [("/f", f"bytes={len(DATA)}-")]
 
 
-def test_what_does_not_fit_is_fetched_again_and_then_refused(web, tmp_path):
+def test_a_file_with_another_digest_is_fetched_again_then_refused(web, tmp_path):
     (tmp_path / ".d.download").write_bytes(b"of another file")
     get(web, tmp_path / "d")
     assert [byte_range for _path, byte_range in web.seen] == ["bytes=15-", None]
@@ -147,32 +145,29 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("payload")
     iso = build(folder, "2023-07.x86_64")
     with registry(folder / "registry") as server:
-        yield server, iso, {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        yield server, iso, {}
 
 
 @pytest.fixture
 def create(lab, tmp_path, monkeypatch):
-    """Run `create TARGET` from a release whose machine-os-images has `files`; (exit code, asset directory)."""
-    server, _iso, images = lab
+    """Run `create image` from a release whose machine-os-images has `files`; (exit code, asset directory)."""
+    server, _iso, releases = lab
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
 
-    def run(files, agent=None, target="image"):
-        tag = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
-        if not (server.folder / f"oci-m{tag}").exists():
-            system = server.push([files], f"m{tag}")
-            release = server.push_release({**images, "machine-os-images": system}, tag=f"r{tag}")
-            (server.folder / f"release-{tag}").write_text(release)
-        release = (server.folder / f"release-{tag}").read_text()
-        monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
+    def run(files, agent=None):
+        key = tuple(sorted(files.items()))
+        if key not in releases:
+            system = server.push([files], f"m{len(releases)}")
+            releases[key] = server.push_release(
+                {**named_components(), "machine-os-images": system}, tag=f"r{len(releases)}"
+            )
+        monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", releases[key])
         folder = tmp_path / "dir"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "install-config.yaml").write_text(text({**SNO, **common}))
-        (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
-        return main(["agent", "create", target, "--dir", str(folder)]), folder
+        inputs(folder, server, agent=agent)
+        return main(["agent", "create", "image", "--dir", str(folder)]), folder
 
     return run
 
@@ -240,12 +235,7 @@ def test_failures_are_one_fatal_line_and_change_nothing(web, create, capsys, iso
 @needs_registry
 def test_a_minimal_iso_of_a_published_root_file_system(web, lab, create, capsys):
     rootfs = {"location": "https://published.example.invalid/rootfs.img", "sha256": "1" * 64}
-    iso = lab[1].read_bytes()
-    files = {
-        "coreos/coreos-x86_64.iso": iso,
-        "coreos/coreos-x86_64.iso.sha256": hashlib.sha256(iso).hexdigest().encode(),
-        "coreos/coreos-stream.json": stream_of(None, rootfs),
-    }
+    files = {**base_iso_files(lab[1]), "coreos/coreos-stream.json": stream_of(None, rootfs)}
     code, folder = create(files, {"minimalISO": True})
     err = capsys.readouterr().err
     assert code == 0, err

@@ -20,7 +20,7 @@ def test_runs_in_a_row_have_secrets_of_their_own():
 
 
 @pytest.mark.parametrize("name", ["signer", "password_and_hash"])
-def test_they_are_made_once_in_this_process(name):
+def test_this_process_makes_credentials_once(name):
     assert isinstance(getattr(background, name), InTurn)
 
 

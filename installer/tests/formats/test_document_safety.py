@@ -91,7 +91,7 @@ def test_the_core_schema():
     }  # fmt: skip
 
 
-def test_what_aliases_share_is_not_shared_afterwards():
+def test_aliases_become_separate_values():
     loaded = load("a: &a [1]\nb: *a\n")
     loaded["a"].append(2)
     assert loaded["b"] == [1]
@@ -252,7 +252,7 @@ def test_what_is_written_is_read_again(value: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -5, 1.5, 1e300, True, False, None, 2**63 - 1])
-def test_what_is_no_text_is_written_as_what_it_is(value: object) -> None:
+def test_only_texts_are_quoted(value: object) -> None:
     text = dump({"a": value})
     assert "'" not in text
     assert load(text) == {"a": value}

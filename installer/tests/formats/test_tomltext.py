@@ -49,7 +49,7 @@ TOML = {
 
 
 @pytest.mark.parametrize("name", TOML)
-def test_registries_that_want_to_harm(tmp_path: Path, name: str) -> None:
+def test_hostile_registries_conf(tmp_path: Path, name: str) -> None:
     text, expected = TOML[name]
     begin = time.thread_time()
     with pytest.raises(ConfigError) as caught:
@@ -97,5 +97,5 @@ def hidden() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("text", list(hidden()))
-def test_what_only_looks_like_harm_is_read(text: str) -> None:
+def test_toml_that_only_looks_hostile_is_read(text: str) -> None:
     assert tomltext.loads(text) == tomltext.loads(text.encode()) == tomllib.loads(text)

@@ -17,7 +17,7 @@ FILES = [
 ]
 
 
-def test_without_a_static_network_there_is_none():
+def test_no_archive_without_a_static_network():
     assert network_archive(FILES[:1]) == b""
 
 

@@ -91,14 +91,14 @@ def test_the_user_data_of_an_instance_is_run(tmp_path, metadata):
     assert service.asked == [("/opc/user_data", "Bearer Oracle")]
 
 
-def test_nobody_is_asked_elsewhere(tmp_path, metadata):
+def test_other_clouds_are_not_asked_for_user_data(tmp_path, metadata):
     service, url = metadata
     assert _run(tmp_path, url, "No Asset Tag").returncode == 0
     assert service.asked == []
 
 
 @pytest.mark.parametrize(("status", "data", "code"), [(404, b"x", 0), (403, b"x", 1), (200, b"!not base64!", 1)])
-def test_what_is_no_script_is_not_run(tmp_path, metadata, status, data, code):
+def test_user_data_that_is_no_script_is_not_run(tmp_path, metadata, status, data, code):
     service, url = metadata
     service.status, service.user_data = status, data
     assert _run(tmp_path, url, "OracleCloud.com").returncode == code

@@ -112,7 +112,7 @@ def test_a_config_image_starts_the_installation(host):
 
 
 @needs_cpio
-def test_what_failed_half_way_is_done_anew(host):
+def test_a_start_that_failed_half_way_is_repeated(host):
     """Systemd starts it again: a first try that had put files in place once made the second do nothing."""
     root, _tools, calls = host
     (root / "fail").touch()
@@ -122,7 +122,7 @@ def test_what_failed_half_way_is_done_anew(host):
     assert calls.read_text().splitlines()[-1] == "systemctl enable --now --no-block node-zero.service agent.service"
 
 
-def test_profiles_are_not_written_by_two_at_once():
+def test_two_processes_do_not_write_profiles_at_once():
     unit = (OWN / "load-config-iso@.service").read_text()
     assert "After=pre-network-manager-config.service\n" in unit
 

@@ -170,8 +170,8 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
 
 
 @needs_jq
-@pytest.mark.parametrize("node_zero", [True, False], ids=["on-node0", "elsewhere"])
-def test_agent_waits_for_the_service_then_runs_with_its_infra_env(tmp_path, node_zero):
+@pytest.mark.parametrize(("node_zero", "every"), [(True, "1"), (False, "5")], ids=["on-node0", "elsewhere"])
+def test_agent_waits_for_the_service_then_runs_with_its_infra_env(tmp_path, node_zero, every):
     """A listener appears late, and has no infra-env at first."""
     curl = r"""
 n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
@@ -190,7 +190,7 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
     for name in ("start-agent.sh", "common.sh"):
         script = tmp_path / "usr/local/bin" / name
         text = script.read_text().replace("/run/start-agent", f"{tmp_path}/run/start-agent")
-        script.write_text(text.replace("/etc/assisted/node0", f"{tmp_path}/etc/assisted/node0"))
+        script.write_text(text.replace('pause "$every"', 'echo "$every" >>"$STATE/pauses"; pause 0.1'))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         env["SERVICE_PORT"] = str(listener.getsockname()[1])
@@ -202,6 +202,7 @@ n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
         listener.listen()
         out, _ = agent.communicate(timeout=30)
     assert agent.returncode == 0, out
+    assert set((tmp_path / "pauses").read_text().split()) == {every}
     *_, run = (tmp_path / "podman").read_text().splitlines()
     assert run.startswith("run ")
     assert "--infra-env-id i1 --agent-version a.example/b@sha256:0 --cacert /opt/agent/tls/ca.crt" in run
@@ -302,7 +303,7 @@ def test_an_agent_whose_image_is_spoilt_is_told_though_the_service_listens(tmp_p
     )
 
 
-def test_a_pull_that_came_right_in_the_end_is_not_told(tmp_path):
+def test_a_pull_that_succeeded_in_the_end_is_not_shown(tmp_path):
     lines = f"{PULL_AGAIN}\n5b87bdf48d56\nwaiting for an infra-env at https://192.0.2.1:8090/"
     assert look_at_the_status(tmp_path, lines) == ""
 
@@ -317,7 +318,7 @@ def test_a_host_that_is_not_the_rendezvous_host_complains_of_its_own_agent_alone
     assert "After=node-zero.service\n" in unit, "which host it is decides what it looks at"
 
 
-def test_a_pull_that_is_tried_again_is_told_until_something_else_is_said(tmp_path):
+def test_a_retried_pull_is_shown_until_the_next_message(tmp_path):
     """The agent's unit is active while podman pulls once more: the console and the banner do not flap."""
     env = sandbox(tmp_path, systemctl='. "$STATE/look"', journalctl='cat "$STATE/journal"')
     (tmp_path / "journal").write_text("Error: writing blob: Digest did not match\n")
@@ -348,6 +349,6 @@ def test_a_pull_that_is_tried_again_is_told_until_something_else_is_said(tmp_pat
         ("Error: no container with that name", False),
     ],
 )
-def test_what_is_no_pull_that_fails_is_not_told(tmp_path, line, listens):
+def test_lines_that_are_no_failed_pull_are_not_shown(tmp_path, line, listens):
     assert look_at_the_status(tmp_path, line, listens=listens) == ""
     assert not (tmp_path / "etc/issue.d/75-agent-images.issue").exists()

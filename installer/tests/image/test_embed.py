@@ -1,24 +1,23 @@
 """ISO 9660, embed areas, cpio: against images made by xorriso and headers made by hand."""
 
+import random
 import shutil
-import struct
 import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.errors import EmbedTooBig, IsoError, NoEmbedArea, NotIso9660
+from installer.errors import IsoError
 from installer.image import cpio
 from installer.image.iso.embed import (
     current_kargs,
     embedded_ignition,
-    ignition_area,
     ignition_patch,
     kargs_area,
     kargs_patches,
 )
-from installer.image.iso.iso9660 import SYSTEM_AREA, Iso
+from installer.image.iso.iso9660 import Iso
 from installer.image.iso.overlay import Overlay
 from installer.testing.create.embed_kit import KARGS, make_iso
 
@@ -55,72 +54,9 @@ def test_embed_round_trip(tmp_path, flags):
     assert out.stat().st_mode & 0o777 == 0o600
 
 
-@needs_xorriso
-def test_area_inside_a_file_and_whole_file(tmp_path):
-    base = make_iso(tmp_path / "a", igninfo={"file": "images/ignition.img", "offset": 4096, "length": 8192})
-    whole = make_iso(tmp_path / "b", igninfo=None)
-    with base.open("rb") as file:
-        iso = Iso(file, base)
-        area = ignition_area(iso)
-        assert (area.offset, area.length) == (iso.find("images/ignition.img").offset + 4096, 8192)
-    with whole.open("rb") as file:
-        assert ignition_area(Iso(file, whole)).length == 262144
-
-
-@needs_xorriso
-def test_no_area_is_one_clear_line(tmp_path):
-    base = make_iso(tmp_path, igninfo=None, kargs=False, area=0)
-    with base.open("rb") as file:
-        iso = Iso(file, base)
-        with pytest.raises(NoEmbedArea, match="no Ignition embed area"):
-            ignition_area(iso)
-        with pytest.raises(NoEmbedArea, match="kernel argument"):
-            kargs_patches(iso, ("a=b",))
-
-
-@needs_xorriso
-def test_headers_of_2020_and_2021(tmp_path):
-    base = make_iso(tmp_path, igninfo=None, kargs=False, area=0)
-    data = bytearray(base.read_bytes())
-    at = len(data)
-    data += (KARGS + "\n").ljust(1131, "#").encode() * 2 + bytes(262144)
-    struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", at + 2262, 262144)
-    kargs_header = (b"coreKarg", 1131, at, at, at + 1131, 0, 0, 0, 0)
-    struct.pack_into("<8s8Q", data, SYSTEM_AREA - 96, *kargs_header)
-    base.write_bytes(data)
-    with base.open("rb") as file:
-        iso = Iso(file, base)
-        assert (ignition_area(iso).offset, ignition_area(iso).length) == (at + 2262, 262144)
-        assert [patch.offset for patch in kargs_patches(iso, ("a",))] == [at, at + 1131]
-        assert kargs_area(iso).default == KARGS
-
-
-@needs_xorriso
-def test_too_big_names_sizes(tmp_path):
-    base = make_iso(tmp_path, igninfo={"file": "images/ignition.img"}, area=2048)
-    with base.open("rb") as file:
-        iso = Iso(file, base)
-        noise = bytes(range(256)) * 64
-        import random
-
-        noise = random.Random(1).randbytes(8192)
-        with pytest.raises(EmbedTooBig, match=r"its embed area has 2048; a hint") as caught:
-            ignition_patch(iso, noise, "; a hint")
-        assert caught.value.limit == 2048
-        with pytest.raises(EmbedTooBig, match="kernel command line"):
-            kargs_patches(iso, ("x" * 600,))
-
-
-@needs_xorriso
-def test_info_that_lies(tmp_path):
-    base = make_iso(tmp_path, igninfo={"file": "images/ignition.img", "offset": 0, "length": 999999})
-    with base.open("rb") as file, pytest.raises(NotIso9660, match="beyond the end"):
-        ignition_area(Iso(file, base))
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=70000))
-def test_garbage_is_refused_not_crashed_on(tmp_path_factory, data):
+def test_garbage_is_refused(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("iso") / "x.iso"
     path.write_bytes(data)
     with path.open("rb") as file, pytest.raises(IsoError):
@@ -128,11 +64,9 @@ def test_garbage_is_refused_not_crashed_on(tmp_path_factory, data):
 
 
 @needs_xorriso
-def test_corruption_is_refused_not_crashed_on(tmp_path):
+def test_corrupt_images_are_refused(tmp_path):
     base = make_iso(tmp_path, igninfo={"file": "images/ignition.img"})
     data = base.read_bytes()
-    import random
-
     rng = random.Random(7)
     for _ in range(300):
         broken = bytearray(data[: rng.choice([len(data), rng.randrange(len(data))])])

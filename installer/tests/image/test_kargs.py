@@ -59,13 +59,13 @@ def test_operations_in_turn(operations: list[dict[str, str]], expected: str) -> 
         ("replace", "coreos.liveiso=y", "the image needs its own coreos.liveiso"),
     ],
 )
-def test_what_cannot_be_done_is_told(operation: str, value: str, says: str) -> None:
+def test_operations_that_cannot_be_applied(operation: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         edited(TEXT, [op(operation, value)])
 
 
 @given(arguments, names, st.sampled_from(["=1", "=3"]))
-def test_laws(before: list[str], name: str, value: str) -> None:
+def test_append_replace_and_delete_of_the_same_argument(before: list[str], name: str, value: str) -> None:
     text = " ".join(before)
     with_it = edited(text, [op("append", name + value)])
     replaced = edited(with_it, [op("replace", name + value)])
@@ -116,7 +116,7 @@ def infra_env(*operations: dict[str, str]) -> InfraEnv:
     return msgspec.convert({**fields, "kernel_arguments": operations}, InfraEnv)
 
 
-def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:
+def test_arguments_that_cannot_be_applied_are_a_bad_request() -> None:
     assert kernel_arguments(infra_env(op("delete", "quiet")), TEXT) == TEXT.replace(" quiet", "")
     with pytest.raises(BadRequest, match="kernel_arguments: kernel argument nosmt cannot be deleted"):
         kernel_arguments(infra_env(op("delete", "nosmt")), TEXT)
@@ -129,7 +129,7 @@ def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:
         op("delete", ""), op("replace", ""),
     ],
 )  # fmt: skip
-def test_what_is_no_argument_is_refused_at_once(item: Any) -> None:
+def test_malformed_arguments_are_a_bad_request(item: Any) -> None:
     with pytest.raises(BadRequest, match="kernel_arguments"):
         infra_envs.stored_fields(decoded({"kernel_arguments": [item]}, InfraEnvParams))
     good = {"kernel_arguments": [op("append", 'a="b c"')]}

@@ -46,7 +46,7 @@ def test_reading_an_overlay():
     assert (empty.size, empty.read(), empty.in_place_possible) == (0, b"", True)
 
 
-def test_what_can_be_done_in_place(tmp_path):
+def test_changes_that_are_possible_in_place(tmp_path):
     base = tmp_path / "base"
     base.write_bytes(b"0123456789")
     for at, possible in ((9, False), (10, True), (11, True)):
@@ -119,7 +119,7 @@ def test_an_image_onto_a_device(tmp_path):
     assert Path("/dev/full").is_char_device()
 
 
-def test_a_prepared_image_is_nowhere_until_it_is_committed(tmp_path):
+def test_a_prepared_image_has_no_name_until_it_is_committed(tmp_path):
     (tmp_path / "base").write_bytes(b"0123456789")
     with (tmp_path / "base").open("rb") as file:
         partial, how = Overlay(file).prepare(tmp_path / "out", 0o640)

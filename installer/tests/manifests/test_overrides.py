@@ -83,12 +83,12 @@ def test_nutanix_without_what_is_ignored():
     assert manifest(install)["spec"]["platformType"] == "Nutanix"
 
 
-def test_external_always():
+def test_external_platform_always_has_overrides():
     assert overrides(EXTERNAL) == {"platform": EXTERNAL["platform"]}
     assert manifest(EXTERNAL)["spec"]["external"] == EXTERNAL["platform"]["external"]
 
 
-def test_the_rest_in_one():
+def test_all_other_overrides():
     install = {
         **COMPACT,
         "capabilities": {"baselineCapabilitySet": "v4.18", "additionalEnabledCapabilities": ["Console"]},

@@ -1,6 +1,7 @@
 """cluster-manifests/ and mirror/ as inputs: rules of reference/installer.md §2.1, and whatever else comes in."""
 
 import copy
+import functools
 import json
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from installer.config.load import parse_agent_config, parse_install_config, reso
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.config.types.agent import Host, Interface
 from installer.errors import ConfigError, InstallerError
+from installer.formats.yamltext import compose_all
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import Inputs, cluster_manifests
@@ -20,6 +22,14 @@ from installer.manifests.completed import completed
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 RELEASE = "registry.example/release@sha256:" + "0" * 64
+
+
+@pytest.fixture(scope="module", autouse=True)
+def composed_once():
+    """Of the files of one test most are those of the test before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read, "compose_all", functools.cache(lambda text: [*compose_all(text)]))
+        yield
 
 
 def generated(install=SNO, agent=AGENT):
@@ -157,7 +167,7 @@ def test_networks_of_agent_config_count_where_no_manifest_has_any(caplog):
     assert "hosts[0].networkConfig of agent-config.yaml is ignored" in caplog.text
 
 
-def test_what_was_filled_in_is_handed_on_and_the_rest_as_it_is():
+def test_manifests_are_passed_on_with_their_defaults():
     _config, _hosts, files = generated()
     manifests = {**files, names.DEPLOYMENT: files[names.DEPLOYMENT] + b"# mine\n"}
     assert completed(read.read_manifests(manifests, RELEASE, "X")) == manifests
@@ -254,18 +264,20 @@ def _paths(node, here=()):
 @given(st.data())
 def test_mutated_manifests_give_a_cluster_or_one_line(data):
     documents = copy.deepcopy(_BASE)
+    changed_files = {}
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(_NAMES))
         path = data.draw(st.sampled_from(sorted(_paths(documents[name]), key=str)))
         value = data.draw(values)
         if not path:
             documents[name] = [value]
-            continue
-        node = documents[name]
-        for part in path[:-1]:
-            node = node[part]
-        node[path[-1]] = value
-    files = {name: yaml.safe_dump_all(contents).encode() for name, contents in documents.items()}
+        else:
+            node = documents[name]
+            for part in path[:-1]:
+                node = node[part]
+            node[path[-1]] = value
+        changed_files[name] = yaml.dump_all(documents[name], Dumper=yaml.CSafeDumper).encode()
+    files = {**_FILES, **changed_files}
 
     def use():
         manifests = read.read_manifests(files, RELEASE, "X")

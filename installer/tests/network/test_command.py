@@ -70,7 +70,7 @@ def test_host_directory():
         assert (connection["autoconnect"], connection["autoconnect-priority"]) == ("true", "1")
 
 
-def test_a_nic_that_nothing_identifies_is_told_of(caplog):
+def test_a_nic_without_name_and_mac_address_is_reported(caplog):
     config = load("interfaces: [{name: eth7, ipv4: {enabled: true, dhcp: true}}]")
     with caplog.at_level(logging.WARNING, "installer"):
         logging.getLogger("installer").propagate = True
@@ -82,7 +82,7 @@ def test_a_nic_that_nothing_identifies_is_told_of(caplog):
     assert caplog.text == ""
 
 
-def test_a_mac_address_without_a_name_still_tells_whose_it_is():
+def test_a_mac_address_without_a_name_is_kept():
     config = load("interfaces: [{name: eth7, ipv4: {enabled: true, dhcp: true}}]")
     files = host_network_files([{"macAddress": "02:00:00:00:00:07"}], config)
     assert files["mac_interface.ini"] == "02:00:00:00:00:07=\n"

@@ -143,10 +143,7 @@ def test_several_addresses_and_routes_in_upstreams_order():
     assert (four["route1"], four["route1_options"]) == ("10.7.7.7/32,,0", "table=254,cwnd=12,lock-cwnd=true")
     # Host bits cleared; two routes that differ in their metric are both kept, which upstream does not do.
     numbered = {four[f"route{n}"]: four[f"route{n}_options"] for n in (2, 3)}
-    assert numbered == {
-        "172.16.0.0/12,10.1.0.9,0": "table=900,src=10.1.1.2",
-        "172.16.0.0/12,10.1.0.9,5": "table=900",
-    }
+    assert numbered == {"172.16.0.0/12,10.1.0.9,0": "table=900,src=10.1.1.2", "172.16.0.0/12,10.1.0.9,5": "table=900"}
     assert sections["ipv6"]["route0"] == "::/0,fd00::1,300"
     assert (sections["ipv6"]["dns-priority"], four["dns-priority"]) == ("40", "50")
 
@@ -315,7 +312,7 @@ def test_open_vswitch():
     assert files["patch1-if"]["ovs-patch"] == {"peer": "patch0"}
 
 
-def test_what_an_ovs_bridge_does_not_have(caplog):
+def test_an_ovs_bridge_has_no_addresses(caplog):
     """Addresses of the bridge are those of an interface in it; that a family is on asks for none."""
     settings = "mtu: 1400, ipv4: {enabled: true}, ipv6: {enabled: true}"
     files = parsed_keyfiles(f"interfaces: [{{name: br-x, type: ovs-bridge, {settings}}}]")

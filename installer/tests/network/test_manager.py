@@ -220,7 +220,7 @@ def drop(document, path):
 @offline
 @settings(max_examples=40, deadline=None)
 @given(documents())
-def test_what_we_take_networkmanager_takes(document):
+def test_networkmanager_accepts_what_we_accept(document):
     for file, text in kept(document).items():
         answer, complaint = canonical(text)
         assert not complaint, f"{file}: {complaint}\n{text}"

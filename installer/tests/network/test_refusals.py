@@ -27,7 +27,6 @@ dns-resolver:
   config: {server: [10.0.0.1]}
 """
 
-A_BRIDGE = {"name": "x", "type": "linux-bridge"}
 TWO_FAMILIES_MIXED = ["10.0.0.1", "fd00::1", "10.0.0.2"]
 
 # Where something is put into the good document, what, and where the problem is expected (None: at the same place).
@@ -330,7 +329,7 @@ def test_bond_options_that_do_not_go_together(mode, options, expected):
         "interfaces: [{name: e, type: ethernet, 802.1x: {identity: u, eap-methods: [md5], password: [s3cr3t]}}]",
     ],
 )
-def test_what_may_be_secret_is_not_shown(document):
+def test_values_that_may_be_secret_are_not_shown(document):
     with pytest.raises(InvalidNetworkConfig) as caught:
         keyfiles(load(document))
     assert "s3cr3t" not in str(caught.value)
@@ -350,7 +349,7 @@ def test_null_is_as_absent_where_only_plain_values_are_taken(text):
     assert keyfiles(load(f"interfaces: [{text}]"))
 
 
-def test_an_empty_map_of_notes_makes_no_section():
+def test_empty_external_ids_make_no_section():
     bridge = "name: br0, type: ovs-bridge, bridge: {port: [{name: eno1}]}"
     with_notes = keyfiles(load(f"interfaces: [{{{bridge}, ovs-db: {{external_ids: {{}}}}}}]"))
     assert with_notes == keyfiles(load(f"interfaces: [{{{bridge}}}]"))
@@ -367,7 +366,7 @@ WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", WITHOUT_EFFECT)
-def test_what_the_network_comes_up_without_is_told_and_passed_over(path, caplog):
+def test_fields_without_effect_are_logged(path, caplog):
     nic: dict[str, Any] = {"name": "eno1", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "dhcp": True}}
     more: Any = WITHOUT_EFFECT[path]
     document = {"interfaces": [{**nic, **more}]} if path.startswith("interfaces") else {"interfaces": [nic], **more}
@@ -381,7 +380,7 @@ def test_a_vlan_of_priority_only():
     assert "\nid=0\n" in keyfiles({"interfaces": [nic, vlan]})["eno1.0.nmconnection"]
 
 
-def test_what_is_said_twice_counts_once():
+def test_duplicate_addresses_and_servers_count_once():
     address = {"ip": "192.168.111.80", "prefix-length": 24}
     nic = {"name": "eno1", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "address": [address]}}
     dns = {"config": {"server": ["192.168.111.1"]}}

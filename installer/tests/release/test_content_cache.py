@@ -46,7 +46,7 @@ def test_a_release_is_fetched_once_and_only_for_the_access_that_worked(tmp_path,
         look(access, release)
 
 
-def test_where_nothing_can_be_kept_all_is_fetched(tmp_path, monkeypatch):
+def test_without_a_cache_everything_is_fetched_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "cache").write_text("a file in the way")
     with registry(tmp_path / "registry") as server:

@@ -46,7 +46,7 @@ def release(metadata: bytes, image: str = "r.example/a@sha256:2", name: Any = "4
         (b'{"version": "$(id)"}', "is not one plain word"),
     ],
 )
-def test_metadata_that_is_none_is_told_in_a_line(metadata: bytes, words: str) -> None:
+def test_metadata_that_cannot_be_read(metadata: bytes, words: str) -> None:
     with pytest.raises(ReleaseError, match=words):
         _ = release(metadata).version
 

@@ -157,7 +157,7 @@ def test_extracts_through_layers_links_and_whiteouts(access, release, tmp_path):
 
 
 @needs_registry
-def test_what_can_go_wrong_is_told_apart(server, release):
+def test_each_failure_has_an_error_of_its_own(server, release):
     def read(**change):
         options = {
             "pull_secret": server.pull_secret,

@@ -20,7 +20,7 @@ _VIRTUAL_MEDIA = ("redfish-virtualmedia", "idrac-virtualmedia", "ilo5-virtualmed
 
 @rule("24", "platform.baremetal.provisioningNetwork")
 def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
-    """Managed, Unmanaged or Disabled."""
+    """provisioningNetwork is Managed, Unmanaged or Disabled."""
     platform = config.platform.baremetal
     if platform is not None and platform.provisioning_network not in PROVISIONING_NETWORKS:
         yield unsupported(
@@ -30,7 +30,7 @@ def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("25", "platform.baremetal.{bootstrap,cluster}ProvisioningIP")
 def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
-    """They have to be IP addresses."""
+    """The provisioning addresses have to be IP addresses."""
     platform = config.platform.baremetal
     if platform is None:
         return

@@ -87,7 +87,7 @@ def _subnets(path: str, subnets: tuple[str, ...]) -> Iterator[FieldError]:
 
 
 def _failure_domain(path: str, domain: NutanixFailureDomain) -> Iterator[FieldError]:
-    # Anywhere in it: upstream's pattern is not anchored.
+    # The pattern may match anywhere in the name: upstream's is not anchored.
     if not re.search(_NAME, domain.name):
         yield invalid(f"{path}.name", domain.name, f'failureDomain name should match the pattern "{_NAME}".')
     if not domain.prism_element.uuid:

@@ -11,7 +11,7 @@ from installer.config.types.install import InstallConfig
 from installer.config.types.platform import AGENT_PLATFORMS, OTHER_PLATFORMS
 
 BALANCERS = ("OpenShiftManagedDefault", "UserManaged")
-# Known by name alone.
+# Platforms that are known by name alone.
 _REMOVED = "ovirt"
 # What clouds that the agent installer does not support ask for at least, with upstream's words.
 _REQUIRED_FIELDS = {
@@ -40,7 +40,7 @@ def balancer_and_dns(path: str, balancer: LoadBalancer | None, dns: str) -> Iter
 
 @rule("20", "platform")
 def one_platform(config: InstallConfig) -> Iterator[FieldError]:
-    """Exactly one; none and external beside another are ignored, since they carry no settings."""
+    """Exactly one platform is set; none and external beside another are ignored, since they have no settings."""
     active, names = config.platform.name, config.platform.names()
     if active in ("", _REMOVED):
         every = ", ".join(sorted({*AGENT_PLATFORMS, *OTHER_PLATFORMS} - {_REMOVED}))

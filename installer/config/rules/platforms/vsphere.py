@@ -25,7 +25,7 @@ _MANY = 10
 
 @rule("28", f"{_PATH}.vcenters")
 def credentials(config: InstallConfig) -> Iterator[FieldError]:
-    """All of a vCenter's credentials or none; what else of it is checked only then."""
+    """A vCenter has all credentials or none; its other fields are checked only where it has them."""
     platform = config.platform.vsphere
     if platform is None:
         return

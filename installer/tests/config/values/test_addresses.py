@@ -48,7 +48,7 @@ NO_URLS = {
 
 
 @pytest.mark.parametrize("value", NO_URLS)
-def test_what_is_no_url(value):
+def test_invalid_urls(value):
     with pytest.raises(ValueError, match=r"^") as caught:
         urls.parse(value)
     assert str(caught.value) == NO_URLS[value]
@@ -93,7 +93,7 @@ NO_DRIVERS = {
 
 
 @pytest.mark.parametrize("address", NO_DRIVERS)
-def test_what_is_no_bmc(address):
+def test_invalid_bmc_addresses(address):
     with pytest.raises(ValueError, match=r"^") as caught:
         bmc.driver(address)
     assert NO_DRIVERS[address] in str(caught.value)
@@ -118,7 +118,7 @@ KEY = _ed25519()
         f"# a comment\nssh-ed25519 {KEY}",
     ],
 )
-def test_a_key_says_itself_what_it_is(line):
+def test_the_type_of_an_ssh_key_is_read_from_the_key(line):
     assert check.ssh_key(line) is None
     assert check.ssh_key_type(line) == "ssh-ed25519"
 
@@ -126,7 +126,7 @@ def test_a_key_says_itself_what_it_is(line):
 @pytest.mark.parametrize(
     "line", [KEY, "ssh-ed25519", f"@cert-authority * ssh-ed25519 {KEY}", f"ssh-ed25519 {KEY[:-4]}", f"#x {KEY}", "a b"]
 )
-def test_what_holds_no_key(line):
+def test_lines_without_an_ssh_key(line):
     assert check.ssh_key(line) == "ssh: no key found"
 
 
@@ -146,7 +146,7 @@ def test_all_auths_of_a_pull_secret_count(text):
 
 
 @pytest.mark.parametrize("number", ["NaN", "1e400", "-Infinity"])
-def test_numbers_that_json_has_not(number):
+def test_numbers_that_are_not_json(number):
     assert "must be JSON" in (check.pull_secret(f'{{"auths":{{"a":{{"auth":"x","more":{number}}}}}}}') or "")
 
 

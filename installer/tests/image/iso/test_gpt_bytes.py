@@ -88,7 +88,7 @@ def test_the_largest_array():
     assert image[512:1024] != data[512:1024]
 
 
-def test_what_is_no_table_for_this_image_is_left_alone():
+def test_partition_tables_of_other_images_are_left_alone():
     data = table(100 * 512)
     for change in ((512, b"X"), (512 + 32, struct.pack("<Q", 98)), (512 + 32, struct.pack("<Q", 100))):
         other = bytearray(data)

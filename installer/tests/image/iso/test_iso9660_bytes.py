@@ -127,7 +127,7 @@ def test_records_by_their_bytes():
     for wrong in (Extent("a", root + SECTOR, 2, False), Extent("a", root, 3, False)):
         with pytest.raises(NotIso9660, match="the directory records of a were not found"):
             records.records_of(opened(data), wrong)
-    assert [(one.position, one.kind) for one in records.descriptors(opened(data))] == [
+    assert [(one.position, one.kind) for one in opened(data).descriptors()] == [
         (SYSTEM_AREA, 1), (SYSTEM_AREA + SECTOR, 2),
     ]  # fmt: skip
     assert records.volume_size_patches(opened(data), 10 * SECTOR + 1) == [
