@@ -161,7 +161,7 @@ def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     config = {
         "version": "0.1",
         "log": {"level": "error", "accesslog": {"disabled": True}},
-        "storage": {"inmemory": {}},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},
         "http": {
             "addr": f"127.0.0.1:{port}",
             "secret": "x",
