@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
 
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.proportions import Counts
@@ -54,8 +55,7 @@ class Planted:
         return self.night <= night < self.night + self.nights
 
 
-@dataclass(frozen=True)
-class SimulatedRun:
+class SimulatedRun(NamedTuple):
     """One run's outcome and how long it took, in seconds."""
 
     outcome: Outcome

@@ -206,15 +206,15 @@ def test_a_rise_is_weighed_by_two_beta_binomials(sample, history):
     many = min(1 + history.runs / 10, history.runs - 0.5)
     worse = betabinom.logpmf(sample.failures, sample.runs, many, history.runs - many)
     usual = betabinom.logpmf(sample.failures, sample.runs, 1, history.runs - 1)
-    assert flakes.worse_likelier(sample, history, 0.1) == pytest.approx(worse - usual, abs=1e-6)
+    likelier = flakes.worse_likelier(history, 0.1)
+    assert likelier(sample) == pytest.approx(worse - usual, abs=1e-6)
     for more in (Counts(1, 1), Counts(1)):
-        rises = flakes.worse_likelier(sample + more, history, 0.1) > flakes.worse_likelier(sample, history, 0.1)
-        assert rises is bool(more.failures)
+        assert (likelier(sample + more) > likelier(sample)) is bool(more.failures)
 
 
 def test_a_history_that_could_have_come_out_otherwise_promises_little():
     """Ten failures of fifty, after 2 % of so many runs."""
-    ratios = [flakes.worse_likelier(Counts(50, 10), Counts(50 * n, n), 0.1) for n in (1, 2, 6, 100)]
+    ratios = [flakes.worse_likelier(Counts(50 * n, n), 0.1)(Counts(50, 10)) for n in (1, 2, 6, 100)]
     assert ratios == sorted(ratios)
     assert ratios[0] < 7.5 < ratios[-1]
 

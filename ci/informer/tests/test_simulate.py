@@ -161,17 +161,17 @@ def test_a_judge_that_sees_nothing_or_wolves_is_told_apart():
 
 def test_simulated_years_meet_the_target():
     """Issue 21's target, over seeds that the levels were not chosen with."""
-    years = sum((simulate(seed) for seed in range(1000, 1006)), Year(world=World()))
+    years = sum((simulate(seed) for seed in range(1000, 1003)), Year(world=World()))
     assert years.found >= 0.9 * years.big
-    assert years.false_alarms / (6 * 12) < 1
+    assert years.false_alarms / (3 * 12) < 1
 
 
 def test_flaky_jobs_are_no_false_alarms():
     """The rate of a job with so many flakes is known least well; seeds that nothing was chosen with."""
     world = World(flakes=0.1)
-    years = sum((simulate(seed, world) for seed in range(7700, 7704)), Year(world=world))
+    years = sum((simulate(seed, world) for seed in range(7700, 7702)), Year(world=world))
     assert years.found >= 0.8 * years.big
-    assert years.false_alarms / (4 * 12) < 1
+    assert years.false_alarms / (2 * 12) < 1
 
 
 def test_the_line_is_what_is_promised():
