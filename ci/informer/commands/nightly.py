@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.informer import choosing, running
 from ci.informer.arithmetic.flakes import Outcome
@@ -35,9 +36,9 @@ from lab.host.preflight import container_problems
 from lab.numbers import real_type, whole_type
 from lab.subject.options import add_options
 from lab.topology import MachineKind
-from scenarios.catalogue import faulty
-from scenarios.catalogue.ids import topology_of
-from scenarios.catalogue.matrix import table
+
+if TYPE_CHECKING:
+    from scenarios.catalogue import faulty
 
 #: Days within which a row of the matrix is to run, by how often it says.
 _DAYS = {"gate": 1, "nightly": 1, "weekly": 7}
@@ -48,6 +49,9 @@ _MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
 def candidates(machines: MachineKind) -> list[choosing.Candidate]:
     """The rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on these
     always. Faults are once a week, but for those of every change."""
+    from scenarios.catalogue import faulty
+    from scenarios.catalogue.matrix import table
+
     installations = [
         _candidate(row.id, row.id, bool(row.vm), machines=machines, days=_DAYS[row.runs]) for row in table().rows
     ]
@@ -63,6 +67,8 @@ def _candidate(
     job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, row: faulty.Row | None = None
 ) -> choosing.Candidate:
     """A row as a job. What is told of ends with the time that `wait-for` is given at the latest."""
+    from scenarios.catalogue.ids import topology_of
+
     kind: MachineKind = "vm" if vm else machines
     least, more = _MINUTES[kind]
     minutes = least + more * (len(topology_of(scenario).nodes) - 1)

@@ -26,7 +26,6 @@ from lab.host.budget import Amount, need_of
 from lab.redact import redact
 from lab.subject.hardware import Hardware, sized
 from lab.topology import MachineKind
-from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[3]
 #: Seconds that pytest has to collect evidence once its time is up.
@@ -83,6 +82,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def needs_of(scenario: str, machines: MachineKind, limits: Mapping[str, Hardware] = MappingProxyType({})) -> Amount:
     """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of faults is
     called by its scenario and a word more. `limits` are what a release demands of machines, if it is not the lab's."""
+    from scenarios.catalogue.ids import topology_of  # half of the start of any command
+
     for one in (scenario, scenario.rpartition("-")[0]):
         with contextlib.suppress(ValueError):
             topology = topology_of(one, lambda shape: sized(shape, limits)) if limits else topology_of(one)
