@@ -1,13 +1,19 @@
-"""Histories for tests."""
+"""Histories for tests, and processes of `node0-ci`."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
+from pathlib import Path
 
+from ci.informer import cli
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.model import Attempt, Run, Step
 from ci.informer.history.store import History
+from lab.host.namespaces import CLONE_NEWNET, setns
 
 FIRST = date(2026, 1, 1)
 LETTERS = {"P": Outcome.PASSED, "F": Outcome.FAILED, "V": Outcome.VOID}
@@ -76,3 +82,19 @@ if late:
     time.sleep(60)
 sys.exit(-9 if word == "killed" else word != "passed")
 """
+
+#: Most of what a process of Dask's takes until it is ready is its imports: these are forked from one that has them.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__, "ci.informer.engine.engine"])
+
+
+def node0_ci(words: Sequence[str], log: Path, state: Path, namespace: Path | None) -> None:
+    """Run a command in this process, which ends with it: with this log and state directory, in a network namespace."""
+    if namespace:
+        with namespace.open() as file:
+            setns(file.fileno(), CLONE_NEWNET)
+    os.environ["NODE0_STATE"] = str(state)
+    with log.open("ab") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+    sys.exit(cli.main(words))

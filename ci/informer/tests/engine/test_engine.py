@@ -5,11 +5,11 @@ import gc
 import io
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
 import threading
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from ci.informer.engine.evidence import pack, unpack
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
+from ci.informer.tests import kit
 from lab.waiting import wait_until
 
 PORT = 28786
@@ -48,7 +49,7 @@ folder.mkdir()
 phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
 (folder / "phases.json").write_text(json.dumps([phase]))
 (folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
-(folder / "big.bin").write_bytes(os.urandom(3 << 20))
+(folder / "big.bin").write_bytes(os.urandom(3 << 19))
 note("ended")
 """
 
@@ -58,7 +59,7 @@ class Fleet:
 
     def __init__(self, home: Path) -> None:
         self.home, self.folder, self.keys = home, home, home / "keys"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, BaseProcess] = {}
         self.at_rest = False
         self.namespace = f"node0-engine-{os.getpid()}"
         tls.make(self.keys)
@@ -79,14 +80,15 @@ class Fleet:
     def address(self) -> str:
         return f"10.213.77.1:{PORT}"
 
-    def start(self, name: str, *words: str, netns: bool = False) -> subprocess.Popen[bytes]:
-        inside = ["ip", "netns", "exec", self.namespace] if netns else []
-        log = (self.home / f"{name}.log").open("ab")
-        environment = {**os.environ, "NODE0_STATE": str(self.home / f"state-{name}")}
-        argv = [*inside, sys.executable, "-m", "ci.informer.cli", *words, "--tls", str(self.keys)]
-        self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
-        log.close()
-        return self.processes[name]
+    def start(self, name: str, *words: str, netns: bool = False) -> BaseProcess:
+        namespace = Path("/run/netns", self.namespace) if netns else None
+        arguments = [*words, "--tls", str(self.keys)], self.log_of(name), self.home / f"state-{name}", namespace
+        self.processes[name] = process = kit.PROCESSES.Process(target=kit.node0_ci, args=arguments)
+        process.start()
+        return process
+
+    def log_of(self, name: str) -> Path:
+        return self.home / f"{name}.log"
 
     def scheduler(self) -> None:
         self.start("scheduler", "scheduler", self.address)
@@ -114,13 +116,12 @@ class Fleet:
 
     def kill(self, name: str) -> None:
         process = self.processes.pop(name)
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.kill()
+        process.join(30)
 
     def close(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait(30)
+        for name in [*self.processes]:
+            self.kill(name)
         subprocess.run(["ip", "link", "del", "engine0"], check=False)
         subprocess.run(["ip", "netns", "del", self.namespace], check=False)
 
@@ -141,7 +142,6 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    """Made once: a process of Dask's takes a second of processor time until it is there."""
     one = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
         yield one
@@ -213,7 +213,7 @@ def whole(fleet: Fleet, count: int, others: int = 0) -> None:
     assert [row.outcome for row in ended_rows] == [Outcome.PASSED] * count
     assert len({row.key for row in ended_rows}) == count
     for row in ended_rows:
-        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 20
+        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 19
     assert len(fleet.log("ended")) == count + others
     assert list(fleet.home.glob("state-*/units/*/*/result.json")) == []
     fleet.at_rest = True
@@ -227,7 +227,7 @@ def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
     whole(fleet, 3)
     assert {row.host for row in rows(fleet)} == {"a", "b", "c"}
     for name in ("scheduler", "a"):
-        lines = (fleet.home / f"{name}.log").read_text().splitlines()
+        lines = fleet.log_of(name).read_text().splitlines()
         assert len(lines) == 1, lines  # where it is, and nothing of what Dask does meanwhile
 
 
@@ -248,8 +248,9 @@ def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
     collecting = Collecting(fleet, 3)
     fleet.until("began", 3)
     process = fleet.processes.pop("c")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(LIMIT) == 0
+    process.terminate()
+    process.join(LIMIT)
+    assert process.exitcode == 0
     assert len(fleet.log("interrupted")) == 1
     fleet.go()
     collecting.done()
@@ -283,21 +284,22 @@ def test_what_runs_outlives_the_scheduler(fleet):
     whole(fleet, 3)
     assert len(fleet.log("began")) == 3
     assert fleet.log("interrupted") == []
-    assert "Traceback" not in "".join((fleet.home / f"{name}.log").read_text() for name in "abc")
+    assert "Traceback" not in "".join(fleet.log_of(name).read_text() for name in "abc")
 
 
 def test_what_runs_outlives_the_collector(fleet):
     with History(fleet.folder / "history.db") as history:
-        name = running.begin(history, plan(fleet, 3), fleet.folder / "artifacts")
+        name = running.begin(history, plan(fleet, 1), fleet.folder / "artifacts")
     resume = ("--history", str(fleet.folder / "history.db"), "resume", name, "--scheduler", fleet.address)
     fleet.start("collector", *resume)
-    fleet.until("began", 3)
+    fleet.until("began", 1)
     fleet.kill("collector")
     again = fleet.start("collector", *resume)
     fleet.go()
-    assert again.wait(LIMIT) == 0, (fleet.home / "collector.log").read_text()
-    whole(fleet, 3)
-    assert len(fleet.log("began")) == 3
+    again.join(LIMIT)
+    assert again.exitcode == 0, fleet.log_of("collector").read_text()
+    whole(fleet, 1)
+    assert len(fleet.log("began")) == 1
 
 
 # Dask leaves a socket to the garbage collector where a handshake fails.
