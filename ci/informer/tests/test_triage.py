@@ -262,14 +262,14 @@ def test_an_expression_that_takes_for_ever_is_told(tmp_path, monkeypatch):
 )
 def test_no_line_takes_long_to_be_searched(text):
     """`Host ... failed ... stage` took 0.8 s of a line that says nothing else; a run's texts have hundreds of them."""
-    lines = "\n".join([(text * 4000)[:4000]] * 8)
+    lines = "\n".join([(text * 4000)[:4000]] * 2)
     took = timeit.repeat(
         lambda: diagnose(Outcome.FAILED, {"console": lines, "message": lines}, SYMPTOMS),
         timer=time.process_time,
         number=1,
         repeat=3,
     )
-    assert min(took) < 0.3
+    assert min(took) < 0.1
 
 
 def test_two_who_find_the_same_failure_begin_one_cluster(tmp_path):

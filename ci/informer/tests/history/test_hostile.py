@@ -159,9 +159,9 @@ def test_a_file_without_an_end_is_read_up_to_its_most(monkeypatch):
 def test_of_a_file_with_many_failures_as_much_is_kept_as_of_any_run(tmp_path):
     """Symptoms are looked for in all of it: in 40 MiB none could be labelled, and the history not be judged."""
     case = f'<testcase name="t"><failure message="{"x" * 3900}"/></testcase>'
-    run = loaded(tmp_path, f"<testsuite>{case * 600}</testsuite>")
+    run = loaded(tmp_path, f"<testsuite>{case * 60}</testsuite>")
     assert len(run.evidence["message"]) == 128 << 10
-    assert len(run.attempts) == 600
+    assert len(run.attempts) == 60
 
 
 def test_a_pipe_is_a_file():

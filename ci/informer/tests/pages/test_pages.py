@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -98,9 +97,7 @@ def test_pages_say_what_they_are_about(pages):
     job = (pages / "jobs" / job_file("compact@vm")).read_text()
     assert "P50" in job
     assert "<svg" in job
-    failed = next(
-        p.read_text() for p in sorted(pages.glob("runs/*.html")) if 'class="big"><span class="failed"' in p.read_text()
-    )
+    failed = failed_run(pages).read_text()
     for words in ("Phases", "Tests", "Symptoms", "Failures like this one", "Run it again", "Whose:"):
         assert words in failed
 
@@ -215,29 +212,29 @@ def contents(root):
     }
 
 
-def page_command(tmp_path, out):
-    """`node0-ci page` of a history, being run."""
-    argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(tmp_path / "history.db"), "page", str(out)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def killed_at(moment, tmp_path):
-    """A process that is to write pages and is killed before it writes one of them; its exit code."""
+def writing(tmp_path, write=build_module.write):
+    """A process that writes pages of a history, each of them by `write`."""
 
     def child():
-        writes = iter(range(1000))
-
-        def write(path, text):
-            if next(writes) == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            path.write_text(text)
-
         build_module.write = write
         with History(tmp_path / "history.db") as history:
             build(history, tmp_path / "out")
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
+    return process
+
+
+def killed_at(moment, tmp_path):
+    """A process that is to write pages and is killed before it writes one of them; its exit code."""
+    writes = iter(range(1000))
+
+    def write(path, text):
+        if next(writes) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+        path.write_text(text)
+
+    process = writing(tmp_path, write)
     process.join(60)
     return process.exitcode
 
@@ -326,8 +323,10 @@ def test_notes_are_on_the_pages_of_their_runs(tmp_path):
 def test_two_who_write_pages_at_once_do_not_meet(tmp_path):
     with History(tmp_path / "history.db") as history:
         filled(history, sno=["PPPF"] * 5)
-    both = [page_command(tmp_path, tmp_path / "out") for _ in range(2)]
-    assert [one.communicate(timeout=120)[1] for one in both] == ["", ""]
+    both = [writing(tmp_path) for _ in range(2)]
+    for process in both:
+        process.join(60)
+    assert [process.exitcode for process in both] == [0, 0]
     with History(tmp_path / "history.db") as history:
         build(history, tmp_path / "fresh")
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
