@@ -57,9 +57,7 @@ def all_fail(attempts: int, history: Counts) -> float:
     invariant form for the prior probability", 1946), so a short history promises little. J. G. Skellam, "A probability
     distribution derived from the binomial", JRSS B 10 (1948).
     """
-    from scipy.stats import betabinom
-
-    return float(betabinom.pmf(attempts, attempts, history.failures + 0.5, history.passes + 0.5))
+    return math.prod((history.failures + 0.5 + failed) / (history.runs + 1 + failed) for failed in range(attempts))
 
 
 def attempts_wanted(history: Counts, risk: float = RISK, most: int = MOST) -> int:

@@ -223,6 +223,7 @@ def test_all_attempts_fail_as_the_beta_binomial_says():
     """With Beta(1/2, 1/2), no history, the first attempt fails with 1/2, both with (1/2)(3/2) / (1 * 2) = 3/8."""
     assert flakes.all_fail(1, Counts()) == pytest.approx(1 / 2)
     assert flakes.all_fail(2, Counts()) == pytest.approx(3 / 8)
+    assert flakes.all_fail(3, Counts(20, 4)) == pytest.approx(4.5 / 21 * 5.5 / 22 * 6.5 / 23)
     assert flakes.attempts_wanted(Counts(1000, 1)) == 1
     assert flakes.attempts_wanted(Counts(1000, 20)) == 2
     assert flakes.attempts_wanted(Counts()) == 5
