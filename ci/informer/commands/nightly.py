@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING
 from ci.informer import choosing, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
-from ci.informer.commands.common import (
-    ACCEPTED,
-    Adder,
-    add_blocking,
-    labelled,
-    name,
-    opened,
-    print_lines,
-    say,
-)
+from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, labelled, name, opened, print_lines, say
 from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
 from ci.informer.history import junit, retention

@@ -362,11 +362,7 @@ class Engine:
                 continue
             if result.run is not None and not flight.unit.folder:
                 folder = evidence(flight.unit)
-                fetch(
-                    partial(self._call, flight.address, host.chunk, key),
-                    folder,
-                    flight.name,
-                )
+                fetch(partial(self._call, flight.address, host.chunk, key), folder, flight.name)
                 result = msgspec.structs.replace(result, run=replace(result.run, folder=str(folder)))
             self._results[key] = flight.address
             del self._flights[key]
