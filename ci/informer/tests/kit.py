@@ -83,12 +83,45 @@ if late:
 sys.exit(-9 if word == "killed" else word != "passed")
 """
 
+#: In pytest's place: notes in a folder that it began, waits for `go` there (or to be interrupted), and leaves so many
+#: bytes of evidence. The first run of `broken` leaves nothing, and its second gives `go`; `large` does not wait.
+WAITING = """
+import json, os, pathlib, signal, sys, time
+root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
+notes, size = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
+def note(word):
+    with (notes / "log").open("a") as log:
+        log.write(f"{word} {scenario}\\n")
+def interrupted(*_):
+    note("interrupted")
+    sys.exit(2)
+deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+signal.signal(signal.SIGINT, interrupted)
+note("deaf" if deaf else "began")
+if scenario == "broken":
+    if not (notes / "tried").exists():
+        (notes / "tried").touch()
+        sys.exit(1)
+    (notes / "go").touch()
+deadline = time.monotonic() + 100
+while scenario != "large" and not (notes / "go").exists() and time.monotonic() < deadline:
+    time.sleep(0.05)
+folder = root / scenario
+folder.mkdir()
+phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+(folder / "phases.json").write_text(json.dumps([phase]))
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
+(folder / "big.bin").write_bytes(os.urandom(size))
+note("ended")
+"""
+
 #: Most of what a process of Dask's takes until it is ready is its imports: these are forked from one that has them.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, "ci.informer.engine.engine"])
 
 
-def node0_ci(words: Sequence[str], log: Path, state: Path, namespace: Path | None) -> None:
+def run_node0_ci(words: Sequence[str], log: Path, state: Path, namespace: Path | None) -> None:
     """Run a command in this process, which ends with it: with this log and state directory, in a network namespace."""
     if namespace:
         with namespace.open() as file:

@@ -9,7 +9,6 @@ import pytest
 
 from ci.informer.arithmetic.durations import slower
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.cli import main
 from ci.informer.history import artifacts, stages
 from ci.informer.history.model import Run, Step
 from ci.informer.history.store import History
@@ -256,23 +255,22 @@ def recorded(folder, seconds, began):
 @pytest.mark.parametrize(
     ("variant", "seconds"), [("slower", SLOWER_SECONDS), ("slow-bootstrap", SLOW_BOOTSTRAP_SECONDS), (None, 0)]
 )
-def test_variants_that_are_slower_are_rejected_by_what_was_recorded(tmp_path, capsys, variant, seconds):
+def test_variants_that_are_slower_are_rejected_by_what_was_recorded(node0_ci, tmp_path, capsys, variant, seconds):
     """From five green runs of history and three of the variant on, on hosts that are up to twice as busy."""
     chance = random.Random(6)
-    words = ["--history", str(tmp_path / "history.db")]
 
     def load(payload, day, *, late=0.0):
         folder = tmp_path / payload / str(day)
         taking = taken(chance, chance.uniform(1, 2), stage_handing_over_to_the_hosts=late)
         recorded(folder / "sno-ipv4-static-uefi", taking, datetime(2026, 1, day, 12, tzinfo=UTC))
-        assert main([*words, "load", str(folder), "--payload", payload]) == 0
+        assert node0_ci("load", folder, "--payload", payload) == 0
 
     for day in range(1, 6):
         load("as-it-is", day)
     for day in range(6, 9):
         load("another", day, late=seconds)
     capsys.readouterr()
-    code = main([*words, "verdict", "another", "--blocking", "*"])
+    code = node0_ci("verdict", "another", "--blocking", "*")
     last = capsys.readouterr().out.splitlines()[-1]
     if variant is None:
         assert (code, last) == (0, "another: accepted (all 1 blocking jobs)")

@@ -21,12 +21,6 @@ from ci.informer.triage import diagnose
 SYMPTOMS = triage.read()
 
 
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
-
-
 def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
     attempts = [Attempt("t", Outcome.FAILED, message=message)]
     began = f"2026-11-{day:02}T00:00:00Z"

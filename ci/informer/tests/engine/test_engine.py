@@ -27,31 +27,8 @@ from lab.waiting import wait_until
 
 PORT = 28786
 LIMIT = 60.0
-#: In pytest's place: notes that it began, waits for `go` (or to be interrupted), and leaves artefacts.
-PROGRAM = """
-import json, os, pathlib, signal, sys, time
-root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
-notes = pathlib.Path(sys.argv[1])
-scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
-def note(word):
-    with (notes / "log").open("a") as log:
-        log.write(f"{word} {scenario} {os.getpid()}\\n")
-def interrupted(*_):
-    note("interrupted")
-    sys.exit(2)
-signal.signal(signal.SIGINT, interrupted)
-note("began")
-deadline = time.monotonic() + 100
-while not (notes / "go").exists() and time.monotonic() < deadline:
-    time.sleep(0.05)
-folder = root / scenario
-folder.mkdir()
-phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
-(folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
-(folder / "big.bin").write_bytes(os.urandom(3 << 19))
-note("ended")
-"""
+#: Bytes of a run's evidence: more than one call fetches.
+EVIDENCE = 3 << 19
 
 
 class Fleet:
@@ -63,7 +40,7 @@ class Fleet:
         self.at_rest = False
         self.namespace = f"node0-engine-{os.getpid()}"
         tls.make(self.keys)
-        (home / "program.py").write_text(PROGRAM)
+        (home / "program.py").write_text(kit.WAITING)
         run = ["ip", "netns", "add", self.namespace]
         subprocess.run(run, check=True)
         for words in (
@@ -83,7 +60,7 @@ class Fleet:
     def start(self, name: str, *words: str, netns: bool = False) -> BaseProcess:
         namespace = Path("/run/netns", self.namespace) if netns else None
         arguments = [*words, "--tls", str(self.keys)], self.log_of(name), self.home / f"state-{name}", namespace
-        self.processes[name] = process = kit.PROCESSES.Process(target=kit.node0_ci, args=arguments)
+        self.processes[name] = process = kit.PROCESSES.Process(target=kit.run_node0_ci, args=arguments)
         process.start()
         return process
 
@@ -195,7 +172,7 @@ class Collecting:
 
 
 def plan(fleet: Fleet, rounds: int) -> running.Plan:
-    program = (sys.executable, str(fleet.home / "program.py"), str(fleet.folder))
+    program = (sys.executable, str(fleet.home / "program.py"), str(fleet.folder), str(EVIDENCE))
     # A lab of one node, for which each host has room once.
     jobs = ("sno-ipv4-static-uefi@vm",)
     return running.Plan(payload="p", jobs=jobs, rounds=rounds, program=program, limit=100)
@@ -213,7 +190,7 @@ def whole(fleet: Fleet, count: int, others: int = 0) -> None:
     assert [row.outcome for row in ended_rows] == [Outcome.PASSED] * count
     assert len({row.key for row in ended_rows}) == count
     for row in ended_rows:
-        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 19
+        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == EVIDENCE
     assert len(fleet.log("ended")) == count + others
     assert list(fleet.home.glob("state-*/units/*/*/result.json")) == []
     fleet.at_rest = True

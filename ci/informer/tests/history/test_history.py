@@ -27,12 +27,6 @@ def a_run(**other):
     return Run(**{"job": "sno", "payload": "4.20.1", "key": "k", "began": BEGAN, "seconds": 60.0, **other})
 
 
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
-
-
 def test_a_run_comes_back_as_it_went_in(history):
     attempts = [
         Attempt("a", Outcome.FAILED, 1.5, "boom"),
@@ -283,15 +277,6 @@ def test_a_file_that_is_damaged_is_named(tmp_path):
     path.write_bytes(content)
     with pytest.raises(HistoryError, match=r"history\.db: database disk image is malformed"), History(path) as history:
         history.runs()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_a_file_that_does_not_fit_on_its_disk_is_told_by_its_name(small_disk, tmp_path, capsys):

@@ -55,13 +55,13 @@ def test_no_run_begins_at_no_time(tmp_path, folder, began):
         history.add([Run("sno", "p", "k", began, seconds=1.0)])
 
 
-def test_what_lies_ahead_is_told(tmp_path, capsys):
+def test_what_lies_ahead_is_told(node0_ci, tmp_path, capsys):
     """It would be the last run, and all others be older than a week, until then."""
     (tmp_path / "e2e.xml").write_text("<testsuite><testcase name='t'/></testsuite>")
-    words = ["--history", str(tmp_path / "h.db"), "load", str(tmp_path / "e2e.xml"), "--payload", "p", "--job", "e2e"]
+    words = ["load", tmp_path / "e2e.xml", "--payload", "p", "--job", "e2e"]
     now = datetime.now(UTC)
-    assert main([*words, "--began", (now + timedelta(hours=12)).isoformat()]) == 0
-    assert main([*words, "--began", (now + timedelta(days=2)).isoformat()]) == 2
+    assert node0_ci(*words, "--began", (now + timedelta(hours=12)).isoformat()) == 0
+    assert node0_ci(*words, "--began", (now + timedelta(days=2)).isoformat()) == 2
     assert "lies ahead: look at the clocks" in capsys.readouterr().err
 
 
@@ -101,12 +101,11 @@ def test_characters_that_are_none_are_replaced(tmp_path, folder):
     assert len(junit.load(tmp_path / "out.xml", "sno", "p").attempts) == 2
 
 
-def test_terminals_are_not_commanded(tmp_path, folder, capsys):
+def test_terminals_are_not_commanded(node0_ci, tmp_path, folder, capsys):
     folder([{"name": "t", "outcome": "failed", "message": "\x1b]0;owned\x07 boom", "seconds": 1}])
-    words = ["--history", str(tmp_path / "h.db")]
-    assert main([*words, "load", str(tmp_path / "artefacts"), "--payload", "p"]) == 0
-    assert main([*words, "triage", "--since", "2026-11-01"]) == 0
-    assert main([*words, "verdict", "p"]) == 3
+    assert node0_ci("load", tmp_path / "artefacts", "--payload", "p") == 0
+    assert node0_ci("triage", "--since", "2026-11-01") == 0
+    assert node0_ci("verdict", "p") == 3
     out = capsys.readouterr().out
     assert "\\x1b]0;owned\\x07 boom" in out
     assert "\x1b" not in out
@@ -196,14 +195,14 @@ def test_a_huge_message_costs_no_more_than_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["verdict", "traces"])
-def test_what_is_written_into_a_link_leaves_the_link(tmp_path, command):
+def test_what_is_written_into_a_link_leaves_the_link(node0_ci, tmp_path, command):
     """/dev/stdout is one."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")
-    with History(tmp_path / "h.db") as history:
+    with History(tmp_path / "history.db") as history:
         history.add([Run("e2e", "p", "k", BEGAN, seconds=1.0, attempts=[Attempt("t", Outcome.PASSED)])])
     words = {"verdict": ["verdict", "p", "--junit", str(link)], "traces": ["traces", "--file", str(link)]}[command]
-    assert main(["--history", str(tmp_path / "h.db"), *words]) in (0, 3)
+    assert node0_ci(*words) in (0, 3)
     assert link.is_symlink()
     assert (tmp_path / "target").stat().st_size
 

@@ -15,14 +15,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import traces
 from ci.informer.history.model import Run, Step
 from ci.informer.history.retention import Limits, prune
-from ci.informer.history.store import History
 from ci.informer.tests.kit import FIRST
-
-
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
 
 
 def kept(history, root, today, **limits):
@@ -62,8 +55,8 @@ def test_what_does_not_fit_goes_oldest_and_green_first(history, tmp_path):
     assert list(root.iterdir()) == []
 
 
-def test_a_directory_that_is_none_is_told(history, tmp_path, capsys):
-    assert main(["--history", str(history.path), "prune", str(tmp_path / "nosuch")]) == 2
+def test_a_directory_that_is_none_is_told(history, node0_ci, tmp_path, capsys):
+    assert node0_ci("prune", str(tmp_path / "nosuch")) == 2
     assert "no such directory" in capsys.readouterr().err
 
 
@@ -75,10 +68,10 @@ def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, b
     assert "sno@vm" in capsys.readouterr().out
 
 
-def test_no_such_runs_is_said(history, capsys):
+def test_no_such_runs_is_said(history, node0_ci, capsys):
     history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
     for words, expected in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
-        assert main(["--history", str(history.path), "history", *words]) == 0
+        assert node0_ci("history", *words) == 0
         assert expected in capsys.readouterr().out
 
 
@@ -230,13 +223,12 @@ def test_traces_are_sent_to_an_endpoint(history, row, code, whole):
             thread.join()
 
 
-def test_what_lies_beside_a_junit_file_stays(history, tmp_path):
+def test_what_lies_beside_a_junit_file_stays(history, node0_ci, tmp_path):
     """Its folder may be anybody's: downloads, for example."""
     folder = tmp_path / "home/downloads"
     folder.mkdir(parents=True)
     (folder / "thesis.txt").write_text("x")
     (folder / "e2e.xml").write_text('<testsuite timestamp="2026-01-01T00:00:00Z"><testcase name="t"/></testsuite>')
-    words = ["--history", str(history.path)]
-    assert main([*words, "load", str(folder / "e2e.xml"), "--payload", "p", "--job", "e2e"]) == 0
-    assert main([*words, "prune", str(tmp_path / "home")]) == 0
+    assert node0_ci("load", folder / "e2e.xml", "--payload", "p", "--job", "e2e") == 0
+    assert node0_ci("prune", tmp_path / "home") == 0
     assert (folder / "thesis.txt").exists()
