@@ -56,15 +56,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
 
 
-def checked(plan: Plan) -> Plan:
-    """The plan. Raises InformerError for a job that cannot be one, or is there twice."""
-    for place, job in enumerate(plan.jobs):
-        scenario, _ = _parts(job)
-        if job in plan.jobs[:place]:
-            raise InformerError(f"scenario: {scenario!r}: is named twice; -n 2 runs it twice")
-    return plan
-
-
 def _parts(job: str) -> tuple[str, MachineKind]:
     """A job's scenario and kind of machines. Raises InformerError for a text that names no job."""
     scenario, _, machines = job.partition("@")
@@ -184,11 +175,14 @@ class _Session:
 
 
 def begin(history: History, plan: Plan, folder: Path) -> str:
-    """Write a plan down; its name. `folder` is where evidence goes. Raises InformerError."""
-    name = uuid.uuid4().hex[:8]
-    work.begin(
-        history, name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", msgspec.json.encode(checked(plan)), folder=folder
-    )
+    """Write a plan to the history; its name. `folder` is where evidence goes. Raises InformerError for a job that
+    cannot be one, or is there twice."""
+    for place, job in enumerate(plan.jobs):
+        scenario, _ = _parts(job)
+        if job in plan.jobs[:place]:
+            raise InformerError(f"scenario: {scenario!r}: is named twice; -n 2 runs it twice")
+    name, begun = uuid.uuid4().hex[:8], f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    work.begin(history, name, begun, msgspec.json.encode(plan), folder=folder)
     return name
 
 

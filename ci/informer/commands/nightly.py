@@ -15,7 +15,7 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, labelled, name, opened, print_lines, say
 from ci.informer.commands.judging import CODES
-from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
+from ci.informer.commands.runs import add_engine, add_limits, engine, subject
 from ci.informer.history import junit, retention
 from ci.informer.history.store import Row
 from ci.informer.judging.review import kind_of, rejected
@@ -104,7 +104,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
             jobs=tuple(one.job for one in chosen),
             limit=60 * arguments.minutes,
             more=arguments.more,
-            program=program(arguments),
+            program=tuple(arguments.program),
             arguments=asked.options,
         )
         with engine(arguments) as hosts:

@@ -93,11 +93,6 @@ def add_engine(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def program(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """What runs scenarios."""
-    return tuple(arguments.program)
-
-
 def add_limits(sub: argparse.ArgumentParser) -> None:
     """Options that bound runs."""
     # In pytest's place, for tests.
@@ -137,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> int:
             limit=60 * arguments.minutes,
             more=arguments.more,
             kvm=arguments.kvm,
-            program=program(arguments),
+            program=tuple(arguments.program),
             arguments=asked.options,
         )
         with engine(arguments) as hosts:
@@ -193,7 +188,7 @@ def _bisect(arguments: argparse.Namespace) -> int:
                 jobs=(job,),
                 limit=60 * arguments.minutes,
                 more=0,
-                program=program(arguments),
+                program=tuple(arguments.program),
                 arguments=(f"{option}={Path(release).absolute() if option == '--release-dir' else release}",),
             )
             outcome = running.run(history, plan, arguments.artifacts, hosts, say=say)[-1].outcome

@@ -91,29 +91,24 @@ class Runner:
 
 @dataclass(kw_only=True)
 class Year:
-    """What came of it. `asked` are the runs that were wanted beyond the nightly ones."""
+    """What was found in so many nights. `asked` are runs that were wanted beyond the nightly ones; `big` and `small`
+    count regressions of more than ten points and of fewer."""
 
-    world: World
+    nights: int = 0
     found: int = 0
     big: int = 0
+    small: int = 0
     small_found: int = 0
     false_alarms: int = 0
     asked: int = 0
 
     def __add__(self, other: Year) -> Year:
-        return Year(
-            world=self.world,
-            found=self.found + other.found,
-            big=self.big + other.big,
-            small_found=self.small_found + other.small_found,
-            false_alarms=self.false_alarms + other.false_alarms,
-            asked=self.asked + other.asked,
-        )
+        return Year(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     @property
     def monthly(self) -> float:
         """False alarms a month."""
-        return self.false_alarms / (self.world.nights / MONTH)
+        return self.false_alarms / (self.nights / MONTH)
 
     @property
     def line(self) -> str:
@@ -136,8 +131,9 @@ def plant(seed: int, world: World) -> list[Planted]:
 
 def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Planted | None) -> Year:
     """One job's year."""
-    runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year(world=world)
-    year.big = int(planted is not None and planted.points > SMALL)
+    runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year()
+    if planted is not None:
+        year.big, year.small = int(planted.points > SMALL), int(planted.points <= SMALL)
     was_found = False
     for night in range(-BEFORE, world.nights):
         finding = watch.night(
@@ -154,7 +150,7 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
         elif not was_found:
             was_found, in_time = True, night < planted.night + WITHIN
             year.found += in_time and bool(year.big)
-            year.small_found += in_time and not year.big
+            year.small_found += in_time and bool(year.small)
     year.asked = watch.asked
     return year
 
@@ -162,9 +158,8 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
 def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Year:  # noqa: B008 - frozen
     """A year (or as many nights as the world has), judged."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
-    return sum(
-        (_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs)), Year(world=world)
-    )
+    jobs = (_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs))
+    return sum(jobs, Year(nights=world.nights))
 
 
 def nightly_runs(seed: int, world: World) -> Iterator[Run]:

@@ -161,20 +161,20 @@ def test_a_judge_that_sees_nothing_or_wolves_is_told_apart():
 
 def test_simulated_years_meet_the_target():
     """Issue 21's target, over seeds that the levels were not chosen with."""
-    years = sum((simulate(seed) for seed in range(1000, 1003)), Year(world=World()))
+    years = sum((simulate(seed) for seed in range(1000, 1003)), Year())
     assert years.found >= 0.9 * years.big
-    assert years.false_alarms / (3 * 12) < 1
+    assert years.monthly < 1
 
 
 def test_flaky_jobs_are_no_false_alarms():
     """The rate of a job with so many flakes is known least well; seeds that nothing was chosen with."""
     world = World(flakes=0.1)
-    years = sum((simulate(seed, world) for seed in range(7700, 7702)), Year(world=world))
+    years = sum((simulate(seed, world) for seed in range(7700, 7702)), Year())
     assert years.found >= 0.8 * years.big
-    assert years.false_alarms / (2 * 12) < 1
+    assert years.monthly < 1
 
 
 def test_the_line_is_what_is_promised():
-    assert Year(world=World(), found=7, big=8, false_alarms=6).line == (
+    assert Year(nights=365, found=7, big=8, false_alarms=6).line == (
         "found 7 of 8 within 3 nights, 0.50 false alarms a month"
     )
