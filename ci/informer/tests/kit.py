@@ -96,9 +96,9 @@ def note(word):
 def interrupted(*_):
     note("interrupted")
     sys.exit(2)
-deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 signal.signal(signal.SIGINT, interrupted)
-note("deaf" if deaf else "began")
+note("sigint-is-ignored" if ignored else "began")
 if scenario == "broken":
     if not (notes / "tried").exists():
         (notes / "tried").touch()

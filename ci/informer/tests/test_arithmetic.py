@@ -65,12 +65,12 @@ def test_of_many_comparisons_those_stay_that_benjamini_and_hochberg_keep():
 
 
 @given(st.lists(st.floats(0, 1)))
-def test_asking_more_makes_no_answer_surer(ps):
+def test_corrected_p_values_are_no_smaller(ps):
     assert all(after >= before for before, after in zip(ps, adjusted(ps), strict=True))
     assert adjusted(ps[:1]) == pytest.approx(ps[:1])
 
 
-def test_fisher_is_the_tea_tasting():
+def test_fisher_has_the_p_of_the_lady_tasting_tea():
     """Three of four cups right, Fisher 1935: 17 in 70."""
     assert fisher_worse(Counts(4, 3), Counts(4, 1)) == pytest.approx(17 / 70)
 
@@ -98,7 +98,7 @@ def test_required_passes_are_the_aggregators_table(runs):
 @pytest.mark.parametrize(
     ("percentage", "wanted"), [(100, 9), (98, 8), (97, 7), (92, 7), (91, 6), (85, 5), (80, 5), (40, 0)]
 )
-def test_of_ten_runs_must_pass(percentage, wanted):
+def test_passes_wanted_of_ten_runs(percentage, wanted):
     assert aggregate.required_passes(10, percentage) == wanted
 
 

@@ -69,6 +69,6 @@ def test_two_releases_need_no_run():
 @pytest.mark.parametrize(
     ("releases", "rule"), [(["a"], "1 is less than two"), (["a", "b", "a"], "'a' occurs twice"), ([], "0 is less")]
 )
-def test_releases_that_will_not_do(releases, rule):
+def test_invalid_releases_are_refused(releases, rule):
     with pytest.raises(InformerError, match=rule):
         Bisection(releases)

@@ -46,7 +46,7 @@ def test_what_is_fresh_and_unchanged_is_worth_nothing(tmp_path):
         (["PPPPP"] * 30 + ["FFFFF"] * 4 + ["FPFFF"] * 12, (), 1, "regressed, failed last"),
     ],
 )
-def test_reasons(tmp_path, nights, files, days, why):
+def test_each_reason_to_run_a_job_is_named(tmp_path, nights, files, days, why):
     assert weighed(tmp_path, nights, files, days).why == why
 
 
@@ -71,13 +71,13 @@ def test_a_night_is_not_overfilled_and_leaves_out_nothing_better(choices, second
 
 
 @given(st.lists(CHOICES, unique_by=lambda one: one.job), st.floats(0, 3e4), st.integers(1, 5))
-def test_side_by_side_each_ends_in_time(choices, seconds, lanes):
+def test_jobs_side_by_side_end_before_the_night(choices, seconds, lanes):
     chosen = choose(choices, seconds, lanes)
     assert sum(one.seconds for one in chosen) <= lanes * seconds * (1 + 1e-9)
     assert all(one.seconds <= seconds for one in chosen)
 
 
-def test_three_at_a_time_are_three_times_as_many():
+def test_with_three_lanes_a_night_has_three_times_as_many_jobs():
     jobs = [Choice(f"job{number}", 600, 50, "never run") for number in range(20)]
     assert [len(choose(jobs, 1800, lanes)) for lanes in (1, 3)] == [3, 9]
 

@@ -203,7 +203,7 @@ def test_a_new_test_that_fails_has_no_p(history, node0_ci, capsys):
     assert "test test_api: new, and fails too often (4 of 8 failed; no runs before)" in capsys.readouterr().out
 
 
-def test_one_run_is_one(history, node0_ci, capsys):
+def test_one_more_run_is_in_the_singular(history, node0_ci, capsys):
     filled(history, sno=["V"])
     node0_ci("verdict", "p000")
     assert "\n           1 more run would tell\n" in capsys.readouterr().out

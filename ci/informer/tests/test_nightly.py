@@ -150,7 +150,7 @@ def test_the_script_has_help_without_set_up():
     assert "3 undecided" in done.stdout
 
 
-def test_commands_that_need_no_scenario_start_without_them():
+def test_the_command_starts_without_scenarios_scipy_and_dask():
     """With libvirt and the lab's faults, which they import, a command took twice as long to start."""
     code = "import sys, ci.informer.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -91,19 +91,19 @@ def test_a_scenario_without_an_id_is_told(script, name):
     assert work.open_plans(script.history) == []
 
 
-def test_a_kind_of_machines_that_is_none_is_told(script):
+def test_an_unknown_kind_of_machines_is_refused(script):
     with pytest.raises(InformerError, match="scenario: 'sno@zebra': the kind of machines must be vm or container"):
         script.run(script.plan("", jobs=("sno@zebra",)))
 
 
-def test_a_scenario_that_is_none_is_told(script):
+def test_an_unknown_scenario_is_an_error_and_leaves_no_plan(script):
     """What ran nothing else leaves no plan: it would end in the same error each time."""
     with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
         script.run(script.plan("none", rounds=2))
     assert work.open_plans(script.history) == []
 
 
-def test_a_scenario_that_is_none_beside_one_that_ran_can_be_gone_on_without(script):
+def test_a_plan_with_an_unknown_scenario_can_be_resumed_for_the_others(script):
     with pytest.raises(InformerError, match="no test has this id"):
         script.run(script.plan("passed none", jobs=("sno@vm", "zebra@vm")))
     assert [done for *_, done in work.open_plans(script.history)] == [1]
@@ -145,7 +145,7 @@ def test_a_plan_is_run_by_one_at_a_time(history, script):
         rows.close()
 
 
-def test_what_no_host_can_hold_is_told_before_it_starts(script, monkeypatch):
+def test_a_scenario_too_large_for_all_hosts_is_refused_before_it_starts(script, monkeypatch):
     monkeypatch.setenv("NODE0_BUDGET_MIB", "4096")
     plan = script.plan("passed", jobs=("ha-ipv4-static-uefi@vm",))
     with pytest.raises(InformerError, match="no host can run it: here: too little memory"):
@@ -153,7 +153,7 @@ def test_what_no_host_can_hold_is_told_before_it_starts(script, monkeypatch):
     assert script.left == ["passed"]
 
 
-def test_units_are_the_same_after_a_file(history, script):
+def test_a_plan_is_read_from_the_history_as_it_was_written(history, script):
     name = running.begin(history, script.plan("", rounds=2, more=7), script.folder)
     text, folder = work.plan(history, name)
     assert msgspec.json.decode(text, type=running.Plan).more == 7
@@ -352,6 +352,6 @@ def test_an_option_without_a_value_is_not_the_lab_release(capsys):
         ("-h@vm", "(run -h@vm again where it ran)"),
     ],
 )
-def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, expected):
+def test_the_command_that_runs_a_job_again_exists(history, job, expected):
     history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
     assert command(history, history.runs()[0]) == expected

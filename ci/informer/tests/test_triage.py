@@ -89,7 +89,7 @@ def test_a_symptom_names_the_component():
         ("Nov 25 02:50:40 m kubelet[3]: E1125 pod_workers.go:918] ErrImagePull: not found", ""),
     ],
 )
-def test_who_misses_an_image_is_named(line, component):
+def test_the_component_that_misses_an_image_is_named(line, component):
     diagnosis = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
     assert (diagnosis.shown[0].symptom.name, diagnosis.component) == ("image-missing", component)
 
@@ -182,7 +182,7 @@ def test_normalising_twice_changes_nothing_more(text):
 
 
 @given(st.text(), st.text())
-def test_sameness_has_no_direction(one, other):
+def test_being_the_same_failure_is_symmetric(one, other):
     assert clusters.same(one, other) == clusters.same(other, one)
     assert clusters.same(one, one)
 
@@ -202,7 +202,7 @@ def test_failures_that_differ_a_little_are_one_cluster(history):
     assert clusters.assign(history) == 0
 
 
-def test_within_two_weeks_it_is_the_same_failure(history):
+def test_a_failure_seen_again_within_two_weeks_is_the_same(history):
     red(history, LONG, "a", 1)
     red(history, LONG.replace("route", "routes"), "b", 15)
     clusters.assign(history)

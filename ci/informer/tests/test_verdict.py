@@ -187,12 +187,6 @@ def test_bad_input_is_one_line_and_exit_code_2(history, node0_ci, capsys, words,
     assert err.startswith("node0-ci: ")
 
 
-def test_a_newer_history_is_one_line(history, node0_ci, capsys):
-    history.db.execute("PRAGMA user_version=99")
-    assert node0_ci("status") == 2
-    assert "user_version: 99 is newer than" in capsys.readouterr().err
-
-
 def test_simulate_ends_with_the_line(node0_ci, capsys):
     assert node0_ci("simulate", "--nights", "60", "--seed", "3") == 0
     last = capsys.readouterr().out.splitlines()[-1]
@@ -236,7 +230,7 @@ def test_a_kept_year_is_judged_as_it_was_simulated(node0_ci, tmp_path, capsys):
         (("traces", "--endpoint", "http://"), 2, "endpoint: 'http://': must be like http://localhost:4318/v1/traces"),
     ],
 )
-def test_nothing_to_tell_is_told(history, node0_ci, capsys, words, code, expected):
+def test_commands_say_that_there_is_nothing_to_show(history, node0_ci, capsys, words, code, expected):
     assert node0_ci(*words) == code
     captured = capsys.readouterr()
     assert (captured.err if code else captured.out).splitlines()[-1].removeprefix("node0-ci: ") == expected
@@ -312,7 +306,7 @@ def test_a_terminal_that_cannot_show_a_name_shows_what_it_is(history, node0_ci, 
     assert b"sn\\xf6@vm" in out.buffer.getvalue()
 
 
-def test_a_reader_that_has_gone_is_no_error(history, tmp_path):
+def test_a_closed_pipe_is_no_error(history, tmp_path):
     filled(history, sno=["P"])
     reading, writing = os.pipe()
     os.close(reading)
@@ -322,7 +316,7 @@ def test_a_reader_that_has_gone_is_no_error(history, tmp_path):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_the_machine_is_told_wrongly_is_one_line(node0_ci, capsys, monkeypatch):
+def test_an_invalid_budget_is_one_line(node0_ci, capsys, monkeypatch):
     monkeypatch.setenv("NODE0_BUDGET_MIB", "abc")
     assert node0_ci("worker", "127.0.0.1:1", "--name", "a") == 2
     assert capsys.readouterr().err == (
@@ -330,7 +324,7 @@ def test_what_the_machine_is_told_wrongly_is_one_line(node0_ci, capsys, monkeypa
     )
 
 
-def test_fewer_jobs_have_fewer_regressions(node0_ci, capsys):
+def test_simulate_plants_no_more_regressions_than_jobs(node0_ci, capsys):
     assert node0_ci("simulate", "--jobs", "3", "--nights", "20") == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("3 jobs, ")
 

@@ -181,7 +181,7 @@ def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, sch
     assert noted(tmp_path) == ["began slow", "ended slow"]
 
 
-def test_a_spool_keeps_what_is_not_a_unit_s(tmp_path):
+def test_other_folders_in_a_spool_are_left_alone(tmp_path):
     spool = tmp_path / "spool"
     for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
         (spool / name).mkdir(parents=True)
@@ -256,7 +256,7 @@ def test_what_a_killed_attempt_left_is_not_taken_for_this_one_s(tmp_path, progra
     assert [path.name for path in folder.iterdir()] == ["pytest.log"]
 
 
-def test_runs_listen_where_who_started_them_is_deaf(tmp_path, program):
+def test_runs_handle_sigint_even_if_their_parent_ignores_it(tmp_path, program):
     """A shell starts what it puts into the background with SIGINT ignored; labs end in good order by it."""
     (tmp_path / "go").touch()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -286,7 +286,7 @@ def test_keys_that_are_broken_are_told_at_once(tmp_path, name):
         tls.security(tmp_path / "keys")
 
 
-def test_what_ran_void_only_is_not_compared(node0_ci, tmp_path, capsys):
+def test_jobs_with_void_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
     """Nothing is known of it, and it is no question among those that p is corrected for."""
     with History(tmp_path / "history.db") as history:
         history.add([*runs_of("a@vm", ["PPP"], "p"), *runs_of("b@vm", ["PPP"], "p")])

@@ -281,7 +281,7 @@ def test_what_runs_outlives_the_collector(fleet):
 
 # Dask leaves a socket to the garbage collector where a handshake fails.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_strangers_are_shut_out(fleet, tmp_path):
+def test_other_keys_or_none_are_refused(fleet, tmp_path):
     """Whoever may call the scheduler may run programs on all hosts: keys of another authority do not do, nor none."""
     tls.make(tmp_path / "other")
     for security, scheme in ((tls.security(tmp_path / "other"), "tls"), (None, "tcp")):
@@ -291,7 +291,7 @@ def test_strangers_are_shut_out(fleet, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "link"])
-def test_a_host_writes_nothing_outside_of_the_evidence(tmp_path, name):
+def test_a_host_s_archive_writes_nothing_outside_of_the_evidence(tmp_path, name):
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         member = tarfile.TarInfo(name)
@@ -336,7 +336,7 @@ def test_keys_are_not_written_over(tmp_path):
         ("10.0.0.1:70000", "must be HOST:PORT"),
     ],
 )
-def test_addresses_that_will_not_do(address, rule):
+def test_invalid_addresses_are_refused(address, rule):
     with pytest.raises(InformerError, match=rule):
         tls.checked(address, None)
     assert tls.checked("127.0.0.1:1", None) == ("tcp://127.0.0.1:1", None)

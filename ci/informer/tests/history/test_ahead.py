@@ -24,7 +24,7 @@ def run(key, began=AHEAD, payload="p045", ended=Outcome.FAILED):
     return Run("sno@vm", payload, key, began, seconds=600.0, ended=ended)
 
 
-def test_what_is_judged_is_judged_by_its_history_all_the_same(history):
+def test_a_run_dated_ahead_does_not_change_the_baseline(history):
     """Its last run is what a baseline counts back from: from a day ahead there is none, and 3 of 5 would do."""
     assert judge(history, "p045").decision is Decision.REJECTED
     history.add([run("ahead", ended=Outcome.PASSED)])
@@ -34,7 +34,7 @@ def test_what_is_judged_is_judged_by_its_history_all_the_same(history):
 
 
 @pytest.mark.parametrize("words", [["status"], ["verdict", "p045"], ["triage"], ["compare", "p044", "p045"]], ids=str)
-def test_it_is_left_out_and_told_in_one_line(history, node0_ci, capsys, words):
+def test_runs_dated_ahead_are_left_out_with_a_warning(history, node0_ci, capsys, words):
     code, before = node0_ci(*words), capsys.readouterr()
     assert before.err == ""
     history.add([run("one"), run("another", payload="ahead")])
@@ -50,14 +50,14 @@ def test_it_is_left_out_and_told_in_one_line(history, node0_ci, capsys, words):
     )
 
 
-def test_it_is_listed_and_a_day_s_difference_of_clocks_is_borne(history, node0_ci, capsys):
+def test_runs_dated_ahead_are_listed_and_clocks_may_differ_by_a_day(history, node0_ci, capsys):
     history.add([run("one"), run("slightly", began=f"{datetime.now(UTC) + timedelta(hours=23):%Y-%m-%dT%H:%M:%SZ}")])
     assert len(history.runs()) == 5 * 46 + 1
     assert node0_ci("history", "--last", "1") == 0
     assert AHEAD in capsys.readouterr().out
 
 
-def test_who_runs_it_says_that_the_clock_is_ahead(tmp_path, node0_ci, capsys, monkeypatch):
+def test_a_run_on_a_host_whose_clock_is_ahead_is_reported(tmp_path, node0_ci, capsys, monkeypatch):
     """As where the host that ran it is another one: the collector's clock is the one that counts."""
     monkeypatch.setattr("ci.informer.running.latest", lambda: "2026-01-01T00:00:00Z")
     (tmp_path / "program.py").write_text(PROGRAM)

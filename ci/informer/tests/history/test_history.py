@@ -64,7 +64,7 @@ def test_runs_are_found_by_job_payload_day_and_number(history):
     assert history.last_good(history.runs()[0].day) is None
 
 
-def test_what_fails_in_between_leaves_nothing(history):
+def test_a_transaction_that_fails_writes_nothing(history):
     with pytest.raises(AttributeError):
         history.add([a_run(), None])
     assert history.runs() == []
@@ -240,7 +240,7 @@ def test_a_duration_is_a_number_whatever_was_written(value):
     assert 0 <= seconds_of(value) < float("inf")
 
 
-def test_notes_want_something_to_be_about(history):
+def test_a_note_on_no_run_or_cluster_is_refused(history):
     [number] = history.add([a_run()])
     history.note("known", BEGAN, run=number)
     assert history.notes(run=number) == [(BEGAN, "known")]
@@ -248,7 +248,7 @@ def test_notes_want_something_to_be_about(history):
         history.note("?", BEGAN, run=99)
 
 
-def test_two_runs_of_a_second_stay_two_in_junit(tmp_path):
+def test_two_runs_that_began_in_one_second_stay_two_in_junit(tmp_path):
     runs = [("sno@vm", BEGAN, 5.0, [Attempt("t", outcome)]) for outcome in (Outcome.FAILED, Outcome.PASSED)]
     junit.save(tmp_path / "junit.xml", "n", runs)
     assert (tmp_path / "junit.xml").read_text().count("<testsuite ") == 2

@@ -40,14 +40,14 @@ def loaded(tmp_path, text, **how):
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "0999-01-01T00:00:00", "1970-01-01", "9999-12-31T23:00:00Z"])
-def test_a_time_that_nobody_meant_is_told(tmp_path, stamp):
+def test_a_timestamp_of_another_century_is_refused(tmp_path, stamp):
     """Go writes 0001-01-01 where nobody set it; a history with it could not be judged any more."""
     with pytest.raises(InformerError, match="is no time of this century: say it by --began TIME"):
         loaded(tmp_path, f'<testsuite timestamp="{stamp}"><testcase name="t"/></testsuite>')
 
 
 @pytest.mark.parametrize("began", ["2026-19-39T00:00:00Z", "2026-02-30T00:00:00Z", "2026-01-01T29:79:69Z", "x"])
-def test_no_run_begins_at_no_time(tmp_path, folder, began):
+def test_a_run_with_an_invalid_timestamp_is_refused(tmp_path, folder, began):
     folder(began=began)
     with pytest.raises(InformerError, match=r"phases\.json: began: "):
         artifacts.load(tmp_path / "artefacts", "p")
@@ -55,7 +55,7 @@ def test_no_run_begins_at_no_time(tmp_path, folder, began):
         history.add([Run("sno", "p", "k", began, seconds=1.0)])
 
 
-def test_what_lies_ahead_is_told(node0_ci, tmp_path, capsys):
+def test_a_run_that_is_dated_ahead_is_not_loaded(node0_ci, tmp_path, capsys):
     """It would be the last run, and all others be older than a week, until then."""
     (tmp_path / "e2e.xml").write_text("<testsuite><testcase name='t'/></testsuite>")
     words = ["load", tmp_path / "e2e.xml", "--payload", "p", "--job", "e2e"]
@@ -66,7 +66,7 @@ def test_what_lies_ahead_is_told(node0_ci, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("seconds", ["1e308", "1e12", "inf", "-5", "nan"])
-def test_what_takes_longer_than_anything_takes_no_time(tmp_path, seconds):
+def test_an_impossible_duration_is_taken_for_0(tmp_path, seconds):
     cases = f'<testcase name="a" time="{seconds}"/><testcase name="b" time="{seconds}"/>'
     run = loaded(tmp_path, f"<testsuite>{cases}</testsuite>")
     assert run.seconds == 0
@@ -78,14 +78,14 @@ def test_what_takes_longer_than_anything_takes_no_time(tmp_path, seconds):
 
 
 @pytest.mark.parametrize("depth", [1e9, 1e300, "x", -1])
-def test_phases_are_so_deep_and_no_deeper(tmp_path, folder, depth):
+def test_the_depth_of_phases_is_limited(tmp_path, folder, depth):
     """A page has three spaces a level."""
     folder(depth=depth)
     [run] = artifacts.load(tmp_path / "artefacts", "p")
     assert 0 <= run.steps[0].depth <= 8
 
 
-def test_characters_that_are_none_are_replaced(tmp_path, folder):
+def test_invalid_characters_are_replaced(tmp_path, folder):
     """JSON may have half of a character; XML can hold neither that nor what commands terminals."""
     odd = "\ud800\x1b[2J\x0c\ufffe"
     tests = [
@@ -163,7 +163,7 @@ def test_of_a_file_with_many_failures_as_much_is_kept_as_of_any_run(tmp_path):
     assert len(run.attempts) == 60
 
 
-def test_a_pipe_is_a_file():
+def test_a_junit_file_may_be_a_pipe():
     """`node0-ci load <(zcat e2e.xml.gz)`."""
     reading, writing = os.pipe()
     os.write(writing, b"<testsuite><testcase name='t'/></testsuite>")
@@ -218,7 +218,7 @@ def test_a_history_is_a_file(tmp_path, monkeypatch, capsys, path):
     assert stderr[0] == f"node0-ci: {path}: not a history of node0-ci: not a file"
 
 
-def test_no_name_of_a_history_is_not_the_usual_one(capsys):
+def test_an_empty_name_is_not_the_default_history(capsys):
     """`--history "$HERE"` of a script that has set no HERE wrote into everybody's."""
     with pytest.raises(SystemExit, match="2"):
         main(["--history", "", "status"])

@@ -55,7 +55,7 @@ def test_what_does_not_fit_goes_oldest_and_green_first(history, tmp_path):
     assert list(root.iterdir()) == []
 
 
-def test_a_directory_that_is_none_is_told(history, node0_ci, tmp_path, capsys):
+def test_pruning_a_directory_that_does_not_exist_is_an_error(history, node0_ci, tmp_path, capsys):
     assert node0_ci("prune", str(tmp_path / "nosuch")) == 2
     assert "no such directory" in capsys.readouterr().err
 
@@ -68,7 +68,7 @@ def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, b
     assert "sno@vm" in capsys.readouterr().out
 
 
-def test_no_such_runs_is_said(history, node0_ci, capsys):
+def test_history_says_that_there_are_no_such_runs(history, node0_ci, capsys):
     history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
     for words, expected in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
         assert node0_ci("history", *words) == 0

@@ -233,7 +233,7 @@ def killed_at(moment, tmp_path):
     return process.exitcode
 
 
-def test_pages_are_the_old_ones_whoever_is_killed(tmp_path):
+def test_pages_stay_the_old_ones_if_the_writer_is_killed(tmp_path):
     """At ten moments; what was written by then goes with the next pages."""
     with History(tmp_path / "history.db") as history:
         filled(history, sno=["PF"] * 3)
@@ -250,7 +250,7 @@ def test_pages_are_the_old_ones_whoever_is_killed(tmp_path):
     assert not list(tmp_path.glob("out/.*"))
 
 
-def test_pages_are_the_old_ones_where_something_fails(history, tmp_path, monkeypatch):
+def test_pages_stay_the_old_ones_if_writing_fails(history, tmp_path, monkeypatch):
     filled(history, sno=["PF"])
     build(history, tmp_path / "out")
     before = contents(tmp_path / "out")
@@ -303,7 +303,7 @@ def test_notes_are_on_the_pages_of_their_runs(history, tmp_path):
         assert "known" in text
 
 
-def test_two_who_write_pages_at_once_do_not_meet(tmp_path):
+def test_pages_may_be_written_by_two_processes_at_once(tmp_path):
     with History(tmp_path / "history.db") as history:
         filled(history, sno=["PPPF"] * 5)
     both = [writing(tmp_path) for _ in range(2)]
