@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Days within which a row of the matrix is to run, by how often it says.
 _DAYS = {"gate": 1, "nightly": 1, "weekly": 7}
-#: Minutes that a run with its tests takes on two processors, for what was never run: any shape, and a node more.
+#: Minutes that a job which never ran is expected to take on two processors: with one node, and for each further node.
 _MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
 
 
@@ -57,7 +57,7 @@ def candidates(machines: MachineKind) -> list[choosing.Candidate]:
 def _candidate(
     job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, row: faulty.Row | None = None
 ) -> choosing.Candidate:
-    """A row as a job. What is told of ends with the time that `wait-for` is given at the latest."""
+    """A row as a job. A fault that `wait-for` is to report lasts at most until its time-out."""
     from scenarios.catalogue.ids import topology_of
 
     kind: MachineKind = "vm" if vm else machines
@@ -71,7 +71,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
     machines: MachineKind = arguments.machines or ("vm" if container_problems() else "container")
     now = datetime.now(UTC)
     budget = 3600 * arguments.hours
-    # The history first: a release takes minutes to copy.
+    # The history is opened first, as it may be refused: copying a release takes minutes.
     with opened(arguments) as history:
         asked = subject(history, arguments)
         payload = asked.payload or f"lab-{revision()[:12] or now.date()}"

@@ -1,4 +1,4 @@
-"""Keys of scheduler, hosts and collector. Its holder may run programs on all of them, so each side shows one."""
+"""TLS keys of scheduler, hosts and collectors. Whoever has them may run programs on all hosts."""
 
 from __future__ import annotations
 

@@ -107,15 +107,15 @@ class Attempt:
         self._stopped = False
 
     def stop(self) -> None:
-        """End it, in good order where it listens."""
+        """End it: by SIGINT, so that it cleans up, and by SIGKILL if it does not end."""
         self._stopped = True
         if self._process is not None:
             _stop(self._process)
 
     def _finished(self, argv: Sequence[str], log: Path) -> int:
         """Run a command to its end or to the unit's limit; its exit code."""
-        # What runs labs ends in good order (SIGINT) when the host's worker is killed: its unit is run elsewhere then.
-        # Shells start what runs in the background (`node0-ci run ... &`) deaf to SIGINT: it has to listen again.
+        # When the host's worker is killed, pytest gets SIGINT and cleans up its labs: the unit is run elsewhere then.
+        # A shell starts background jobs (`node0-ci run ... &`) with SIGINT ignored; the default is restored.
         argv = ["setpriv", "--pdeathsig", "INT", "--", "env", "--default-signal=INT", *argv]
         with log.open("wb") as out:
             # A group of its own: what it started ends with it.
@@ -137,7 +137,7 @@ class Attempt:
         """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
         unit, folder = self.unit, self.folder
         if folder.exists():
-            # An attempt that was killed may have left it, and that would pass for what this one did.
+            # What a killed attempt left there would be taken for this one's evidence.
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
         began, start = datetime.now(UTC), time.monotonic()
@@ -188,4 +188,4 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-            # SIGKILL all the same: what it left in its group would hold its lab.
+            # SIGKILL even if it has ended: processes that it left in its group would hold its lab.

@@ -1,4 +1,4 @@
-"""A year of nights in seconds: how many planted regressions the judge finds, and how often it cries wolf."""
+"""Simulated years of nights: how many planted regressions the judge finds, and how many false alarms it raises."""
 
 from __future__ import annotations
 
@@ -66,23 +66,23 @@ class Runner:
     """Runs one job: the same seed gives the same runs. What is void is run again, as in real nights."""
 
     def __init__(self, seed: int, job: int, world: World, planted: Planted | None) -> None:
-        self._dice = random.Random(f"{seed} {job}")
+        self._random = random.Random(f"{seed} {job}")
         self._world, self._planted = world, planted
-        self._usual = self._dice.uniform(300, 2400)
+        self._usual = self._random.uniform(300, 2400)
 
     def runs(self, night: int, count: int) -> Iterator[SimulatedRun]:
         """So many runs that are not void, and those that were."""
-        world, dice = self._world, self._dice
+        world, generator = self._world, self._random
         rate = world.flakes
         if self._planted is not None and self._planted.active(night):
             rate += self._planted.points / 100
         while count > 0:
-            seconds = self._usual * dice.lognormvariate(0, 0.08)
-            if dice.random() < world.voids:
+            seconds = self._usual * generator.lognormvariate(0, 0.08)
+            if generator.random() < world.voids:
                 yield SimulatedRun(Outcome.VOID, seconds)
                 continue
             count -= 1
-            yield SimulatedRun(Outcome.FAILED if dice.random() < rate else Outcome.PASSED, seconds)
+            yield SimulatedRun(Outcome.FAILED if generator.random() < rate else Outcome.PASSED, seconds)
 
     def counts(self, night: int, count: int) -> Counts:
         """As `runs`, counted."""
@@ -122,10 +122,15 @@ def plant(seed: int, world: World) -> list[Planted]:
         raise ValueError(f"planted: {world.planted} is more than there are jobs ({world.jobs})")
     if world.nights < WITHIN:
         raise ValueError(f"nights: {world.nights} is less than {WITHIN}")
-    dice = random.Random(f"{seed} planted")
+    generator = random.Random(f"{seed} planted")
     return [
-        Planted(job, dice.randint(0, world.nights - WITHIN), dice.randint(*world.lasts), dice.uniform(*world.points))
-        for job in dice.sample(range(world.jobs), world.planted)
+        Planted(
+            job,
+            generator.randint(0, world.nights - WITHIN),
+            generator.randint(*world.lasts),
+            generator.uniform(*world.points),
+        )
+        for job in generator.sample(range(world.jobs), world.planted)
     ]
 
 
