@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds
                 evidence={"wait-for": f"level=error msg={message}"} if failed else {},
                 void="dnsmasq has ended with 1" if letter == "V" else "",
             )
+
+
+def artefacts(folder: Path, *phases: Mapping[str, object], tests: Sequence[Mapping[str, object]] = ()) -> None:
+    """What a scenario leaves in its folder: phases and tests, of which each has the usual fields and these."""
+    folder.mkdir(parents=True, exist_ok=True)
+    phase = {"name": "install", "began": f"{FIRST}T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+    (folder / "phases.json").write_text(json.dumps([{**phase, **fields} for fields in phases]))
+    test = {"name": "t", "outcome": "passed", "seconds": 1}
+    (folder / "tests.json").write_text(json.dumps([{**test, **fields} for fields in tests]))
 
 
 def filled(history: History, **jobs: Sequence[str]) -> None:

@@ -95,13 +95,6 @@ def test_required_passes_are_the_aggregators_table(runs):
     assert [aggregate.required_passes(runs, percentage) for percentage in range(101)] == wanted
 
 
-@pytest.mark.parametrize(
-    ("percentage", "wanted"), [(100, 9), (98, 8), (97, 7), (92, 7), (91, 6), (85, 5), (80, 5), (40, 0)]
-)
-def test_passes_wanted_of_ten_runs(percentage, wanted):
-    assert aggregate.required_passes(10, percentage) == wanted
-
-
 @given(st.integers(1, 20), st.integers(0, 99))
 def test_a_better_history_asks_for_no_less(runs, percentage):
     few = aggregate.required_passes(runs, percentage)

@@ -16,7 +16,7 @@ from ci.informer.history.model import Run
 from ci.informer.history.store import History
 from ci.informer.judging.review import kind_of, rejected
 from ci.informer.judging.verdict import Decision, judge
-from ci.informer.tests.kit import FIRST, filled
+from ci.informer.tests.kit import FIRST, artefacts, filled
 
 GOOD = ["PPPPP"] * 45
 
@@ -137,20 +137,12 @@ def test_two_releases_of_one_name_are_told_and_two_names_of_one_are_one(history)
         history.identify("p014", "sha256:2")
 
 
-def artefacts(folder, *phases, tests=()):
-    folder.mkdir(parents=True)
-    told = {"began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0}
-    (folder / "phases.json").write_text(json.dumps([{**told, "name": name, "outcome": how} for name, how in phases]))
-    if tests:
-        (folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": one, "seconds": 1} for one in tests]))
-
-
 def test_what_still_runs_while_it_is_loaded_says_nothing(node0_ci, tmp_path, capsys):
-    artefacts(tmp_path / "a/sno", ("lab up", "passed"), ("install", "running"))
+    artefacts(tmp_path / "a/sno", {"name": "lab up"}, {"outcome": "running"})
     assert node0_ci("load", tmp_path / "a", "--payload", "p") == 0
     assert " void " in capsys.readouterr().out
     shutil.rmtree(tmp_path / "a")
-    artefacts(tmp_path / "a/sno", ("lab up", "passed"), ("install", "passed"), tests=["passed"])
+    artefacts(tmp_path / "a/sno", {"name": "lab up"}, {}, tests=[{}])
     assert node0_ci("load", tmp_path / "a", "--payload", "p") == 0
     with History(tmp_path / "history.db") as history:
         assert [row.outcome for row in history.runs()] == [Outcome.PASSED]
@@ -158,7 +150,7 @@ def test_what_still_runs_while_it_is_loaded_says_nothing(node0_ci, tmp_path, cap
 
 def test_a_run_that_is_loaded_as_well_is_one(node0_ci, tmp_path, capsys):
     folder = tmp_path / "informer/sno@vm/0123abcd.0.0"
-    artefacts(folder / "sno", ("install", "passed"), tests=["passed"])
+    artefacts(folder / "sno", {}, tests=[{}])
     with History(tmp_path / "history.db") as history:
         began = "2026-01-01T00:00:09Z"
         key = "run 0123abcd/sno@vm/0.0"

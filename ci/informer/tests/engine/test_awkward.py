@@ -1,7 +1,6 @@
 """Awkward moments: who is killed between two steps, disks that are full, spools with something else in them."""
 
 import gc
-import json
 import signal
 import socket
 import subprocess
@@ -25,7 +24,7 @@ from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
-from ci.informer.tests.kit import WAITING, runs_of
+from ci.informer.tests.kit import WAITING, artefacts, runs_of
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -247,10 +246,7 @@ def test_a_host_whose_disk_takes_nothing_makes_its_run_void(small_disk, program)
 
 def test_what_a_killed_attempt_left_is_not_taken_for_this_one_s(tmp_path, program):
     folder = tmp_path / "evidence"
-    (folder / "broken").mkdir(parents=True)
-    phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "seconds": 5.0, "outcome": "failed"}
-    (folder / "broken/phases.json").write_text(json.dumps([phase]))
-    (folder / "broken/tests.json").write_text(json.dumps([{"name": "t", "outcome": "failed", "seconds": 1}]))
+    artefacts(folder / "broken", {"outcome": "failed"}, tests=[{"outcome": "failed"}])
     run = Attempt(unit(program, "broken"), folder).run()
     assert run.void == "pytest ended with 1 and left no artefacts"
     assert [path.name for path in folder.iterdir()] == ["pytest.log"]

@@ -1,6 +1,5 @@
 """The history's file, JUnit, and this project's own artefacts."""
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history import artifacts, junit, schema
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from ci.informer.history.store import History
+from ci.informer.tests.kit import artefacts
 
 # What XML can hold of a name.
 WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_categories=("Cc",)), min_size=1)
@@ -169,20 +169,8 @@ def test_what_is_no_junit_is_told_in_one_line(tmp_path, text):
 
 def write_run(folder, *, outcome="passed", tests=(), lab_failed=""):
     (folder / "commands").mkdir(parents=True)
-    phases = [
-        {"name": "boot", "began": BEGAN, "at": 0.0, "depth": 0, "seconds": 30.0, "outcome": "passed"},
-        {
-            "name": "install",
-            "began": BEGAN,
-            "at": 30.0,
-            "depth": 0,
-            "seconds": 70.0,
-            "outcome": outcome,
-            "error": "late",
-        },
-    ]
-    (folder / "phases.json").write_text(json.dumps(phases))
-    (folder / "tests.json").write_text(json.dumps(list(tests)))
+    install = {"at": 30.0, "seconds": 70.0, "outcome": outcome, "error": "late"}
+    artefacts(folder, {"name": "boot", "seconds": 30.0}, install, tests=tests)
     (folder / "commands/wait-for.log").write_text("level=error msg=bootstrap timed out\n")
     if lab_failed:
         (folder / "lab-failed.txt").write_text(lab_failed)
@@ -202,12 +190,8 @@ def test_artefacts_of_scenarios_are_loaded(tmp_path):
 
 
 def test_a_message_has_its_error_before_the_code_that_led_there(tmp_path):
-    (tmp_path / "x").mkdir()
-    step = {"name": "install", "began": BEGAN, "at": 0, "seconds": 1, "outcome": "passed"}
-    (tmp_path / "x/phases.json").write_text(json.dumps([step]))
     message = "    except A as error:\n>       raise B(error) from error\nE       lab.errors.B: SSH of master-0\n"
-    test = {"name": "t", "outcome": "failed", "seconds": 1, "message": message}
-    (tmp_path / "x/tests.json").write_text(json.dumps([test]))
+    artefacts(tmp_path / "x", {}, tests=[{"outcome": "failed", "message": message}])
     [run] = artifacts.load(tmp_path, "p")
     assert run.reason == f"lab.errors.B: SSH of master-0\n{message}"
 

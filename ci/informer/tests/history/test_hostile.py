@@ -1,6 +1,5 @@
 """What comes in is anybody's: times, durations, names, links and documents that no program of ours would write."""
 
-import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from ci.informer.history import artifacts, junit, traces
 from ci.informer.history.model import Attempt, Run, seconds_of
 from ci.informer.history.store import History
 from ci.informer.pages.build import build
+from ci.informer.tests import kit
 
 BEGAN = "2026-11-20T00:00:00Z"
 
@@ -22,12 +22,9 @@ BEGAN = "2026-11-20T00:00:00Z"
 def folder(tmp_path):
     """Artefacts of one run, and a way to say what is in them: fields of its phase, its tests."""
     one = tmp_path / "artefacts/sno"
-    one.mkdir(parents=True)
 
     def written(tests=(), **phase):
-        fields = {"name": "install", "began": BEGAN, "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
-        (one / "phases.json").write_text(json.dumps([{**fields, **phase}]))
-        (one / "tests.json").write_text(json.dumps(list(tests)))
+        kit.artefacts(one, {"began": BEGAN, **phase}, tests=tests)
         return one
 
     written()
