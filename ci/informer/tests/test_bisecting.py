@@ -15,10 +15,10 @@ RELEASES = [f"4.20.{number}" for number in range(16)]
 
 def searched(first_bad: int, flakes: float, failing: float, seed: int) -> tuple[str, float, int]:
     """A search among sixteen releases: what it found, how sure, after how many runs."""
-    dice = random.Random(f"{first_bad} {flakes} {failing} {seed}")
+    generator = random.Random(f"{first_bad} {flakes} {failing} {seed}")
     one = Bisection(RELEASES, Counts(200, round(200 * flakes)))
     runs = list(
-        bisect(one, lambda name: dice.random() < (failing if RELEASES.index(name) >= first_bad else flakes), 100)
+        bisect(one, lambda name: generator.random() < (failing if RELEASES.index(name) >= first_bad else flakes), 100)
     )
     return *one.first_bad, len(runs)
 

@@ -41,9 +41,8 @@ class Fleet:
         self.namespace = f"node0-engine-{os.getpid()}"
         tls.make(self.keys)
         (home / "program.py").write_text(kit.WAITING)
-        run = ["ip", "netns", "add", self.namespace]
-        subprocess.run(run, check=True)
         for words in (
+            f"netns add {self.namespace}",
             f"link add engine0 type veth peer name engine1 netns {self.namespace}",
             "addr add 10.213.77.1/24 dev engine0",
             "link set engine0 up",
@@ -70,9 +69,6 @@ class Fleet:
     def scheduler(self) -> None:
         self.start("scheduler", "scheduler", self.address)
 
-    def worker(self, name: str, memory: int = 6000, *, netns: bool = False) -> None:
-        self.start(name, "worker", self.address, "--name", name, "--memory", str(memory), netns=netns)
-
     def begin(self, folder: Path) -> None:
         """A test's turn: all hosts are there, those too that another test has ended."""
         self.folder, self.at_rest = folder, False
@@ -80,7 +76,7 @@ class Fleet:
             self.scheduler()
         for name, netns in (("a", False), ("b", False), ("c", True)):
             if name not in self.processes:
-                self.worker(name, netns=netns)
+                self.start(name, "worker", self.address, "--name", name, "--memory", "6000", netns=netns)
 
     def end(self) -> None:
         """After a test that did not come to its end the next one gets hosts that know nothing of it."""
