@@ -130,6 +130,7 @@ def test_surefire_s_flaky_failure_is_a_flake(tmp_path):
     [
         (b"", "not a JUnit file: no element found"),
         (b"<testsuites>", "not a JUnit file: no element found"),
+        (b"<testsuite><testcase></testsuite>", "not a JUnit file: mismatched tag"),
         (b"\x1f\x8b\x08\x00gzip", "not a JUnit file: not well-formed"),
         (b'<?xml version="1.0" encoding="klingon"?><testsuites/>', "not a JUnit file: unknown encoding"),
         (b"<html><body/></html>", "its root is html, not testsuites or testsuite"),

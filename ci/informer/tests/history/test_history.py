@@ -158,15 +158,6 @@ def test_void_tests_stay_void_in_junit(tmp_path):
     assert junit.load(path, "sno", "p").outcome is Outcome.VOID
 
 
-@pytest.mark.parametrize("text", ["", "<a>", "<testsuites/>", "<html/>", "<testsuite><testcase></testsuite>"])
-def test_what_is_no_junit_is_told_in_one_line(tmp_path, text):
-    (tmp_path / "junit.xml").write_text(text)
-    with pytest.raises(InformerError) as caught:
-        junit.load(tmp_path / "junit.xml", "job", "payload")
-    assert str(caught.value).startswith(str(tmp_path / "junit.xml"))
-    assert "\n" not in str(caught.value)
-
-
 def write_run(folder, *, outcome="passed", tests=(), lab_failed=""):
     (folder / "commands").mkdir(parents=True)
     install = {"at": 30.0, "seconds": 70.0, "outcome": outcome, "error": "late"}
