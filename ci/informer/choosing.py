@@ -11,10 +11,10 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.store import Row
 from ci.informer.judging.review import watched
 
-#: What a reason is worth; a day since the last run is worth one, up to a month. What never ran is worth more where it
-#: is to run more often.
+#: The worth of each reason to run a job. Each day since the last run adds one, up to a month. A job that never ran is
+#: worth the more the more often it should run.
 NEVER, SUSPICIOUS, CHANGED, TOUCHED, FAILED, FLAKY = 50.0, 30.0, 10.0, 15.0, 12.0, 8.0
-#: What without which nothing is decided is worth: more than all of these.
+#: The worth of a job that the verdict waits for: more than all of these.
 DECIDES = 200.0
 _MOST_DAYS = 30
 #: Files whose change can change a run.
@@ -61,11 +61,11 @@ def worth(
 ) -> Choice:
     """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known.
     `tested` are the seconds that its runs' tests took: a row's are its installation's."""
-    # Where the clock was ahead, runs lie ahead of today: a job would not be due for as long.
+    # A clock that was ahead dates runs into the future, until when the job would not be due.
     rows = [row for row in rows if row.day <= today]
     good = [row.seconds + tested.get(row.id, 0.0) for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
-    # What says that it takes no time (JUnit without times) says nothing of it.
+    # JUnit files without times give 0 s: the duration is not known then.
     seconds = took.p50 if took and took.p50 else one.seconds
     counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     if not counted:

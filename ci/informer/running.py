@@ -1,4 +1,4 @@
-"""Runs a plan: jobs so often each, what is void again, and more of what is suspicious; all of it goes into the history.
+"""Runs a plan: each job so many times, void runs again, more runs of suspicious jobs. All go into the history.
 
 A plan and its units are written down before they are run, so that a collector that was killed goes on where it was
 (`node0-ci resume`): what has ended is not run again, and what other hosts run meanwhile is waited for.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ci.informer.engine.engine import Engine
     from ci.informer.engine.serving import Say
 
-#: How often a run that is void is repeated, and runs that one suspicious night may have on top.
+#: How often a void run is repeated, and how many further runs a plan may make of suspicious jobs.
 VOID_RETRIES, MOST_MORE = 2, 60
 
 
@@ -54,15 +54,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kvm: bool = False
     program: tuple[str, ...] = PYTEST
     arguments: tuple[str, ...] = ()
-
-
-def checked(plan: Plan) -> Plan:
-    """The plan. Raises InformerError for a job that cannot be one, or is there twice."""
-    for place, job in enumerate(plan.jobs):
-        scenario, _ = _parts(job)
-        if job in plan.jobs[:place]:
-            raise InformerError(f"scenario: {scenario!r}: is named twice; -n 2 runs it twice")
-    return plan
 
 
 def _parts(job: str) -> tuple[str, MachineKind]:
@@ -136,9 +127,9 @@ class _Session:
         work.end(self._history, self._name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
     def _recorded(self, unit: Unit, result: Result) -> Row:
-        """Write a run down; what is void comes again."""
+        """Write a run to the history, and submit it again if it is void."""
         if result.run is None:
-            self._engine.recorded(unit.key)  # and not the same error again, should its reason be mended
+            self._engine.recorded(unit.key)  # so that a resumed plan runs it anew
             if len(self._plan.jobs) == 1 and not work.units(self._history, self._name, done=True):
                 # A misspelt scenario, most often: a plan of nothing else would end so again and again.
                 self._end()
@@ -167,7 +158,7 @@ class _Session:
         return row
 
     def _more(self) -> bool:
-        """Submit what suspicions ask for; whether there was any."""
+        """Submit further runs of a job that its watch suspects; whether there were any."""
         keys = work.units(self._history, self._name)
         asked = sum("/more" in key and key.endswith(".0") for key in keys)
         for job in self._plan.jobs:
@@ -184,11 +175,14 @@ class _Session:
 
 
 def begin(history: History, plan: Plan, folder: Path) -> str:
-    """Write a plan down; its name. `folder` is where evidence goes. Raises InformerError."""
-    name = uuid.uuid4().hex[:8]
-    work.begin(
-        history, name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", msgspec.json.encode(checked(plan)), folder=folder
-    )
+    """Write a plan to the history; its name. `folder` is where evidence goes. Raises InformerError for a job that
+    cannot be one, or is there twice."""
+    for place, job in enumerate(plan.jobs):
+        scenario, _ = _parts(job)
+        if job in plan.jobs[:place]:
+            raise InformerError(f"scenario: {scenario!r}: is named twice; -n 2 runs it twice")
+    name, begun = uuid.uuid4().hex[:8], f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    work.begin(history, name, begun, msgspec.json.encode(plan), folder=folder)
     return name
 
 
@@ -198,7 +192,7 @@ def carry_out(history: History, name: str, engine: Engine, say: Say) -> Iterator
     Raises InformerError, also where somebody else runs it.
     """
     try:
-        # As long as the process lives: one that was killed has let go of it. Without locks nobody is kept off.
+        # The lock of a killed process is free. On a file system without locks plans are not protected.
         lock = FileLock(history.path.with_name(f"{history.path.name}.{name}.lock"), timeout=0)
         with lock if has_locks(history.path.parent) else nullcontext():
             yield from _Session(history, name, engine, say).rows()

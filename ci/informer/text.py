@@ -92,7 +92,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """What `node0-ci verdict` prints; the last line is the decision."""
     for job in verdict.jobs:
         yield from _job_lines(job)
-    # An installation that fails fails all of its tests, each by the same figures.
+    # A failed installation fails all of its tests, with the same figures: they share a line.
     alike: dict[str, list[str]] = {}
     for test in verdict.tests:
         assessment = test.assessment

@@ -24,10 +24,10 @@ from lab.release.cluster.yamltext import load_all
 
 LABELS = tuple(label for label in Label if label)
 PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
-#: What a run gets that no symptom fits: in doubt a failure is the product's, and a void run the lab's.
+#: Advice where no symptom matches. The label is then the product's for a failure, and the lab's for a void run.
 UNKNOWN = "no symptom fits; read the first message, then add one to ci/informer/symptoms.yaml"
 VOID_UNKNOWN = "no symptom fits; read why it is void, then add one to ci/informer/symptoms.yaml"
-#: Characters of a line that are shown, and that are searched.
+#: How many characters of a line are shown, and how many are searched.
 _LINE, _SEARCHED = 300, 4000
 _FIELDS = {"name", "where", "match", "label", "advice"}
 #: Seconds of the processor's time that looking for one symptom in one run may take.
@@ -58,8 +58,8 @@ class Symptom:
 
 @contextmanager
 def _bounded(what: str) -> Iterator[None]:
-    """Python's expressions may take for ever (`(a+)+$`), and look for signals meanwhile; only a process's first thread
-    gets them."""
+    """Limit the time of a search: Python's regular expressions may take for ever (`(a+)+$`), but handle signals.
+    Only the main thread receives them, so there is no limit in others."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Change points: where in a history its values became others."""
+"""Change points: where the values of a series have changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEVEL = 0.01
-#: Values that a part must have to be looked into.
+#: The least values of a part that is searched for a change.
 SHORTEST = 8
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NOTABLE = 0.15
-#: Durations on each side that a drift is told of.
+#: The least durations on each side from which a drift is computed.
 ENOUGH = 5
 
 

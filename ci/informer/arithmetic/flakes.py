@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from ci.informer.arithmetic.proportions import Counts
@@ -57,9 +57,7 @@ def all_fail(attempts: int, history: Counts) -> float:
     invariant form for the prior probability", 1946), so a short history promises little. J. G. Skellam, "A probability
     distribution derived from the binomial", JRSS B 10 (1948).
     """
-    from scipy.stats import betabinom
-
-    return float(betabinom.pmf(attempts, attempts, history.failures + 0.5, history.passes + 0.5))
+    return math.prod((history.failures + 0.5 + failed) / (history.runs + 1 + failed) for failed in range(attempts))
 
 
 def attempts_wanted(history: Counts, risk: float = RISK, most: int = MOST) -> int:
@@ -68,24 +66,23 @@ def attempts_wanted(history: Counts, risk: float = RISK, most: int = MOST) -> in
     return next((count for count in range(1, most) if all_fail(count, history) < risk), most)
 
 
-def worse_likelier(sample: Counts, history: Counts, rise: float) -> float:
+def worse_likelier(history: Counts, rise: float) -> Callable[[Counts], float]:
     """How much likelier a sample is after a history with so much more failures (a share) than after this one: the
-    logarithm of the ratio, above 0 where a rise is likelier.
+    logarithm of the ratio, above 0 where a rise is likelier. It is a function of the sample, as one history is held
+    against many.
 
     Both are Beta-binomials, as `all_fail` has it, of as many runs: what a short history leaves open is in both. Each
     failure raises the ratio, each pass lowers it, the less the more of the sample says the same. `history` must have
     failures and passes.
     """
-    many = min(history.failures + rise * history.runs, history.runs - 0.5)
+    log_gamma, failures, passes = math.lgamma, history.failures, history.passes
+    many = min(failures + rise * history.runs, history.runs - 0.5)
     few = history.runs - many
-    return (
-        _rising(many, sample.failures)
-        + _rising(few, sample.passes)
-        - _rising(history.failures, sample.failures)
-        - _rising(history.passes, sample.passes)
-    )
+    unsampled = log_gamma(many) + log_gamma(few) - log_gamma(failures) - log_gamma(passes)
 
+    def ratio(sample: Counts) -> float:
+        failed, passed = sample.failures, sample.passes
+        worse = log_gamma(many + failed) + log_gamma(few + passed)
+        return worse - log_gamma(failures + failed) - log_gamma(passes + passed) - unsampled
 
-def _rising(base: float, count: int) -> float:
-    """The logarithm of base (base + 1) ... (base + count - 1)."""
-    return math.lgamma(base + count) - math.lgamma(base)
+    return ratio

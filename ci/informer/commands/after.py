@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, existing_history, history_path, name, say
+from ci.informer.engine.tls import host_and_port
 from ci.informer.errors import InformerError
 from ci.informer.history import retention
-from lab.numbers import whole, whole_type
+from lab.numbers import whole_type
 
 
 def _prune(arguments: argparse.Namespace) -> int:
@@ -44,15 +45,9 @@ def _traces(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from ci.informer.pages import serving
 
-    host, _, port_text = arguments.listen.rpartition(":")
-    try:
-        port = whole(port_text, 0, 65535)
-    except ValueError:
-        host = ""
-    if not host:
-        raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
+    host, port = host_and_port(arguments.listen, "listen")
     with existing_history(arguments):
-        pass  # what is no history, or odd, is told before anything listens
+        pass  # so that errors and warnings come before anything listens
     chosen = (arguments.blocking, arguments.informing)
     serving.serve(history_path(arguments), host.strip("[]"), port, chosen, say=say)
     return ACCEPTED

@@ -27,13 +27,13 @@ class Adder(Protocol):
 
 
 def history_path(arguments: argparse.Namespace) -> Path:
-    """The history that is meant."""
+    """The history's path: --history, else $NODE0_HISTORY, else the default."""
     chosen = arguments.history or os.environ.get("NODE0_HISTORY")
     return Path(chosen) if chosen else state_dir() / "history.db"
 
 
 def opened(arguments: argparse.Namespace, *, make: bool = True) -> History:
-    """The history that is meant, made where there is none, if `make`; what is odd about it is told."""
+    """Open the history, created if it does not exist and `make` is set, and print its warnings."""
     history = History(history_path(arguments), make=make)
     for line in history.warnings():
         print(f"node0-ci: {shown(line)}", file=sys.stderr)
@@ -41,17 +41,17 @@ def opened(arguments: argparse.Namespace, *, make: bool = True) -> History:
 
 
 def existing_history(arguments: argparse.Namespace) -> History:
-    """The history that is meant, by a command that only reads: a path that was mistyped is no new history."""
+    """Open the history for a command that only reads: a mistyped path must not create a new one."""
     return opened(arguments, make=False)
 
 
 def shown(line: str) -> str:
-    """A line for a terminal: what would command it (what is tested may print anything) is written out."""
+    """A line that is safe to print: control characters, which tested programs may have written, are escaped."""
     return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print them."""
+    """Print lines, each made safe for terminals."""
     for line in lines:
         print(shown(line))
 

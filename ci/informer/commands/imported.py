@@ -12,7 +12,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import artifacts, junit
 from ci.informer.history.model import Run, latest
 from ci.informer.history.store import History
-from ci.informer.judging.simulate import MONTH, World, Year, nightly_runs, simulate
+from ci.informer.judging.simulate import World, Year, nightly_runs, simulate
 from lab.numbers import real_type, whole_type
 
 
@@ -68,20 +68,16 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if arguments.keep:
         with History(arguments.keep) as history:
             print(f"{len(history.add(nightly_runs(arguments.seed, world)))} runs kept in {arguments.keep}")
-    total = sum(years, Year(world=world))
-    nights = world.nights * len(years)
+    total = sum(years, Year())
     print(f"{world.jobs} jobs, {world.runs} runs a night each, {arguments.flakes:g} % flakes, {world.nights} nights")
     if len(years) > 1:
         for place, year in enumerate(years):
             print(f"seed {arguments.seed + place}: {year.line}")
     print(
-        f"asked for {total.asked / nights:.1f} more runs a night; of {world.planted * len(years) - total.big} small "
+        f"asked for {total.asked / total.nights:.1f} more runs a night; of {total.small} small "
         f"regressions {total.small_found} were found in time too"
     )
-    print(
-        f"found {total.found} of {total.big} within 3 nights, {total.false_alarms / (nights / MONTH):.2f}"
-        " false alarms a month"
-    )
+    print(total.line)
     return ACCEPTED
 
 

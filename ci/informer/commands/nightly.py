@@ -8,22 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.informer import choosing, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
-from ci.informer.commands.common import (
-    ACCEPTED,
-    Adder,
-    add_blocking,
-    labelled,
-    name,
-    opened,
-    print_lines,
-    say,
-)
+from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, labelled, name, opened, print_lines, say
 from ci.informer.commands.judging import CODES
-from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
+from ci.informer.commands.runs import add_engine, add_limits, engine, subject
 from ci.informer.history import junit, retention
 from ci.informer.history.store import Row
 from ci.informer.judging.review import kind_of, rejected
@@ -35,19 +27,22 @@ from lab.host.preflight import container_problems
 from lab.numbers import real_type, whole_type
 from lab.subject.options import add_options
 from lab.topology import MachineKind
-from scenarios.catalogue import faulty
-from scenarios.catalogue.ids import topology_of
-from scenarios.catalogue.matrix import table
+
+if TYPE_CHECKING:
+    from scenarios.catalogue import faulty
 
 #: Days within which a row of the matrix is to run, by how often it says.
 _DAYS = {"gate": 1, "nightly": 1, "weekly": 7}
-#: Minutes that a run with its tests takes on two processors, for what was never run: any shape, and a node more.
+#: Minutes that a job which never ran is expected to take on two processors: with one node, and for each further node.
 _MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
 
 
 def candidates(machines: MachineKind) -> list[choosing.Candidate]:
     """The rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on these
     always. Faults are once a week, but for those of every change."""
+    from scenarios.catalogue import faulty
+    from scenarios.catalogue.matrix import table
+
     installations = [
         _candidate(row.id, row.id, bool(row.vm), machines=machines, days=_DAYS[row.runs]) for row in table().rows
     ]
@@ -62,7 +57,9 @@ def candidates(machines: MachineKind) -> list[choosing.Candidate]:
 def _candidate(
     job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, row: faulty.Row | None = None
 ) -> choosing.Candidate:
-    """A row as a job. What is told of ends with the time that `wait-for` is given at the latest."""
+    """A row as a job. A fault that `wait-for` is to report lasts at most until its time-out."""
+    from scenarios.catalogue.ids import topology_of
+
     kind: MachineKind = "vm" if vm else machines
     least, more = _MINUTES[kind]
     minutes = least + more * (len(topology_of(scenario).nodes) - 1)
@@ -74,7 +71,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
     machines: MachineKind = arguments.machines or ("vm" if container_problems() else "container")
     now = datetime.now(UTC)
     budget = 3600 * arguments.hours
-    # The history first: a release takes minutes to copy.
+    # The history is opened first, as it may be refused: copying a release takes minutes.
     with opened(arguments) as history:
         asked = subject(history, arguments)
         payload = asked.payload or f"lab-{revision()[:12] or now.date()}"
@@ -107,7 +104,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
             jobs=tuple(one.job for one in chosen),
             limit=60 * arguments.minutes,
             more=arguments.more,
-            program=program(arguments),
+            program=tuple(arguments.program),
             arguments=asked.options,
         )
         with engine(arguments) as hosts:

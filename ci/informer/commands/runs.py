@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """What is to be installed: the payload's name, empty where nothing is said of it, and pytest's options for it; the
-    digest of its release, and what that demands of machines, where options say which."""
+    """What is to be installed: the payload's name (or empty), pytest's options for it, and, where these name a release,
+    its digest and what it demands of machines."""
 
     payload: str
     options: tuple[str, ...]
@@ -43,8 +43,8 @@ class Asked(NamedTuple):
 def subject(history: History, arguments: argparse.Namespace) -> Asked:
     """What is to be installed.
 
-    What does not fit is told, and a release copied, before the first run. Runs have a directory of their own, and come
-    again from another: paths are absolute.
+    Options that do not fit are refused, and a release is copied, before the first run. Paths are made absolute, as runs
+    have another working directory.
     """
     options = {
         f"--{one}": _absolute(one, value) for one in OPTIONS if (value := vars(arguments)[one.replace("-", "_")])
@@ -93,11 +93,6 @@ def add_engine(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def program(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """What runs scenarios."""
-    return tuple(arguments.program)
-
-
 def add_limits(sub: argparse.ArgumentParser) -> None:
     """Options that bound runs."""
     # In pytest's place, for tests.
@@ -125,7 +120,7 @@ def _code(rows: list[Row]) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # The history first: a release takes minutes to copy.
+    # The history is opened first, as it may be refused: copying a release takes minutes.
     with opened(arguments) as history:
         asked = subject(history, arguments)
         plan = running.Plan(
@@ -137,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> int:
             limit=60 * arguments.minutes,
             more=arguments.more,
             kvm=arguments.kvm,
-            program=program(arguments),
+            program=tuple(arguments.program),
             arguments=asked.options,
         )
         with engine(arguments) as hosts:
@@ -165,7 +160,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         with engine(arguments) as hosts:
             for _ in running.carry_out(history, chosen, hosts, say):
                 pass
-        # The runs too that had ended before it was killed.
+        # Including those that had ended before the plan was resumed.
         rows = running.ran(history, chosen)
     return _code(rows)
 
@@ -173,7 +168,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 def _bisect(arguments: argparse.Namespace) -> int:
     job = f"{arguments.scenario}@{arguments.machines}"
     for release in arguments.releases:
-        # A misspelt one would be run, void each time, long after the search had begun.
+        # A misspelt release would only be noticed, by void runs, long after the search had begun.
         if not Path(release).is_dir():
             parse_name(release, "releases")
     with opened(arguments) as history, engine(arguments) as hosts:
@@ -193,7 +188,7 @@ def _bisect(arguments: argparse.Namespace) -> int:
                 jobs=(job,),
                 limit=60 * arguments.minutes,
                 more=0,
-                program=program(arguments),
+                program=tuple(arguments.program),
                 arguments=(f"{option}={Path(release).absolute() if option == '--release-dir' else release}",),
             )
             outcome = running.run(history, plan, arguments.artifacts, hosts, say=say)[-1].outcome

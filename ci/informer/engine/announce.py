@@ -1,4 +1,4 @@
-"""What a host tells of itself, as numbers that Dask calls resources."""
+"""What a host announces about itself, as numbers that Dask calls resources."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from lab.subject.options import here
 MIB, VCPU, GIB = "MiB", "vCPU", "GiB"
 #: Whether machines of a kind can run, and virtual ones with KVM.
 CONTAINER, KVM = "container", "kvm"
-#: In front of the version of its code, and of the digest of each release that it need not copy.
+#: Prefixes of a host's code version, and of the digest of each release that it need not copy.
 VERSION, RELEASE = "version:", "release:"
 
 
 @cache
 def version() -> str:
-    """The version of engine and scenarios: hosts of another one get no units.
+    """The version of the code that makes runs; hosts with another version get no units.
 
-    It is a hash of what decides what a run is: the code of scenarios, lab, drivers, installer and informers, as it was
-    when this process first asked.
+    It is a hash of the code of scenarios, lab, drivers, installer and informers, read once a process.
     """
     total = hashlib.sha256(metadata.version("distributed").encode())
     for room in ("ci/informer", "drivers", "installer", "lab", "scenarios"):
@@ -58,7 +57,7 @@ def releases() -> dict[str, float]:
 
 
 def amount(has: Mapping[str, float]) -> budget.Amount:
-    """The part of it that units take and give back."""
+    """The resources, of what a host announced, that units take and give back."""
     return budget.Amount(int(has.get(MIB, 0)), int(has.get(VCPU, 0)), int(has.get(GIB, 0)))
 
 

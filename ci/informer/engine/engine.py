@@ -1,4 +1,4 @@
-"""Hands units out to hosts and brings back what came of them, whoever dies meanwhile.
+"""Sends units to hosts and collects their results, even if a host, the scheduler or the collector dies.
 
 Dask carries calls and tells who is there. Where a unit runs is decided here: Dask knows what a worker has, but not what
 of it is taken, and leaves one idle while units queue at another (ten units of equal size on hosts with room for one,
@@ -64,7 +64,7 @@ class Engine:
         self._flights: dict[str, Flight] = {}
         self._losses: dict[str, int] = {}
         self._places: dict[str, Place] = {}
-        # Hosts that have not said yet what they hold.
+        # Hosts that have not told yet which units they have.
         self._unasked: set[str] = set()
         self._warned_of: set[str] = set()
         self._done: queue.Queue[tuple[str, int, Future[bytes]]] = queue.Queue()
@@ -72,7 +72,7 @@ class Engine:
         self._cluster: LocalCluster | None = None
         self._client: Client | None = None
         self._futures: dict[str, Future[bytes]] = {}
-        # Where results lie that are not in the history yet, and units whose runs are.
+        # Hosts of results that are not in the history yet, by unit; units whose runs are in it.
         self._results: dict[str, str] = {}
         self._recorded: set[str] = set()
 
@@ -100,7 +100,7 @@ class Engine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # What still runs is not waited for any more: Ctrl-C, a night that is over, an input that no host can run.
+        # Units that still run are ended: after Ctrl-C, at the end of a night, or if no host can run one.
         for one in self._flights.values():
             if self._address:
                 self._call(one.address, host.drop, one.unit.key)
@@ -150,7 +150,7 @@ class Engine:
         if self._client.status != "running":
             return None
         try:
-            # Asked each time: what the client remembers may date from before the scheduler went.
+            # Asked each time, as the client's own list may be from before the scheduler went away.
             workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]  # type: ignore[union-attr]
         except (OSError, TimeoutError, AttributeError):
             return None
@@ -166,8 +166,8 @@ class Engine:
             self._client.close(timeout=2)
             self._connect()
             present = self._present() or {}
-            # Its calls went with it; hosts are asked what they hold once they are there again. They cannot come before
-            # it does, however long that took.
+            # Calls were lost with the scheduler; hosts are asked for their units once they have reconnected. Until now
+            # they could not, so their grace begins here.
             self._places.clear()
             for one in self._flights.values():
                 one.missing = time.monotonic()
@@ -183,7 +183,7 @@ class Engine:
         for one in self._flights.values():
             if one.address not in self._places and one.missing is None:
                 one.missing = now
-        # Calls end with the connection that they were made by, even where it is there again at once.
+        # A call is lost with its connection, even if the host reconnects at once.
         cut = {one.address for one in self._flights.values() if one.missing is not None and one.address in present}
         self._unasked = self._unasked.intersection(present).union(new)
         for address in sorted(self._unasked | cut):
@@ -239,7 +239,7 @@ class Engine:
         """Units to be run, the first ones first."""
         self._waiting += units
         for address in self._places:
-            # What a killed collector had handed out is gone on with.
+            # Units that a killed collector had sent are taken over.
             if self._address:
                 self._adopt(address)
 
@@ -282,7 +282,7 @@ class Engine:
         return msgspec.structs.replace(unit.needs, vcpu=min(unit.needs.vcpu, most))
 
     def _hand_out(self) -> None:
-        """Send what fits, the first that wait first; the room that the first one waits for is not given away."""
+        """Send the units that fit, in their order. A host that the first unit without room waits for gets no others."""
         reserved = ""
         for unit in list(self._waiting):
             if len(self._flights) >= self._most:
@@ -309,12 +309,13 @@ class Engine:
             raise InformerError(f"scenario: {unit.scenario!r}: no host can run it: {lines}")
 
     def _tell_full(self) -> None:
-        """Say once that other collectors have the room: they will be done at some time."""
+        """Say, once, that the hosts are full with runs of other collectors."""
         if any(place.others.mib for place in self._places.values()) and "full" not in self._warned_of:
             self._warned_of.add("full")
             self._say(f"{self._waiting[0].job}: waits; other collectors' runs have the hosts' room")
 
     def _tell_misfits(self) -> None:
+        """Say, once a host, that it gets no units because its code has another version."""
         for unit in self._waiting[:1]:
             for place in self._places.values():
                 why = why_not(unit, place.has)
@@ -325,7 +326,7 @@ class Engine:
     def ended(self, evidence: Callable[[Unit], Path]) -> tuple[Unit, Result]:
         """Wait for the next unit that ends; its result, and its evidence where `evidence` says.
 
-        Its host keeps both until `recorded`: who is killed in between gets the same again.
+        Its host keeps both until `recorded` is called, so that a collector which was killed gets them again.
         Raises InformerError where no host can run what waits.
         """
         since = time.monotonic()
@@ -362,11 +363,7 @@ class Engine:
                 continue
             if result.run is not None and not flight.unit.folder:
                 folder = evidence(flight.unit)
-                fetch(
-                    partial(self._call, flight.address, host.chunk, key),
-                    folder,
-                    flight.name,
-                )
+                fetch(partial(self._call, flight.address, host.chunk, key), folder, flight.name)
                 result = msgspec.structs.replace(result, run=replace(result.run, folder=str(folder)))
             self._results[key] = flight.address
             del self._flights[key]

@@ -54,8 +54,8 @@ def unpack(archive: IO[bytes], folder: Path) -> None:
 def fetch(part: Callable[[int], object], folder: Path, name: str) -> None:
     """Fetch a unit's archive from host `name` into a folder here, as much of it as the host still gives.
 
-    `part(offset)` is what comes from a byte on: nothing beyond the end, None where the host does not answer. What could
-    not be had in whole is said in `evidence-lost.txt`.
+    `part(offset)` is what comes from a byte on: nothing beyond the end, None where the host does not answer. If the
+    archive is incomplete, `evidence-lost.txt` says so.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile() as archive:

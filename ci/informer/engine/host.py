@@ -35,7 +35,7 @@ _RESULT, _ARCHIVE, _EVIDENCE = "result.json", "evidence.tar.gz", "evidence"
 class Host:
     """The units of one host. `spool` has a folder a unit: its result, and its evidence.
 
-    `room` is what its units may take at a time, whoever sent them; without it the one who sends them sees to that.
+    `room` is what all of its units together may take at a time; without it whoever sends units limits them.
     """
 
     def __init__(self, name: str, spool: Path, room: Amount | None = None) -> None:
@@ -46,7 +46,7 @@ class Host:
         self._threads = ThreadPoolExecutor(MOST_UNITS, "unit")
         spool.mkdir(parents=True, exist_ok=True)
         for old in self._folders():
-            # What the last worker here was in the midst of ended with it.
+            # Units that the previous worker had not finished ended with it.
             if not (old / _RESULT).exists() or time.time() - (old / _RESULT).stat().st_mtime > _KEPT:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -75,6 +75,7 @@ class Host:
         return result.result()
 
     def _short(self, needs: Amount) -> bool:
+        """Whether there is no room for a unit with these needs beside those that run."""
         assert self._room is not None
         # One that wants more processors than there are takes all of them.
         most = self._room.vcpu
@@ -160,7 +161,7 @@ class Host:
             one.join()
 
 
-#: The host that this process is; set once, before its worker takes calls.
+#: The Host object of this process; set once, before its worker takes calls.
 _here: list[Host] = []
 
 
@@ -196,5 +197,5 @@ def drop(key: str) -> None:
 
 
 def dropped(key: str) -> None:
-    """As `drop`, and the unit has ended."""
+    """As `drop`, but waits until the unit has ended."""
     _here[0].drop(key)

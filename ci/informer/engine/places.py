@@ -1,4 +1,4 @@
-"""Where units are: a host that is there, and a unit that is at one."""
+"""Hosts that are connected, and units that were sent to one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.host.budget import Amount
 
 @dataclass
 class Flight:
-    """A unit that is at a host."""
+    """A unit that was sent to a host, and has not ended. `turn` is the number of the call that sent it."""
 
     unit: Unit
     name: str
@@ -24,12 +24,12 @@ class Flight:
 
 @dataclass
 class Place:
-    """A host that is there."""
+    """A host that is connected, and what it announced."""
 
     name: str
     has: Mapping[str, float]
     others: Amount = field(default_factory=Amount)  # what units of other collectors take
-    sent: set[str] = field(default_factory=set)  # releases of units that were sent to it: it has copied them
+    sent: set[str] = field(default_factory=set)  # releases that it has copied for earlier units
 
     def knows(self, release: str) -> bool:
         """Whether it need not copy a release, which takes minutes, before a run."""

@@ -19,18 +19,20 @@ from ci.informer.engine import host
 from ci.informer.engine.announce import amount
 from ci.informer.errors import InformerError
 
-#: Seconds between looks whether the scheduler is there again.
+#: Seconds between attempts to reach a scheduler that is gone.
 _AGAIN = 2.0
 
 Say = Callable[[str], None]
-#: Where Dask's own pages go, which cannot be done without: to this machine alone.
+#: The address of Dask's own pages, which cannot be switched off: only this machine reaches it.
 LOOPBACK = "127.0.0.1:0"
 
-#: What Dask does by itself and is done here: where a unit runs, and what a host's memory is for.
+#: Dask does not do what the engine does: decide where a unit runs, and what a host's memory is for.
 SETTINGS = {
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
     "distributed.admin.log-length": 0,
+    # Fifty times a second, by default, it looks how late its event loop is: 2 % of a processor for each idle process.
+    "distributed.admin.tick.interval": "1s",
     "distributed.comm.timeouts.connect": "10s",
 }
 
@@ -44,8 +46,8 @@ def _quiet() -> None:
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether something that Dask says is not told here as well, nor of a peer that went before it had shown its keys
-    (it was killed, or looked whether somebody listens): one whose keys will not do is news."""
+    """Whether a log record of Dask's is shown. What this module reports itself is not shown, nor a handshake in
+    which the peer went away before it had shown its keys (it was killed, or probed the port). Wrong keys are."""
     raised = record.exc_info[1] if record.exc_info else None
     if record.name == "asyncio" and isinstance(raised, OSError):
         # Reset before it was accepted, which asyncio shows a traceback of.
@@ -56,7 +58,7 @@ def is_news(record: logging.LogRecord) -> bool:
 
 
 def _gone(error: object) -> bool:
-    """Whether a handshake's error is that the peer is not there any more, and none of what it showed."""
+    """Whether a handshake failed because the peer went away, and not because of what it had shown."""
     if isinstance(error, ssl.SSLError):
         return isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
     return isinstance(error, OSError)

@@ -1,4 +1,4 @@
-"""Keys of scheduler, hosts and collector. Its holder may run programs on all of them, so each side shows one."""
+"""TLS keys of scheduler, hosts and collectors. Whoever has them may run programs on all hosts."""
 
 from __future__ import annotations
 
@@ -56,18 +56,24 @@ def security(folder: Path) -> Security:
     return Security(tls_ca_file=ca, require_encryption=True, **parts)
 
 
+def host_and_port(address: str, what: str) -> tuple[str, int]:
+    """The parts of HOST:PORT. Raises InformerError, which calls the address `what`."""
+    host, _, port = address.rpartition(":")
+    try:
+        number = whole(port, 0, 65535)
+    except ValueError:
+        host, number = "", 0
+    if not host:
+        raise InformerError(f"{what}: {address!r}: must be HOST:PORT")
+    return host, number
+
+
 def checked(address: str, keys: Path | None) -> tuple[str, Security | None]:
     """An address (HOST:PORT) as Dask wants it, and its security. Without keys only this machine itself may be meant.
 
     Raises InformerError.
     """
-    host, _, port = address.rpartition(":")
-    try:
-        whole(port, 0, 65535)
-    except ValueError:
-        host = ""
-    if not host:
-        raise InformerError(f"address: {address!r}: must be HOST:PORT")
+    host, _ = host_and_port(address, "address")
     if keys is not None:
         return f"tls://{address}", security(keys)
     try:

@@ -26,7 +26,6 @@ from lab.host.budget import Amount, need_of
 from lab.redact import redact
 from lab.subject.hardware import Hardware, sized
 from lab.topology import MachineKind
-from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[3]
 #: Seconds that pytest has to collect evidence once its time is up.
@@ -83,6 +82,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def needs_of(scenario: str, machines: MachineKind, limits: Mapping[str, Hardware] = MappingProxyType({})) -> Amount:
     """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of faults is
     called by its scenario and a word more. `limits` are what a release demands of machines, if it is not the lab's."""
+    from scenarios.catalogue.ids import topology_of  # half of the start of any command
+
     for one in (scenario, scenario.rpartition("-")[0]):
         with contextlib.suppress(ValueError):
             topology = topology_of(one, lambda shape: sized(shape, limits)) if limits else topology_of(one)
@@ -106,15 +107,15 @@ class Attempt:
         self._stopped = False
 
     def stop(self) -> None:
-        """End it, in good order where it listens."""
+        """End it: by SIGINT, so that it cleans up, and by SIGKILL if it does not end."""
         self._stopped = True
         if self._process is not None:
             _stop(self._process)
 
     def _finished(self, argv: Sequence[str], log: Path) -> int:
         """Run a command to its end or to the unit's limit; its exit code."""
-        # What runs labs ends in good order (SIGINT) when the host's worker is killed: its unit is run elsewhere then.
-        # Shells start what runs in the background (`node0-ci run ... &`) deaf to SIGINT: it has to listen again.
+        # When the host's worker is killed, pytest gets SIGINT and cleans up its labs: the unit is run elsewhere then.
+        # A shell starts background jobs (`node0-ci run ... &`) with SIGINT ignored; the default is restored.
         argv = ["setpriv", "--pdeathsig", "INT", "--", "env", "--default-signal=INT", *argv]
         with log.open("wb") as out:
             # A group of its own: what it started ends with it.
@@ -136,7 +137,7 @@ class Attempt:
         """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
         unit, folder = self.unit, self.folder
         if folder.exists():
-            # An attempt that was killed may have left it, and that would pass for what this one did.
+            # What a killed attempt left there would be taken for this one's evidence.
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
         began, start = datetime.now(UTC), time.monotonic()
@@ -187,4 +188,4 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-            # SIGKILL all the same: what it left in its group would hold its lab.
+            # SIGKILL even if it has ended: processes that it left in its group would hold its lab.

@@ -27,7 +27,7 @@ KINDS: Mapping[str, Sequence[str]] = {
     "console": ("console/*.txt", "kernel-trouble.txt"),
     "journal": ("nodes/*/journal.log", "installer/logs/**/*journal*"),
 }
-#: Phases within phases that are told apart.
+#: The deepest level of nested phases; what is nested deeper is put on this level.
 _DEEPEST = 8
 #: Bytes that are kept of a file (its end), and of a kind.
 FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
@@ -37,7 +37,7 @@ QUEUE = "wait for the machine"
 EVENTS = Path("installer/logs/events.json")
 #: A line of an error in pytest's reports.
 _ERROR = re.compile(r"E {2,}\S")
-#: What these files say of outcomes, as the history's.
+#: The outcomes by the words that these files have for them.
 _WORDS = {"passed": Outcome.PASSED, "failed": Outcome.FAILED, "void": Outcome.VOID, "skipped": Outcome.SKIPPED}
 
 
@@ -54,7 +54,7 @@ def _tail(path: Path) -> str:
 def evidence(folder: Path) -> dict[str, str]:
     """The ends of a run's texts by kind, without secrets, each file's after a line with its name.
 
-    A link that leads out of the folder is none of them: what is loaded is shown, and may have come from elsewhere.
+    A link that leads out of the folder is not read: evidence is shown on pages, and may have come from elsewhere.
     """
     by_kind: dict[str, str] = {}
     root = folder.resolve()
@@ -68,7 +68,7 @@ def evidence(folder: Path) -> dict[str, str]:
 
 
 def _step(entry: Mapping[str, Any]) -> Step:
-    # What was still running when the run ended has not passed.
+    # A phase that was still running when the run ended has not passed.
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
     name = text_of(entry.get("name"))
     error = redact(text_of(entry.get("error") or (f"{name} did not end" if outcome is Outcome.FAILED else "")))
@@ -108,7 +108,7 @@ def _run(one: report.Run, payload: str) -> Run:
     stages_of_it = stages.steps(one.folder / EVENTS, began)
     steps = sorted([*steps, *stages_of_it], key=lambda step: step.at) if stages_of_it else steps
     job = f"{one.name}@{_kind_of_machines(one.folder)}"
-    # What had not ended says nothing yet: it runs while it is loaded, or was killed.
+    # A run that has not ended says nothing yet: it still runs, or was killed.
     ended = {"failed": Outcome.FAILED, "running": Outcome.VOID}.get(one.outcome, Outcome.PASSED)
     messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
     texts = evidence(one.folder) if one.outcome != "passed" else {}

@@ -26,11 +26,11 @@ from lab.redact import shortened
 MESSAGE = 4000
 BIGGEST = 64 << 20
 _PIECE = 64 << 10
-#: What a void test says before its reason.
+#: What the message of a void test begins with.
 VOID = "void: "
 #: GoogleTest's words for a test that was not run.
 _NOT_RUN = ("notrun", "disabled")
-#: What XML cannot hold, not even escaped.
+#: Characters that XML cannot hold, not even escaped.
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -62,7 +62,7 @@ def _attempts(element: Element) -> Iterator[Attempt]:
 
 
 def _seconds_stated(element: Element) -> float:
-    """What an element says of its time; some write thousands with a comma."""
+    """An element's own time in seconds; some programs write thousands with a comma."""
     return seconds_of((element.get("time") or "").replace(",", ""))
 
 
@@ -78,7 +78,7 @@ def _has_doctype(content: bytes) -> bool:
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = lambda *_: seen.append("doctype")
     parser.StartElementHandler = lambda *_: seen.append("element")
-    # What is no XML is told by the parser that reads all of it.
+    # Errors in the XML are reported by the parser that reads all of it.
     with suppress(expat.ExpatError, LookupError):
         for begin in range(0, len(content), _PIECE):
             parser.Parse(content[begin : begin + _PIECE])
@@ -88,7 +88,7 @@ def _has_doctype(content: bytes) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """What a file has, or a pipe. Raises InformerError where that is too much."""
+    """The content of a file or a pipe. Raises InformerError if it is too large."""
     with path.open("rb") as file:
         content = file.read(BIGGEST + 1)
     if len(content) > BIGGEST:
@@ -114,13 +114,13 @@ def _parsed(path: Path) -> tuple[bytes, Element]:
 
 
 def _stated(root: Element, began: str | None) -> str:
-    """When it began, as the user says, else the first of its suites; empty where nobody does."""
+    """The time at which the run began, as the user or else its first suite with a timestamp says; else empty."""
     stamps = (one.get("timestamp") for one in root.iter() if one.tag != "testcase")
     return began or next((stamp for stamp in stamps if stamp), "")
 
 
 def _began(path: Path, stated: str, *, where: str) -> str:
-    """When it began: as was stated (`where`), else when the file was written."""
+    """The UTC time at which the run began: as stated (`where`), else the file's own time. Raises InformerError."""
     try:
         stamp = datetime.fromisoformat(stated.strip()) if stated else datetime.fromtimestamp(path.stat().st_mtime, UTC)
         utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)

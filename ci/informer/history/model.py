@@ -11,9 +11,9 @@ from enum import StrEnum
 
 from ci.informer.arithmetic.flakes import Outcome, of_attempts
 
-#: Seconds that nothing takes that a run is made of: what says more is no duration.
+#: The longest duration in seconds that is believed of a run or a part of it.
 LONGEST = 366 * 86400.0
-#: Seconds that a run is given, unless told otherwise.
+#: The default time limit of a run, in seconds.
 LIMIT = 7200.0
 #: A scenario's id.
 SCENARIO = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
@@ -21,7 +21,7 @@ _BEGAN = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 class Label(StrEnum):
-    """Whose fault a red run is; NONE of one that is green, or that nobody has looked at yet."""
+    """Whose fault a red run is; NONE of a green run, and of one that has not been labelled yet."""
 
     NONE = ""
     PRODUCT = "product"
@@ -112,8 +112,8 @@ def text_of(value: object) -> str:
 
 
 def latest() -> str:
-    """When a run may have begun at the latest, as `Run.began` is written: a day from now, as clocks differ. What lies
-    behind that was dated by a clock that was wrong, so that nobody knows when it was."""
+    """When a run may have begun at the latest, as `Run.began` is written: a day from now, as clocks differ. A
+    run with a later date had a wrong clock, so that nobody knows when it really began."""
     return f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -55,7 +55,7 @@ def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
 def _below(history: History, root: Path) -> dict[Path, list[Row]]:
     """Folders below `root` with the runs whose evidence they are: more than one where it was loaded as well.
 
-    A relative one is of whatever directory somebody was in; one with the history in it is no evidence.
+    Relative paths are skipped, as nobody knows what they are relative to, and so is a folder with the history in it.
     """
     by_folder: dict[Path, list[Row]] = {}
     for row in history.runs(ahead=True):

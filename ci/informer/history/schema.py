@@ -10,7 +10,7 @@ from pathlib import Path
 from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history.files import has_locks
 
-#: What brings a file from version n to n + 1 (`PRAGMA user_version`); never edited, only added to.
+#: Statements that migrate a file from version n to n + 1 (`PRAGMA user_version`); never edited, only added to.
 MIGRATIONS = (
     """
     CREATE TABLE payload (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, good INTEGER);
@@ -73,9 +73,9 @@ MIGRATIONS = (
     "ALTER TABLE payload ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
 )
 VERSION = len(MIGRATIONS)
-#: Seconds that another process is waited for, which writes.
+#: Seconds to wait for another process that is writing.
 WAIT = 60.0
-#: Some of what each history has.
+#: Tables that every version of a history has.
 _FIRST_TABLES = {"payload", "job", "run", "attempt", "cluster", "applied"}
 
 
@@ -89,7 +89,7 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         locks = has_locks(path.parent)
-        # Without locks SQLite takes each file for one that is in use; a folder beside it stands for them then.
+        # On a file system without locks SQLite takes every file for locked; its dotfile VFS uses a folder as the lock.
         name = path.absolute().as_uri() + ("" if locks else "?vfs=unix-dotfile")
         connection = sqlite3.connect(name, timeout=WAIT, isolation_level=None, uri=True)
     except (OSError, sqlite3.Error) as error:
@@ -118,7 +118,7 @@ def lock_of(path: Path) -> Path:
 
 
 def _without_wal(connection: sqlite3.Connection, path: Path) -> None:
-    """Turn to the older journal where it is needed: a write-ahead log wants memory that is shared, and locks."""
+    """Switch a file from write-ahead logging, which needs shared memory and locks, to the rollback journal."""
     with path.open("rb") as file:
         header = file.read(20)
     if header[18:20] == b"\2\2":
@@ -127,7 +127,7 @@ def _without_wal(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _hint(path: Path) -> str:
-    """What SQLite does not say of why it cannot go on: reading too it writes beside the file."""
+    """A likely reason that SQLite does not tell; it writes beside the file even for reading."""
     if lock_of(path).is_dir():
         return f" (by {lock_of(path).name} beside it: remove that, if no node0-ci runs)"
     if not os.access(path.parent, os.W_OK):

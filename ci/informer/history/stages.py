@@ -13,7 +13,7 @@ from typing import Any
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.model import Step
 
-#: What is in front of a stage's name, so that no phase is taken for one.
+#: The prefix of a stage's name, which tells it from a phase.
 STAGE = "stage "
 DISCOVERY, PREPARING, HANDING_OVER = "discovery", "preparing", "handing over to the hosts"
 #: The image of the release that decides how long a stage takes.

@@ -66,7 +66,7 @@ class History:
             raise HistoryError(f"{self.path}: {error}") from error
 
     def warnings(self) -> Iterator[str]:
-        """What is odd about it, a line each: runs that lie ahead, a file system without locks."""
+        """Warnings, a line each: runs that are dated in the future, a file system without locks."""
         rows = self.db.execute(
             f"SELECT {_COLUMNS} FROM {_TABLES} WHERE run.began > ? ORDER BY run.began, run.id", (latest(),)
         ).fetchall()
@@ -80,7 +80,7 @@ class History:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """All of what is written within, or nothing of it."""
+        """A transaction: all that the block writes is kept, or nothing of it."""
         if self.db.in_transaction:
             yield self.db
             return
@@ -89,7 +89,7 @@ class History:
             yield self.db
             self.db.execute("COMMIT")
         except BaseException:
-            # Where the disk is full, SQLite may have done so itself.
+            # Where the disk is full, SQLite may have rolled back itself.
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
@@ -180,12 +180,7 @@ class History:
     def steps(self, number: int) -> list[Step]:
         """A run's phases."""
         rows = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
-        return [
-            Step(
-                one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), depth=one["depth"], error=one["error"]
-            )
-            for one in rows
-        ]
+        return [step_of(one) for one in rows]
 
     def attempts(self, number: int) -> list[Attempt]:
         """A run's attempts at its tests."""
@@ -194,7 +189,7 @@ class History:
             " WHERE run = ? ORDER BY position",
             (number,),
         )
-        return [Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"]) for one in rows]
+        return [attempt_of(one) for one in rows]
 
     def tested(self, job: str) -> dict[int, float]:
         """Seconds that the tests of a job's runs took, by run: what a run of ours takes besides its phases."""
@@ -287,6 +282,16 @@ class History:
         )
         other = [(one["written"], one["text"], one["run"]) for one in rows]
         return [(at, text if number in (None, run) else f"run {number}: {text}") for at, text, number in other]
+
+
+def step_of(row: sqlite3.Row) -> Step:
+    """A row of `step`."""
+    return Step(row["name"], row["at"], row["seconds"], Outcome(row["outcome"]), depth=row["depth"], error=row["error"])
+
+
+def attempt_of(row: sqlite3.Row) -> Attempt:
+    """A row of `attempt` with its test's name."""
+    return Attempt(row["name"], Outcome(row["outcome"]), row["seconds"], row["message"])
 
 
 def _row(row: sqlite3.Row) -> Row:

@@ -33,7 +33,7 @@ _STATUS = {Outcome.FAILED: StatusCode.ERROR, Outcome.PASSED: StatusCode.OK, Outc
 
 
 def _context(row: Row, place: int) -> SpanContext:
-    """The ids of a run's span, which stay when the run is told again."""
+    """The ids of a run's span, the same each time that the run is exported."""
     trace = int.from_bytes(sha256(row.key.encode()).digest()[:16], "big") or 1
     span = int.from_bytes(sha256(f"{row.key} {place}".encode()).digest()[:8], "big") or 1
     return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -115,7 +115,7 @@ def line(spans: Sequence[ReadableSpan]) -> str:
 
 
 def written(history: History, rows: Iterable[Row], path: Path) -> int:
-    """Write the traces of runs into a file, a line each; how many."""
+    """Write the traces of runs into a file, a line each; returns how many."""
     lines = [line(list(spans(row, history.steps(row.id)))) for row in rows]
     files.write(path, "".join(f"{one}\n" for one in lines))
     return len(lines)

@@ -1,4 +1,4 @@
-"""Plans and their units, as the history keeps them: what is still to be run, should whoever runs it be killed."""
+"""Plans and their units in the history, so that a plan whose collector was killed can be resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def begin(history: History, name: str, time: str, plan: bytes, *, folder: Path) 
 
 
 def end(history: History, name: str, ended: str) -> None:
-    """A plan is done."""
+    """Mark a plan as done."""
     with history.writing() as db:
         db.execute("UPDATE plan SET ended = ? WHERE id = ?", (ended, name))
 
@@ -59,7 +59,7 @@ def add(history: History, name: str, units: Iterable[tuple[str, bytes]]) -> None
 
 
 def done(history: History, key: str) -> None:
-    """A unit has ended, and its run is in the history."""
+    """Mark a unit as done: it has ended, and its run is in the history."""
     with history.writing() as db:
         db.execute("UPDATE unit SET done = 1 WHERE key = ?", (key,))
 

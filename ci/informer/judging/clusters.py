@@ -1,4 +1,4 @@
-"""Clusters of failures: what is the same failure, told by its text, over two weeks; ids stay."""
+"""Clusters of failures: those with nearly the same text within two weeks. A cluster's id never changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAYS = 14
 DISTANCE = 0.10
 #: Characters of a text that are compared.
 _LONGEST = 1000
-#: What differs from run to run and says nothing, in lower case, and what stands for it; in this order.
+#: What differs from run to run without meaning, in lower-case text, and the word put in its place; in this order.
 _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
@@ -78,7 +78,7 @@ class _Clusters:
         self._names: dict[str, str] = {}
 
     def take(self, name: str, text: str, day: date) -> None:
-        """A failure of this day is of this cluster, which it begins where there was none."""
+        """Add a failure of a day to a cluster, which is created if it does not exist."""
         first, last = self.seen.get(name, (day, day))
         # Older runs may be loaded after newer ones.
         self.seen[name] = min(first, day), max(last, day)
@@ -104,12 +104,12 @@ class _Clusters:
 
 
 def assign(history: History) -> int:
-    """Give red runs that have none their cluster, oldest first; how many."""
+    """Assign clusters to the red runs that have none, oldest first; returns how many runs."""
     select = "SELECT id, began, reason FROM run WHERE outcome IN (?, ?) AND cluster IS NULL ORDER BY began, id"
     red = (Outcome.FAILED.value, Outcome.VOID.value)
     if history.db.execute(select, red).fetchone() is None:
         return 0
-    # All of it within: another process may be about to begin the same cluster.
+    # All in one transaction: another process may be about to create the same cluster.
     with history.writing() as db:
         rows = db.execute(select, red).fetchall()
         clusters = _Clusters(history)

@@ -19,7 +19,7 @@ from ci.informer.arithmetic.regression import Assessment, assess, base_window, s
 from ci.informer.history.store import History, Row
 from ci.informer.judging.watching import Levels, Watch
 
-#: Days that a job's kind rests on.
+#: Days of runs by which a job's kind is decided.
 KIND_DAYS = 30
 
 
@@ -43,8 +43,8 @@ def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B
 
 
 def _own(rows: Sequence[Row]) -> list[Row]:
-    """A job's runs without those on payloads that it rejects by their number: these failures are the payload's, also
-    where nobody has asked for its verdict. With them a job would block no more when it is needed."""
+    """A job's runs without those on payloads that it rejects by their number: these failures are the payload's, even
+    if it has not been judged. If they counted, a job would stop blocking just when it is needed."""
     total, by_payload = counts_of(rows), defaultdict[str, list[Row]](list)
     for row in rows:
         by_payload[row.payload].append(row)
@@ -149,8 +149,8 @@ def rejected(history: History) -> list[str]:
 
 
 def record(history: History, rows: Sequence[Row]) -> Watch:
-    """As `watched`, and the job's regressions are written into the history. `rows` are all of the job's runs: what
-    these do not show any more (runs were replaced, or older ones came) goes."""
+    """As `watched`, and write the job's regressions into the history. `rows` are all of the job's runs: regressions
+    that they no longer show (runs were replaced, or older ones were loaded) are deleted."""
     watch, job = Watch(), rows[0].job
     beginnings: list[str] = []
     with history.writing() as db:

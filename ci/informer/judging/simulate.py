@@ -1,4 +1,4 @@
-"""A year of nights in seconds: how many planted regressions the judge finds, and how often it cries wolf."""
+"""Simulated years of nights: how many planted regressions the judge finds, and how many false alarms it raises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
 
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.proportions import Counts
@@ -54,8 +55,7 @@ class Planted:
         return self.night <= night < self.night + self.nights
 
 
-@dataclass(frozen=True)
-class SimulatedRun:
+class SimulatedRun(NamedTuple):
     """One run's outcome and how long it took, in seconds."""
 
     outcome: Outcome
@@ -66,23 +66,23 @@ class Runner:
     """Runs one job: the same seed gives the same runs. What is void is run again, as in real nights."""
 
     def __init__(self, seed: int, job: int, world: World, planted: Planted | None) -> None:
-        self._dice = random.Random(f"{seed} {job}")
+        self._random = random.Random(f"{seed} {job}")
         self._world, self._planted = world, planted
-        self._usual = self._dice.uniform(300, 2400)
+        self._usual = self._random.uniform(300, 2400)
 
     def runs(self, night: int, count: int) -> Iterator[SimulatedRun]:
         """So many runs that are not void, and those that were."""
-        world, dice = self._world, self._dice
+        world, generator = self._world, self._random
         rate = world.flakes
         if self._planted is not None and self._planted.active(night):
             rate += self._planted.points / 100
         while count > 0:
-            seconds = self._usual * dice.lognormvariate(0, 0.08)
-            if dice.random() < world.voids:
+            seconds = self._usual * generator.lognormvariate(0, 0.08)
+            if generator.random() < world.voids:
                 yield SimulatedRun(Outcome.VOID, seconds)
                 continue
             count -= 1
-            yield SimulatedRun(Outcome.FAILED if dice.random() < rate else Outcome.PASSED, seconds)
+            yield SimulatedRun(Outcome.FAILED if generator.random() < rate else Outcome.PASSED, seconds)
 
     def counts(self, night: int, count: int) -> Counts:
         """As `runs`, counted."""
@@ -91,29 +91,24 @@ class Runner:
 
 @dataclass(kw_only=True)
 class Year:
-    """What came of it. `asked` are the runs that were wanted beyond the nightly ones."""
+    """What was found in so many nights. `asked` are runs that were wanted beyond the nightly ones; `big` and `small`
+    count regressions of more than ten points and of fewer."""
 
-    world: World
+    nights: int = 0
     found: int = 0
     big: int = 0
+    small: int = 0
     small_found: int = 0
     false_alarms: int = 0
     asked: int = 0
 
     def __add__(self, other: Year) -> Year:
-        return Year(
-            world=self.world,
-            found=self.found + other.found,
-            big=self.big + other.big,
-            small_found=self.small_found + other.small_found,
-            false_alarms=self.false_alarms + other.false_alarms,
-            asked=self.asked + other.asked,
-        )
+        return Year(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     @property
     def monthly(self) -> float:
         """False alarms a month."""
-        return self.false_alarms / (self.world.nights / MONTH)
+        return self.false_alarms / (self.nights / MONTH)
 
     @property
     def line(self) -> str:
@@ -127,17 +122,23 @@ def plant(seed: int, world: World) -> list[Planted]:
         raise ValueError(f"planted: {world.planted} is more than there are jobs ({world.jobs})")
     if world.nights < WITHIN:
         raise ValueError(f"nights: {world.nights} is less than {WITHIN}")
-    dice = random.Random(f"{seed} planted")
+    generator = random.Random(f"{seed} planted")
     return [
-        Planted(job, dice.randint(0, world.nights - WITHIN), dice.randint(*world.lasts), dice.uniform(*world.points))
-        for job in dice.sample(range(world.jobs), world.planted)
+        Planted(
+            job,
+            generator.randint(0, world.nights - WITHIN),
+            generator.randint(*world.lasts),
+            generator.uniform(*world.points),
+        )
+        for job in generator.sample(range(world.jobs), world.planted)
     ]
 
 
 def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Planted | None) -> Year:
     """One job's year."""
-    runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year(world=world)
-    year.big = int(planted is not None and planted.points > SMALL)
+    runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year()
+    if planted is not None:
+        year.big, year.small = int(planted.points > SMALL), int(planted.points <= SMALL)
     was_found = False
     for night in range(-BEFORE, world.nights):
         finding = watch.night(
@@ -154,7 +155,7 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
         elif not was_found:
             was_found, in_time = True, night < planted.night + WITHIN
             year.found += in_time and bool(year.big)
-            year.small_found += in_time and not year.big
+            year.small_found += in_time and bool(year.small)
     year.asked = watch.asked
     return year
 
@@ -162,9 +163,8 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
 def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Year:  # noqa: B008 - frozen
     """A year (or as many nights as the world has), judged."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
-    return sum(
-        (_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs)), Year(world=world)
-    )
+    jobs = (_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs))
+    return sum(jobs, Year(nights=world.nights))
 
 
 def nightly_runs(seed: int, world: World) -> Iterator[Run]:

@@ -19,11 +19,11 @@ from ci.informer.arithmetic.durations import ENOUGH, NOTABLE, slower
 from ci.informer.history.stages import component_of
 from ci.informer.history.store import History, Row
 
-#: Green runs on the payload that are enough, and steps by which a run's speed is known.
+#: The least green runs on the payload, and the least steps of a run, by which its speed can be estimated.
 LEAST_RUNS, LEAST_STEPS = 3, 4
-#: Runs before that are looked at, the last ones.
+#: How many earlier runs are compared with, the latest ones.
 MOST_BEFORE = 50
-#: Seconds that a step takes at least to tell of a host's speed, and phases that are the lab's own.
+#: The least seconds of a step that tells of its host's speed; phases that are the lab's, not the release's.
 _TELLING = 1.0
 _LABS = ("wait for the machine", "lab up", "insert media", "power on")
 
@@ -77,7 +77,7 @@ def slowest(history: History, ours: Sequence[Row], others: Sequence[Row]) -> Slo
 
 
 def judged(now: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]) -> Slower | None:
-    """As `found`, of runs that are given as the seconds of their steps."""
+    """As `slowest`, for runs that are given as the seconds of their steps."""
     before_names = dict.fromkeys(name for run in before for name in run if name not in _LABS)
     names = [name for name in before_names if all(name in run for run in now)]
     usual = {name: statistics.median([run[name] for run in before if name in run]) for name in names}

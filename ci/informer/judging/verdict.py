@@ -33,7 +33,7 @@ from ci.informer.judging.review import (
 from ci.informer.judging.slowness import Slower
 from ci.informer.judging.watching import Finding
 
-#: What a plan's runs are called in a history: PLAN/JOB/NUMBER.TRY.
+#: The key of a plan's run in the history: PLAN/JOB/NUMBER.TRY.
 _RUN = re.compile(r"run (?P<plan>[^/]+)/[^/]+/(?P<number>\d+)\.\d+")
 
 
@@ -109,8 +109,8 @@ def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     return Decision.UNDECIDED, why, min(wanted, GRACE_FROM) - counts.runs
 
 
-def asked(rows: Iterable[Row]) -> int:
-    """How many runs of a job a plan asked for, the greatest plan's; what was void and came again is one of them."""
+def planned_runs(rows: Iterable[Row]) -> int:
+    """How many runs of a job were planned, in the largest of its plans; a void run and its repetitions count once."""
     by_plan: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         if match := _RUN.fullmatch(row.key):
@@ -119,15 +119,15 @@ def asked(rows: Iterable[Row]) -> int:
 
 
 def settled(decision: Decision, counts: Counts, base: Counts, pending: int) -> bool:
-    """Whether so many runs that are still to come change nothing, however they end."""
+    """Whether the decision stays the same however so many pending runs end."""
     ends = (Counts(pending), Counts(pending, pending))
     return all(by_counts(counts + end, base)[0] is decision for end in ends)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Question:
-    """What is asked of each job: about which payload, which are no history (rejected, or the same release by
-    another name), what users said of kinds."""
+class _Context:
+    """What jobs are judged by: the payload, payloads that are no history (`bad`: rejected, or the same release by
+    another name), the patterns for kinds that users gave, and when each cluster was first seen."""
 
     payload: str
     bad: Collection[str]
@@ -145,19 +145,19 @@ class _Question:
         return Kind.BLOCKING if named(job, self.blocking) else kind_of(rows, day, self.bad)[0]
 
 
-def _judged(history: History, rows: Sequence[Row], question: _Question) -> JobVerdict:
-    job, seen = rows[0].job, question.seen
-    ours = [row for row in rows if row.payload == question.payload]
+def _judged(history: History, rows: Sequence[Row], context: _Context) -> JobVerdict:
+    job, seen = rows[0].job, context.seen
+    ours = [row for row in rows if row.payload == context.payload]
     first, day = ours[0].day, ours[-1].day
-    others = [row for row in rows if row.payload != question.payload and row.payload not in question.bad]
-    kind = question.kind(others or rows[:1], first)
+    others = [row for row in rows if row.payload != context.payload and row.payload not in context.bad]
+    kind = context.kind(others or rows[:1], first)
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
     decision, why, more = by_counts(counts, base)
-    if decision is Decision.ACCEPTED and counts.runs < GRACE_FROM <= (runs := asked(ours)):
-        # A pass or two do not say what an aggregated job was to say.
+    if decision is Decision.ACCEPTED and counts.runs < GRACE_FROM <= (runs := planned_runs(ours)):
+        # One or two passes are no aggregated job, which was asked for.
         decision, more = Decision.UNDECIDED, GRACE_FROM - counts.runs
         why += f"; of {runs} runs that were asked for, {runs - counts.runs} came to nothing"
-    # What other payloads did since this one came, at the same time or after it, is not its own.
+    # Runs of other payloads since this one came say nothing about it.
     watch = watched([*(row for row in others if row.day < first), *ours])
     finding = watch.finding
     if finding is not None:
@@ -172,7 +172,7 @@ def _judged(history: History, rows: Sequence[Row], question: _Question) -> JobVe
     if slow is not None:
         why += f"; {slow}"
         decision = Decision.REJECTED if decision is Decision.ACCEPTED else decision
-    if (pending := question.pending.get(job)) and not settled(decision, counts, base, len(pending)):
+    if (pending := context.pending.get(job)) and not settled(decision, counts, base, len(pending)):
         plans = ", ".join(dict.fromkeys(pending))
         why += f"; {len(pending)} of its runs are still to come (node0-ci resume {plans}, or --forget)"
         decision, more = Decision.UNDECIDED, 0
@@ -195,24 +195,24 @@ def _judged(history: History, rows: Sequence[Row], question: _Question) -> JobVe
     )
 
 
-def _unheard(history: History, names: Collection[str], day: date, question: _Question) -> list[str]:
+def _missing_blocking(history: History, names: Collection[str], day: date, context: _Context) -> list[str]:
     """Jobs that have earned to block by a day, and have not run on the payload (`names` have)."""
     busy = history.busy(day - timedelta(days=KIND_DAYS), day, INFORMING_RUNS)
-    return [job for job in busy if job not in names and question.kind(history.runs(job=job), day) is Kind.BLOCKING]
+    return [job for job in busy if job not in names and context.kind(history.runs(job=job), day) is Kind.BLOCKING]
 
 
-def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], silent: Sequence[str]) -> tuple[Decision, str]:
-    """What becomes of the payload; `patterns` are of jobs that were said to block, `silent` are blocking jobs that
-    have not run on it."""
+def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], missing: Sequence[str]) -> tuple[Decision, str]:
+    """What becomes of the payload; `patterns` are of jobs that were said to block, `missing` are blocking jobs
+    that have not run on it."""
     blocking = [one for one in jobs if one.kind is Kind.BLOCKING]
     absent = [pattern for pattern in patterns if not any(named(one.job, [pattern]) for one in jobs)]
     if not any(one.decision is Decision.REJECTED for one in blocking):
         if absent:
-            # Misspelt, or not run yet: nobody has asked what was to decide.
+            # The pattern is misspelt, or its jobs have not run yet.
             return Decision.UNDECIDED, f"--blocking {' '.join(map(repr, absent))}: no such job has run on it"
-        if silent:
-            which = ", ".join(silent)
-            count = f"{len(silent)} blocking job{'s have' if len(silent) > 1 else ' has'}"
+        if missing:
+            which = ", ".join(missing)
+            count = f"{len(missing)} blocking job{'s have' if len(missing) > 1 else ' has'}"
             return Decision.UNDECIDED, f"{count} not run on it: {which}; --informing PATTERN goes without"
     if not blocking:
         return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
@@ -240,7 +240,7 @@ def judge(
     if not rows:
         payloads = ", ".join(history.payloads()[-3:]) or "none"
         raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {payloads})")
-    question = _Question(
+    context = _Context(
         payload=payload,
         bad={*rejected(history), *history.aliases(payload)} - {payload},
         blocking=blocking,
@@ -253,11 +253,11 @@ def judge(
     for job in names:
         of_job = history.runs(job=job)
         record(history, of_job)
-        verdicts.append(_judged(history, of_job, question))
+        verdicts.append(_judged(history, of_job, context))
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
     verdicts.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
-    decision, why = _decided(verdicts, blocking, _unheard(history, names, rows[0].day, question))
+    decision, why = _decided(verdicts, blocking, _missing_blocking(history, names, rows[0].day, context))
     if remember:
         good = None if decision is Decision.UNDECIDED else decision is Decision.ACCEPTED
         history.judge(payload, good=good)

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date
+from typing import NamedTuple
 
 from ci.informer.arithmetic.aggregate import baseline
 from ci.informer.arithmetic.flakes import worse_likelier
@@ -65,8 +66,7 @@ class Finding:
     again: bool = False
 
 
-@dataclass(frozen=True)
-class _Stretch:
+class _Stretch(NamedTuple):
     """The nights since one of them, and the ratio of their runs."""
 
     ratio: float
@@ -145,12 +145,12 @@ class Watch:
         stretches: list[_Stretch] = []
         if sign > 0 and not any(counts.failures for _, counts in self._nights):
             return stretches
-        runs = failures = 0
+        likelier, runs, failures = worse_likelier(usual, self.levels.worse), 0, 0
         for day, counts in reversed(self._nights):
             runs, failures = runs + counts.runs, failures + counts.failures
             if sign < 0 or counts.failures:
                 sample = Counts(runs, failures)
-                stretches.append(_Stretch(sign * worse_likelier(sample, usual, self.levels.worse), day, sample))
+                stretches.append(_Stretch(sign * likelier(sample), day, sample))
         return stretches
 
 

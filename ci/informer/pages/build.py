@@ -11,8 +11,7 @@ from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import again, work
-from ci.informer.history.model import Attempt, Step
-from ci.informer.history.store import History, Row
+from ci.informer.history.store import History, Row, attempt_of, step_of
 from ci.informer.judging.review import record, regressions
 from ci.informer.judging.verdict import judge
 from ci.informer.pages import views, whole
@@ -23,10 +22,10 @@ from ci.informer.pages.views import Details
 VERDICTS = 3
 #: Runs whose details are in memory at a time.
 _BATCH = 500
-#: What a page directory of ours has, and how it begins, also where earlier versions wrote it; into another directory
-#: nothing is written.
+#: A file that every directory of pages has, and how it begins, in this version and in earlier ones. Nothing is written
+#: into a directory without it.
 MARK = "style.css"
-#: What pages are made of, in the order in which new ones take the old ones' place: what is led to comes first.
+#: Files and folders of the pages, in the order in which they are replaced: those that are linked to come first.
 _PARTS = (MARK, "runs", "jobs", "grid.html", "index.html")
 _MARKS = (STYLE.partition("\n")[0], "\n:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328")
 
@@ -37,13 +36,10 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
     numbers = (json.dumps([*by_run]),)
     chosen = "WHERE run IN (SELECT value FROM json_each(?))"
     for one in history.db.execute(f"SELECT * FROM step {chosen} ORDER BY run, position", numbers):
-        outcome = Outcome(one["outcome"])
-        step = Step(one["name"], one["at"], one["seconds"], outcome, depth=one["depth"], error=one["error"])
-        by_run[one["run"]].steps.append(step)
+        by_run[one["run"]].steps.append(step_of(one))
     attempts = f"SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test {chosen}"
     for one in history.db.execute(f"{attempts} ORDER BY run, position", numbers):
-        attempt = Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"])
-        by_run[one["run"]].attempts.append(attempt)
+        by_run[one["run"]].attempts.append(attempt_of(one))
     for one in history.db.execute(f"SELECT * FROM symptom {chosen} ORDER BY run, name", numbers):
         by_run[one["run"]].symptoms.append((one["name"], one["kind"], one["line"]))
     return by_run

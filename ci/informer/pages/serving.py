@@ -1,4 +1,4 @@
-"""The pages, live: made from the history as it is whenever somebody asks."""
+"""Serves the pages, each made from the history at the time of the request."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
 
 
 def _of_interest(record: logging.LogRecord) -> bool:
-    """Not what a client sent that is no HTTP (a scan of ports, TLS): it is answered with 400, and no fault of ours."""
+    """Whether a log record is shown: not of a request that is no HTTP (port scans, TLS): it is answered with 400."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 

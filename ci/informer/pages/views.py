@@ -22,7 +22,7 @@ Regression = tuple[str, str, str, str, str, float]
 COLUMNS, LISTED = 60, 400
 #: Jobs in a part of the grid: a browser lays out those that are seen.
 _PART = 25
-#: Bytes of a job's name, as its file is called, that file systems and what writes it have room for.
+#: The longest name of a job's file in bytes; file systems have a limit, and so have the programs that write there.
 _LONGEST_NAME = 200
 
 
@@ -55,7 +55,7 @@ def _run_link(row: Row, up: str, text: str) -> str:
 
 
 def _components(job: JobVerdict) -> str:
-    """Whose the failures are, and which components they name."""
+    """The labels and components of a job's failures."""
     named = sorted({f"{row.label} {row.component}".strip() for row in job.failures if row.label})
     return f"; {escape(', '.join(named))}" if named else ""
 

@@ -1,4 +1,4 @@
-"""A folder of pages that is the old one or the new one, whoever is killed while it is written.
+"""Replaces a folder of pages as a whole: it has the old pages or the new ones, even if the writer is killed.
 
 New pages are written into a folder of their own within it, and take the old ones' place in the end: a rename for each
 of a few names, one process at a time. The folder itself stays: it may be a mount, or what a web server was given.
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from ci.informer.errors import InformerError
 
-#: What a folder of pages that are being written is called, in front of what makes it one of its own.
+#: The prefix of folders in which pages are being written.
 _NEW = ".new-"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def names(root: Path) -> list[str]:
-    """What a folder holds besides pages that are being written, or were when somebody was killed."""
+    """What a folder holds besides pages that are being written, or that a killed process was writing."""
     return [path.name for path in root.iterdir() if not path.name.startswith(_NEW)]
 
 
@@ -39,7 +39,7 @@ def replacing(root: Path, parts: Sequence[str]) -> Iterator[Path]:
                 _sweep(root)
                 new = Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
                 stack.callback(shutil.rmtree, new, ignore_errors=True)
-                # As long as this process lives, by which others know that it does.
+                # Held until this process ends, so that others see that the folder is in use.
                 stack.enter_context(_held(new))
             yield new
             with _held(root):
@@ -73,7 +73,7 @@ def _sweep(root: Path) -> None:
 
 
 def _put(new: Path, old: Path) -> None:
-    """Put a file or folder into the place of another one."""
+    """Replace a file or folder by a new one."""
     if not old.is_dir():
         new.rename(old)
         return

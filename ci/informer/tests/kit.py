@@ -1,13 +1,20 @@
-"""Histories for tests."""
+"""Histories for tests, and processes of `node0-ci`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from pathlib import Path
 
+from ci.informer import cli
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.model import Attempt, Run, Step
 from ci.informer.history.store import History
+from lab.host.namespaces import CLONE_NEWNET, setns
 
 FIRST = date(2026, 1, 1)
 LETTERS = {"P": Outcome.PASSED, "F": Outcome.FAILED, "V": Outcome.VOID}
@@ -37,6 +44,15 @@ def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds
                 evidence={"wait-for": f"level=error msg={message}"} if failed else {},
                 void="dnsmasq has ended with 1" if letter == "V" else "",
             )
+
+
+def artefacts(folder: Path, *phases: Mapping[str, object], tests: Sequence[Mapping[str, object]] = ()) -> None:
+    """What a scenario leaves in its folder: phases and tests, of which each has the usual fields and these."""
+    folder.mkdir(parents=True, exist_ok=True)
+    phase = {"name": "install", "began": f"{FIRST}T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+    (folder / "phases.json").write_text(json.dumps([{**phase, **fields} for fields in phases]))
+    test = {"name": "t", "outcome": "passed", "seconds": 1}
+    (folder / "tests.json").write_text(json.dumps([{**test, **fields} for fields in tests]))
 
 
 def filled(history: History, **jobs: Sequence[str]) -> None:
@@ -76,3 +92,52 @@ if late:
     time.sleep(60)
 sys.exit(-9 if word == "killed" else word != "passed")
 """
+
+#: In pytest's place: notes in a folder that it began, waits for `go` there (or to be interrupted), and leaves so many
+#: bytes of evidence. The first run of `broken` leaves nothing, and its second gives `go`; `large` does not wait.
+WAITING = """
+import json, os, pathlib, signal, sys, time
+root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
+notes, size = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
+def note(word):
+    with (notes / "log").open("a") as log:
+        log.write(f"{word} {scenario}\\n")
+def interrupted(*_):
+    note("interrupted")
+    sys.exit(2)
+ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+signal.signal(signal.SIGINT, interrupted)
+note("sigint-is-ignored" if ignored else "began")
+if scenario == "broken":
+    if not (notes / "tried").exists():
+        (notes / "tried").touch()
+        sys.exit(1)
+    (notes / "go").touch()
+deadline = time.monotonic() + 100
+while scenario != "large" and not (notes / "go").exists() and time.monotonic() < deadline:
+    time.sleep(0.05)
+folder = root / scenario
+folder.mkdir()
+phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+(folder / "phases.json").write_text(json.dumps([phase]))
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
+(folder / "big.bin").write_bytes(os.urandom(size))
+note("ended")
+"""
+
+#: Most of what a process of Dask's takes until it is ready is its imports: these are forked from one that has them.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__, "ci.informer.engine.engine"])
+
+
+def run_node0_ci(words: Sequence[str], log: Path, state: Path, namespace: Path | None) -> None:
+    """Run a command in this process, which ends with it: with this log and state directory, in a network namespace."""
+    if namespace:
+        with namespace.open() as file:
+            setns(file.fileno(), CLONE_NEWNET)
+    os.environ["NODE0_STATE"] = str(state)
+    with log.open("ab") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+    sys.exit(cli.main(words))

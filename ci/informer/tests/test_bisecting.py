@@ -15,10 +15,10 @@ RELEASES = [f"4.20.{number}" for number in range(16)]
 
 def searched(first_bad: int, flakes: float, failing: float, seed: int) -> tuple[str, float, int]:
     """A search among sixteen releases: what it found, how sure, after how many runs."""
-    dice = random.Random(f"{first_bad} {flakes} {failing} {seed}")
+    generator = random.Random(f"{first_bad} {flakes} {failing} {seed}")
     one = Bisection(RELEASES, Counts(200, round(200 * flakes)))
     runs = list(
-        bisect(one, lambda name: dice.random() < (failing if RELEASES.index(name) >= first_bad else flakes), 100)
+        bisect(one, lambda name: generator.random() < (failing if RELEASES.index(name) >= first_bad else flakes), 100)
     )
     return *one.first_bad, len(runs)
 
@@ -69,6 +69,6 @@ def test_two_releases_need_no_run():
 @pytest.mark.parametrize(
     ("releases", "rule"), [(["a"], "1 is less than two"), (["a", "b", "a"], "'a' occurs twice"), ([], "0 is less")]
 )
-def test_releases_that_will_not_do(releases, rule):
+def test_invalid_releases_are_refused(releases, rule):
     with pytest.raises(InformerError, match=rule):
         Bisection(releases)

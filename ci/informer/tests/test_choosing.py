@@ -8,28 +8,26 @@ from hypothesis import strategies as st
 
 from ci.informer.choosing import Candidate, Choice, choose, touched, worth
 from ci.informer.history.model import Run
-from ci.informer.history.store import History
 from ci.informer.tests.kit import FIRST, filled
 
 TODAY = FIRST + timedelta(days=45)
 
 
-def weighed(tmp_path, nights, files=(), days=1):
-    with History(tmp_path / "history.db") as history:
-        filled(history, sno=nights)
-        return worth(Candidate("sno@vm", days), history.runs(job="sno@vm"), TODAY, lambda _: files, tested={})
+def weighed(history, nights, files=(), days=1):
+    filled(history, sno=nights)
+    return worth(Candidate("sno@vm", days), history.runs(job="sno@vm"), TODAY, lambda _: files, tested={})
 
 
-def test_what_never_ran_comes_first(tmp_path):
+def test_what_never_ran_comes_first(history):
     never, seldom = (worth(Candidate("ha@vm", days, seconds=99), [], TODAY, lambda _: (), tested={}) for days in (1, 7))
     assert (never.why, never.seconds) == ("never run", 99)
     assert seldom.worth < never.worth, "what is run nightly before what is run once a week"
     for nights in (["PPPPP"] * 45, ["PPPPP"] * 40 + ["PPFPF"] * 5):
-        assert weighed(tmp_path, nights).worth < seldom.worth
+        assert weighed(history, nights).worth < seldom.worth
 
 
-def test_what_is_fresh_and_unchanged_is_worth_nothing(tmp_path):
-    assert weighed(tmp_path, ["PPPPP"] * 46) == Choice("sno@vm", pytest.approx(602, abs=3), 0, "")
+def test_what_is_fresh_and_unchanged_is_worth_nothing(history):
+    assert weighed(history, ["PPPPP"] * 46) == Choice("sno@vm", pytest.approx(602, abs=3), 0, "")
 
 
 @pytest.mark.parametrize(
@@ -46,8 +44,8 @@ def test_what_is_fresh_and_unchanged_is_worth_nothing(tmp_path):
         (["PPPPP"] * 30 + ["FFFFF"] * 4 + ["FPFFF"] * 12, (), 1, "regressed, failed last"),
     ],
 )
-def test_reasons(tmp_path, nights, files, days, why):
-    assert weighed(tmp_path, nights, files, days).why == why
+def test_each_reason_to_run_a_job_is_named(history, nights, files, days, why):
+    assert weighed(history, nights, files, days).why == why
 
 
 def test_a_job_s_subject_is_in_its_name():
@@ -71,39 +69,34 @@ def test_a_night_is_not_overfilled_and_leaves_out_nothing_better(choices, second
 
 
 @given(st.lists(CHOICES, unique_by=lambda one: one.job), st.floats(0, 3e4), st.integers(1, 5))
-def test_side_by_side_each_ends_in_time(choices, seconds, lanes):
+def test_jobs_side_by_side_end_before_the_night(choices, seconds, lanes):
     chosen = choose(choices, seconds, lanes)
     assert sum(one.seconds for one in chosen) <= lanes * seconds * (1 + 1e-9)
     assert all(one.seconds <= seconds for one in chosen)
 
 
-def test_three_at_a_time_are_three_times_as_many():
+def test_with_three_lanes_a_night_has_three_times_as_many_jobs():
     jobs = [Choice(f"job{number}", 600, 50, "never run") for number in range(20)]
     assert [len(choose(jobs, 1800, lanes)) for lanes in (1, 3)] == [3, 9]
 
 
-def test_days_are_counted_from_the_last_run(tmp_path):
-    assert weighed(tmp_path, ["PPPPP"]).why == f"{(TODAY - date(2026, 1, 1)).days} days old"
+def test_days_are_counted_from_the_last_run(history):
+    assert weighed(history, ["PPPPP"]).why == f"{(TODAY - date(2026, 1, 1)).days} days old"
 
 
-def test_a_clock_that_was_ahead_keeps_no_job_from_its_turn(tmp_path):
+def test_a_clock_that_was_ahead_keeps_no_job_from_its_turn(history):
     """A night of next year, by a clock that has been put right since."""
-    with History(tmp_path / "history.db") as history:
-        filled(history, sno=[*["PPPPP"] * 40, *[""] * 300, "PPPPF"])
-        rows = history.runs(job="sno@vm")
-    assert worth(Candidate("sno@vm"), rows, TODAY, lambda _: (), tested={}).why == "6 days old"
+    assert weighed(history, [*["PPPPP"] * 40, *[""] * 300, "PPPPF"]).why == "6 days old"
 
 
-def test_a_run_takes_its_installation_and_its_tests(tmp_path):
+def test_a_run_takes_its_installation_and_its_tests(history):
     """A night that counted installations alone was to have 20 runs of three minutes, and had room for half of them."""
-    with History(tmp_path / "history.db") as history:
-        filled(history, sno=["P"])
-        rows, tested = history.runs(), history.tested("sno@vm")
-        assert (rows[0].seconds, tested) == (600, {rows[0].id: 3.0})
+    filled(history, sno=["P"])
+    rows, tested = history.runs(), history.tested("sno@vm")
+    assert (rows[0].seconds, tested) == (600, {rows[0].id: 3.0})
     assert worth(Candidate("sno@vm"), rows, TODAY, lambda _: (), tested=tested).seconds == 603
 
 
-def test_runs_without_durations_are_thought_to_take_what_others_take(tmp_path):
-    with History(tmp_path / "history.db") as history:
-        history.add([Run("sno@vm", "p", "k", "2026-01-02T00:00:00Z", seconds=0.0)])
-        assert worth(Candidate("sno@vm"), history.runs(), TODAY, lambda _: (), tested={}).seconds == 1800
+def test_runs_without_durations_are_thought_to_take_what_others_take(history):
+    history.add([Run("sno@vm", "p", "k", "2026-01-02T00:00:00Z", seconds=0.0)])
+    assert worth(Candidate("sno@vm"), history.runs(), TODAY, lambda _: (), tested={}).seconds == 1800

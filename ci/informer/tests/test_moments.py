@@ -10,36 +10,25 @@ from ci.informer.arithmetic.aggregate import percentage_of
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts
-from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit, work
 from ci.informer.history.model import Run
 from ci.informer.history.store import History
 from ci.informer.judging.review import kind_of, rejected
 from ci.informer.judging.verdict import Decision, judge
-from ci.informer.tests.kit import FIRST, filled
+from ci.informer.tests.kit import FIRST, artefacts, filled
 
 GOOD = ["PPPPP"] * 45
 
 
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
-
-
-def node0_ci(tmp_path, *words):
-    return main(["--history", str(tmp_path / "history.db"), *map(str, words)])
-
-
-def test_a_blocking_job_that_has_not_run_on_it_accepts_nothing(history, tmp_path, capsys):
+def test_a_blocking_job_that_has_not_run_on_it_accepts_nothing(history, node0_ci, capsys):
     """One that was renamed, or is still to come: what had to decide has said nothing."""
     filled(history, sno=[*GOOD, "PPPPP"], ha=GOOD, weekly=["P", *[""] * 6] * 6)
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.UNDECIDED
     assert verdict.why == "1 blocking job has not run on it: ha@vm; --informing PATTERN goes without"
     assert judge(history, "p045", informing=["ha@*"]).decision is Decision.ACCEPTED
-    assert node0_ci(tmp_path, "verdict", "p045", "--informing", "ha@*") == 0
+    assert node0_ci("verdict", "p045", "--informing", "ha@*") == 0
     assert capsys.readouterr().out.endswith("p045: accepted (all 1 blocking jobs)\n")
 
 
@@ -148,37 +137,29 @@ def test_two_releases_of_one_name_are_told_and_two_names_of_one_are_one(history)
         history.identify("p014", "sha256:2")
 
 
-def artefacts(folder, *phases, tests=()):
-    folder.mkdir(parents=True)
-    told = {"began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0}
-    (folder / "phases.json").write_text(json.dumps([{**told, "name": name, "outcome": how} for name, how in phases]))
-    if tests:
-        (folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": one, "seconds": 1} for one in tests]))
-
-
-def test_what_still_runs_while_it_is_loaded_says_nothing(tmp_path, capsys):
-    artefacts(tmp_path / "a/sno", ("lab up", "passed"), ("install", "running"))
-    assert node0_ci(tmp_path, "load", tmp_path / "a", "--payload", "p") == 0
+def test_what_still_runs_while_it_is_loaded_says_nothing(node0_ci, tmp_path, capsys):
+    artefacts(tmp_path / "a/sno", {"name": "lab up"}, {"outcome": "running"})
+    assert node0_ci("load", tmp_path / "a", "--payload", "p") == 0
     assert " void " in capsys.readouterr().out
     shutil.rmtree(tmp_path / "a")
-    artefacts(tmp_path / "a/sno", ("lab up", "passed"), ("install", "passed"), tests=["passed"])
-    assert node0_ci(tmp_path, "load", tmp_path / "a", "--payload", "p") == 0
+    artefacts(tmp_path / "a/sno", {"name": "lab up"}, {}, tests=[{}])
+    assert node0_ci("load", tmp_path / "a", "--payload", "p") == 0
     with History(tmp_path / "history.db") as history:
         assert [row.outcome for row in history.runs()] == [Outcome.PASSED]
 
 
-def test_a_run_that_is_loaded_as_well_is_one(tmp_path, capsys):
+def test_a_run_that_is_loaded_as_well_is_one(node0_ci, tmp_path, capsys):
     folder = tmp_path / "informer/sno@vm/0123abcd.0.0"
-    artefacts(folder / "sno", ("install", "passed"), tests=["passed"])
+    artefacts(folder / "sno", {}, tests=[{}])
     with History(tmp_path / "history.db") as history:
         began = "2026-01-01T00:00:09Z"
         key = "run 0123abcd/sno@vm/0.0"
         history.add([Run("sno@vm", "p", key, began, seconds=5.0, folder=str(folder))])
         for path in (folder, folder / "sno"):
-            assert node0_ci(tmp_path, "load", path, "--payload", "p") == 0
+            assert node0_ci("load", path, "--payload", "p") == 0
             assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["1", began, "sno@vm"]
         assert [row.key for row in history.runs()] == [key]
-        assert node0_ci(tmp_path, "load", folder, "--payload", "q") == 2
+        assert node0_ci("load", folder, "--payload", "q") == 2
         assert "/sno: is run 1 of sno@vm already, on payload 'p'\n" in capsys.readouterr().err
 
 
@@ -208,13 +189,13 @@ def test_what_a_job_did_in_the_last_ten_days_is_no_history(history):
     assert "4 of 5 passed, 4 must at 100 % of history" in job.why
 
 
-def test_a_new_test_that_fails_has_no_p(history, capsys):
+def test_a_new_test_that_fails_has_no_p(history, node0_ci, capsys):
     filled(history, sno=["PPPPFFFF"])
-    main(["--history", str(history.path), "verdict", "p000"])
+    node0_ci("verdict", "p000")
     assert "test test_api: new, and fails too often (4 of 8 failed; no runs before)" in capsys.readouterr().out
 
 
-def test_one_run_is_one(history, capsys):
+def test_one_more_run_is_in_the_singular(history, node0_ci, capsys):
     filled(history, sno=["V"])
-    main(["--history", str(history.path), "verdict", "p000"])
+    node0_ci("verdict", "p000")
     assert "\n           1 more run would tell\n" in capsys.readouterr().out

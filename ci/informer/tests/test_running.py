@@ -27,12 +27,6 @@ from ci.informer.tests.kit import PROGRAM
 from lab.subject.hardware import OPENSHIFT
 
 
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
-
-
 @dataclass
 class Script:
     """A plan whose runs end as a script says, and what runs it."""
@@ -97,19 +91,19 @@ def test_a_scenario_without_an_id_is_told(script, name):
     assert work.open_plans(script.history) == []
 
 
-def test_a_kind_of_machines_that_is_none_is_told(script):
+def test_an_unknown_kind_of_machines_is_refused(script):
     with pytest.raises(InformerError, match="scenario: 'sno@zebra': the kind of machines must be vm or container"):
         script.run(script.plan("", jobs=("sno@zebra",)))
 
 
-def test_a_scenario_that_is_none_is_told(script):
+def test_an_unknown_scenario_is_an_error_and_leaves_no_plan(script):
     """What ran nothing else leaves no plan: it would end in the same error each time."""
     with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
         script.run(script.plan("none", rounds=2))
     assert work.open_plans(script.history) == []
 
 
-def test_a_scenario_that_is_none_beside_one_that_ran_can_be_gone_on_without(script):
+def test_a_plan_with_an_unknown_scenario_can_be_resumed_for_the_others(script):
     with pytest.raises(InformerError, match="no test has this id"):
         script.run(script.plan("passed none", jobs=("sno@vm", "zebra@vm")))
     assert [done for *_, done in work.open_plans(script.history)] == [1]
@@ -151,7 +145,7 @@ def test_a_plan_is_run_by_one_at_a_time(history, script):
         rows.close()
 
 
-def test_what_no_host_can_hold_is_told_before_it_starts(script, monkeypatch):
+def test_a_scenario_too_large_for_all_hosts_is_refused_before_it_starts(script, monkeypatch):
     monkeypatch.setenv("NODE0_BUDGET_MIB", "4096")
     plan = script.plan("passed", jobs=("ha-ipv4-static-uefi@vm",))
     with pytest.raises(InformerError, match="no host can run it: here: too little memory"):
@@ -159,14 +153,14 @@ def test_what_no_host_can_hold_is_told_before_it_starts(script, monkeypatch):
     assert script.left == ["passed"]
 
 
-def test_units_are_the_same_after_a_file(history, script):
+def test_a_plan_is_read_from_the_history_as_it_was_written(history, script):
     name = running.begin(history, script.plan("", rounds=2, more=7), script.folder)
     text, folder = work.plan(history, name)
     assert msgspec.json.decode(text, type=running.Plan).more == 7
     assert folder == script.folder
 
 
-def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
+def test_bisect_on_the_command_line_finds_the_release(node0_ci, tmp_path, capsys):
     """Releases are directories here; the program fails on all from the third one on."""
     program = PROGRAM.replace(
         'word, *rest = script.read_text().split()\nscript.write_text(" ".join(rest))',
@@ -175,14 +169,14 @@ def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
     )
     (tmp_path / "program.py").write_text(program)
     words, releases = bisecting(tmp_path)
-    assert main(words) == 1
+    assert node0_ci(*words) == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"first bad: {releases[2]} (9")
 
 
-def test_releases_that_cannot_be_run_are_no_answer(tmp_path, capsys):
+def test_releases_that_cannot_be_run_are_no_answer(node0_ci, tmp_path, capsys):
     (tmp_path / "program.py").write_text("import sys; sys.exit(4)")
     words, releases = bisecting(tmp_path)
-    assert main(words) == 3
+    assert node0_ci(*words) == 3
     *_, last = capsys.readouterr().out.splitlines()
     assert last == f"first bad: {releases[1]} (25% sure, 0 runs; runs of {releases[2]} were void)"
 
@@ -193,8 +187,7 @@ def bisecting(tmp_path):
     for number in range(5):
         (tmp_path / f"r{number}").mkdir()
         releases.append(str(tmp_path / f"r{number}"))
-    words = ["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases, "--machines", "container"]
-    words += ["--artifacts", str(tmp_path / "artifacts")]
+    words = ["bisect", "sno", *releases, "--machines", "container", "--artifacts", str(tmp_path / "artifacts")]
     words += ["--program", sys.executable, str(tmp_path / "program.py"), "unused"]
     return words, releases
 
@@ -207,33 +200,31 @@ def bisecting(tmp_path):
         (["quay.io/a/b:1"], "1 is less than two"),
     ],
 )
-def test_releases_that_cannot_be_bisected_are_told_at_once(tmp_path, capsys, releases, rule):
-    assert main(["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases]) == 2
+def test_releases_that_cannot_be_bisected_are_told_at_once(node0_ci, capsys, releases, rule):
+    assert node0_ci("bisect", "sno", *releases) == 2
     assert rule in capsys.readouterr().err
 
 
-def test_of_two_releases_nothing_needs_to_be_run(tmp_path, capsys):
-    words = ["--history", str(tmp_path / "history.db"), "bisect", "sno", "quay.io/a/b:1", "quay.io/a/b:2"]
-    assert main(words) == 1
+def test_of_two_releases_nothing_needs_to_be_run(node0_ci, capsys):
+    assert node0_ci("bisect", "sno", "quay.io/a/b:1", "quay.io/a/b:2") == 1
     assert "first bad: quay.io/a/b:2 (nothing was run" in capsys.readouterr().out
 
 
-def test_a_plan_that_is_forgotten_is_not_gone_on_with(history, script, tmp_path, capsys):
+def test_a_plan_that_is_forgotten_is_not_gone_on_with(history, node0_ci, script, tmp_path, capsys):
     """One whose scenario was misspelt, for example: it would end in the same error each time."""
     name = running.begin(history, script.plan("passed"), tmp_path / "artifacts")
-    words = ["--history", str(history.path), "resume"]
-    assert main([*words, "--forget", "nosuch"]) == 2
-    assert main([*words, "--forget", name]) == 0
-    assert main([*words]) == 2
+    assert node0_ci("resume", "--forget", "nosuch") == 2
+    assert node0_ci("resume", "--forget", name) == 0
+    assert node0_ci("resume") == 2
     assert "all have been run to their end" in capsys.readouterr().err
 
 
-def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
+def test_a_plan_is_listed_until_it_is_done(history, node0_ci, script, tmp_path, capsys):
     name = running.begin(history, script.plan("passed"), tmp_path / "artifacts")
-    assert main(["--history", str(history.path), "resume", "--list"]) == 0
+    assert node0_ci("resume", "--list") == 0
     assert capsys.readouterr().out.startswith(f"{name}  made ")
-    assert main(["--history", str(history.path), "resume"]) == 0
-    assert main(["--history", str(history.path), "resume"]) == 2
+    assert node0_ci("resume") == 0
+    assert node0_ci("resume") == 2
     assert "all have been run to their end" in capsys.readouterr().err
 
 
@@ -258,45 +249,37 @@ def test_a_run_that_is_ended_in_a_phase_says_what_was_waited_for(history, script
 
 
 @pytest.mark.parametrize(("outcomes", "code"), [("void passed", 0), ("void void void", 3), ("nothing failed", 1)])
-def test_exit_codes_say_whether_anything_was_tested(script, outcomes, code):
+def test_exit_codes_say_whether_anything_was_tested(node0_ci, script, outcomes, code):
     words = script.plan(outcomes).program
-    where = [
-        "--history",
-        str(script.folder / "other.db"),
-        "run",
-        "sno",
-        "--artifacts",
-        str(script.folder / "artifacts"),
-    ]
-    assert main([*where, "--more", "0", "--program", *words]) == code
+    where = ("--artifacts", script.folder / "artifacts")
+    assert node0_ci("run", "sno", *where, "--more", "0", "--program", *words) == code
 
 
-def test_a_plan_of_another_version_is_told(history, tmp_path, capsys):
+def test_a_plan_of_another_version_is_told(history, node0_ci, tmp_path, capsys):
     work.begin(history, "0123abcd", "2026-01-01T00:00:00Z", b'{"what": 1}', folder=tmp_path)
-    assert main(["--history", str(history.path), "resume"]) == 2
+    assert node0_ci("resume") == 2
     assert "plan: '0123abcd': of another version of node0-ci" in capsys.readouterr().err
 
 
-def test_keys_without_a_scheduler_are_told(tmp_path, capsys):
-    assert main(["--history", str(tmp_path / "h.db"), "run", "sno", "--tls", str(tmp_path)]) == 2
+def test_keys_without_a_scheduler_are_told(node0_ci, tmp_path, capsys):
+    assert node0_ci("run", "sno", "--tls", str(tmp_path)) == 2
     assert "--tls: has no use without --scheduler" in capsys.readouterr().err
 
 
-def test_what_failed_before_a_plan_went_on_is_red(history, script, capsys):
+def test_what_failed_before_a_plan_went_on_is_red(history, node0_ci, script, capsys):
     name = running.begin(history, script.plan("failed passed", rounds=2, more=0), script.folder / "artifacts")
     with Engine(print, spool=script.folder / "spool") as engine:
         rows = running.carry_out(history, name, engine, print)
         assert next(rows).outcome.value == "failed"
         rows.close()
-    assert main(["--history", str(history.path), "resume"]) == 1
+    assert node0_ci("resume") == 1
 
 
 @pytest.mark.parametrize("forget", [True, False])
-def test_a_plan_that_is_done_or_given_up_is_not_run(history, script, tmp_path, capsys, forget):
+def test_a_plan_that_is_done_or_given_up_is_not_run(history, node0_ci, script, tmp_path, capsys, forget):
     name = running.begin(history, script.plan("passed passed"), tmp_path / "artifacts")
-    words = ["--history", str(history.path), "resume"]
-    assert main([*words, "--forget", name] if forget else [*words, name]) == 0
-    assert main([*words, name]) == 2
+    assert node0_ci("resume", *(["--forget"] if forget else []), name) == 0
+    assert node0_ci("resume", name) == 2
     assert f"plan: {name!r}: was run to its end, or given up, at 20" in capsys.readouterr().err
     assert len(script.left) == (2 if forget else 1)
 
@@ -345,8 +328,8 @@ def test_a_release_that_wants_larger_machines_than_a_host_has_is_told_before_a_r
 
 
 @pytest.mark.parametrize("option", ["--installer=/bin/ls", "--ca=/etc/passwd", "--pull-secret=/etc/passwd"])
-def test_what_is_no_installer_ca_or_pull_secret_is_told_before_a_run(tmp_path, capsys, option):
-    assert main(["--history", str(tmp_path / "h.db"), "run", "sno", option]) == 2
+def test_what_is_no_installer_ca_or_pull_secret_is_told_before_a_run(node0_ci, capsys, option):
+    assert node0_ci("run", "sno", option) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"node0-ci: {option.replace('=', ' ')}: ")
     assert err.count("\n") == 1
@@ -369,6 +352,6 @@ def test_an_option_without_a_value_is_not_the_lab_release(capsys):
         ("-h@vm", "(run -h@vm again where it ran)"),
     ],
 )
-def test_what_runs_a_job_again_is_a_command_that_there_is(history, job, expected):
+def test_the_command_that_runs_a_job_again_exists(history, job, expected):
     history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
     assert command(history, history.runs()[0]) == expected

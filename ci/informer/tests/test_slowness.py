@@ -9,7 +9,6 @@ import pytest
 
 from ci.informer.arithmetic.durations import slower
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.cli import main
 from ci.informer.history import artifacts, stages
 from ci.informer.history.model import Run, Step
 from ci.informer.history.store import History
@@ -64,7 +63,7 @@ def test_a_host_that_is_busy_is_no_slower_release(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_and_it_hides_none(seed):
+def test_a_busy_host_hides_no_slower_step(seed):
     """The host's load slows the step that grew as well."""
     chance = random.Random(seed)
     busy = ours(chance, 5, speeds=(2.0, 6.0), stage_handing_over_to_the_hosts=40)
@@ -80,7 +79,7 @@ def test_too_few_runs_and_small_rises_say_nothing():
 
 
 @pytest.mark.parametrize(("now", "before"), [(5, 20), (3, 5), (3, 14)])
-def test_chance_seldom_finds_one(now, before):
+def test_chance_seldom_makes_a_step_look_slower(now, before):
     """A thousand releases that are as those before, with steps that vary by a half."""
     chance = random.Random(3)
 
@@ -110,7 +109,7 @@ def test_the_lab_s_own_phases_are_not_the_release_s():
     ("recent", "before", "p"),
     [([4, 5, 6], [1, 2, 3], 1 / 20), ([1, 2, 3], [4, 5, 6], 1.0), ([8, 9], [1, 2, 3, 4, 5, 6], 1 / 28), ([], [1], 1.0)],
 )
-def test_the_test_has_the_exact_distribution(recent, before, p):
+def test_mann_whitney_has_the_exact_distribution(recent, before, p):
     """Ranks are equally likely: of C(6, 3) = 20 ways to choose three of six, one has the three largest."""
     assert slower(recent, before) == pytest.approx(p)
 
@@ -151,7 +150,7 @@ def test_stages_are_read_from_events_and_the_slowest_host_s_counts(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '[{"event_time": 3}]', '{"a": 1}'])
-def test_events_that_are_none_are_no_stages(tmp_path, text):
+def test_invalid_events_have_no_stages(tmp_path, text):
     (tmp_path / "events.json").write_text(text)
     assert stages.steps(tmp_path / "events.json", "2026-01-01T12:00:00Z") == []
     assert stages.steps(tmp_path / "none.json", "2026-01-01T12:00:00Z") == []
@@ -256,23 +255,22 @@ def recorded(folder, seconds, began):
 @pytest.mark.parametrize(
     ("variant", "seconds"), [("slower", SLOWER_SECONDS), ("slow-bootstrap", SLOW_BOOTSTRAP_SECONDS), (None, 0)]
 )
-def test_variants_that_are_slower_are_rejected_by_what_was_recorded(tmp_path, capsys, variant, seconds):
+def test_variants_that_are_slower_are_rejected_by_what_was_recorded(node0_ci, tmp_path, capsys, variant, seconds):
     """From five green runs of history and three of the variant on, on hosts that are up to twice as busy."""
     chance = random.Random(6)
-    words = ["--history", str(tmp_path / "history.db")]
 
     def load(payload, day, *, late=0.0):
         folder = tmp_path / payload / str(day)
         taking = taken(chance, chance.uniform(1, 2), stage_handing_over_to_the_hosts=late)
         recorded(folder / "sno-ipv4-static-uefi", taking, datetime(2026, 1, day, 12, tzinfo=UTC))
-        assert main([*words, "load", str(folder), "--payload", payload]) == 0
+        assert node0_ci("load", folder, "--payload", payload) == 0
 
     for day in range(1, 6):
         load("as-it-is", day)
     for day in range(6, 9):
         load("another", day, late=seconds)
     capsys.readouterr()
-    code = main([*words, "verdict", "another", "--blocking", "*"])
+    code = node0_ci("verdict", "another", "--blocking", "*")
     last = capsys.readouterr().out.splitlines()[-1]
     if variant is None:
         assert (code, last) == (0, "another: accepted (all 1 blocking jobs)")

@@ -21,12 +21,6 @@ from ci.informer.triage import diagnose
 SYMPTOMS = triage.read()
 
 
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
-
-
 def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
     attempts = [Attempt("t", Outcome.FAILED, message=message)]
     began = f"2026-11-{day:02}T00:00:00Z"
@@ -95,7 +89,7 @@ def test_a_symptom_names_the_component():
         ("Nov 25 02:50:40 m kubelet[3]: E1125 pod_workers.go:918] ErrImagePull: not found", ""),
     ],
 )
-def test_who_misses_an_image_is_named(line, component):
+def test_the_component_that_misses_an_image_is_named(line, component):
     diagnosis = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
     assert (diagnosis.shown[0].symptom.name, diagnosis.component) == ("image-missing", component)
 
@@ -188,7 +182,7 @@ def test_normalising_twice_changes_nothing_more(text):
 
 
 @given(st.text(), st.text())
-def test_sameness_has_no_direction(one, other):
+def test_being_the_same_failure_is_symmetric(one, other):
     assert clusters.same(one, other) == clusters.same(other, one)
     assert clusters.same(one, one)
 
@@ -208,7 +202,7 @@ def test_failures_that_differ_a_little_are_one_cluster(history):
     assert clusters.assign(history) == 0
 
 
-def test_within_two_weeks_it_is_the_same_failure(history):
+def test_a_failure_seen_again_within_two_weeks_is_the_same(history):
     red(history, LONG, "a", 1)
     red(history, LONG.replace("route", "routes"), "b", 15)
     clusters.assign(history)
@@ -262,14 +256,14 @@ def test_an_expression_that_takes_for_ever_is_told(tmp_path, monkeypatch):
 )
 def test_no_line_takes_long_to_be_searched(text):
     """`Host ... failed ... stage` took 0.8 s of a line that says nothing else; a run's texts have hundreds of them."""
-    lines = "\n".join([(text * 4000)[:4000]] * 8)
+    lines = "\n".join([(text * 4000)[:4000]] * 2)
     took = timeit.repeat(
         lambda: diagnose(Outcome.FAILED, {"console": lines, "message": lines}, SYMPTOMS),
         timer=time.process_time,
         number=1,
         repeat=3,
     )
-    assert min(took) < 0.3
+    assert min(took) < 0.1
 
 
 def test_two_who_find_the_same_failure_begin_one_cluster(tmp_path):

@@ -27,12 +27,6 @@ from ci.informer.tests.kit import FIRST, filled
 GOOD = ["PPPPP"] * 45
 
 
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
-
-
 @pytest.mark.parametrize(
     ("night", "decision", "why"),
     [
@@ -101,13 +95,13 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
     assert regression["closed"] > regression["seen"]
 
 
-def test_a_failure_is_new_or_known_and_flakes_are_told(history, tmp_path, capsys):
+def test_a_failure_is_new_or_known_and_flakes_are_told(history, node0_ci, capsys):
     filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
     again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
     history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", seconds=9.0, attempts=again)])
-    node0_ci(tmp_path, "verdict", "p045")
+    node0_ci("verdict", "p045")
     assert " new): TimeoutError" in capsys.readouterr().out
-    node0_ci(tmp_path, "verdict", "p046")
+    node0_ci("verdict", "p046")
     out = capsys.readouterr().out
     assert " known since 2026-02-15): TimeoutError" in out
     assert "1 flaky: passed when tried again" in out
@@ -143,37 +137,33 @@ def test_an_unknown_payload_is_told_with_those_that_are_known(history):
         judge(history, "x")
 
 
-def node0_ci(tmp_path, *words):
-    return main(["--history", str(tmp_path / "history.db"), *map(str, words)])
-
-
-def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, tmp_path, capsys):
+def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, node0_ci, tmp_path, capsys):
     filled(history, sno=[*GOOD, "PPFFF", "PPPPP"])
-    assert node0_ci(tmp_path, "verdict", "p045") == 1
+    assert node0_ci("verdict", "p045") == 1
     out = capsys.readouterr().out
     assert "product" in out
     assert "again: node0-ci run sno --machines vm" in out
     assert out.splitlines()[-1] == "p045: rejected (1 of 1 blocking jobs: sno@vm)"
-    assert node0_ci(tmp_path, "verdict", "p045", "--json", "--junit", tmp_path / "out.xml") == 1
+    assert node0_ci("verdict", "p045", "--json", "--junit", tmp_path / "out.xml") == 1
     data = json.loads(capsys.readouterr().out)
     assert (data["decision"], data["jobs"][0]["failures"], data["jobs"][0]["labels"]) == ("rejected", 3, ["product"])
     assert len(junit.load(tmp_path / "out.xml", "all", "p045").attempts) == 10
-    assert node0_ci(tmp_path, "compare", "p044", "p045") == 0
-    assert node0_ci(tmp_path, "history", "--job", "sno@vm", "--last", "3") == 0
+    assert node0_ci("compare", "p044", "p045") == 0
+    assert node0_ci("history", "--job", "sno@vm", "--last", "3") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + 3
-    assert node0_ci(tmp_path, "status") in (0, 1)
+    assert node0_ci("status") in (0, 1)
     assert "sno@vm" in capsys.readouterr().out
 
 
-def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
+def test_triage_shows_clusters_and_keeps_notes(history, node0_ci, capsys):
     filled(history, sno=["F", "F"], compact=["P", "F"])
-    assert node0_ci(tmp_path, "triage", "--since", FIRST) == 0
+    assert node0_ci("triage", "--since", FIRST) == 0
     out = capsys.readouterr().out
     assert out.startswith("3 red runs labelled, 3 put into clusters\n")
     name = out.splitlines()[1].split()[0]
-    assert node0_ci(tmp_path, "triage", "--since", FIRST, "--note", name, "known: see the board") == 0
+    assert node0_ci("triage", "--since", FIRST, "--note", name, "known: see the board") == 0
     assert "known: see the board" in capsys.readouterr().out
-    assert node0_ci(tmp_path, "triage", "--note", "c00000000", "nobody") == 2
+    assert node0_ci("triage", "--note", "c00000000", "nobody") == 2
 
 
 @pytest.mark.parametrize(
@@ -189,22 +179,16 @@ def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
         (["simulate", "--planted", "30"], "simulate: planted: 30 is more than there are jobs (20)"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(history, tmp_path, capsys, words, rule):
-    assert node0_ci(tmp_path, *words) == 2
+def test_bad_input_is_one_line_and_exit_code_2(history, node0_ci, capsys, words, rule):
+    assert node0_ci(*words) == 2
     err = capsys.readouterr().err
     assert rule in err
     assert err.count("\n") == 1
     assert err.startswith("node0-ci: ")
 
 
-def test_a_newer_history_is_one_line(history, tmp_path, capsys):
-    history.db.execute("PRAGMA user_version=99")
-    assert node0_ci(tmp_path, "status") == 2
-    assert "user_version: 99 is newer than" in capsys.readouterr().err
-
-
-def test_simulate_ends_with_the_line(tmp_path, capsys):
-    assert node0_ci(tmp_path, "simulate", "--nights", "60", "--seed", "3") == 0
+def test_simulate_ends_with_the_line(node0_ci, capsys):
+    assert node0_ci("simulate", "--nights", "60", "--seed", "3") == 0
     last = capsys.readouterr().out.splitlines()[-1]
     words = last.split()
     assert words[0] == "found"
@@ -213,7 +197,7 @@ def test_simulate_ends_with_the_line(tmp_path, capsys):
     assert "within 3 nights, " in last
 
 
-def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
+def test_a_kept_year_is_judged_as_it_was_simulated(node0_ci, tmp_path, capsys):
     """What the simulation's judge finds, `status` finds in the history of the same runs, but for the runs asked for."""
     world = World(nights=20, planted=4, jobs=6, points=(25.0, 30.0))
     with History(tmp_path / "history.db") as history:
@@ -227,9 +211,7 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
                 assert any(begin <= day < begin + timedelta(days=4) for day in days), job
             else:
                 assert days == []
-    assert (
-        node0_ci(tmp_path, "simulate", "--nights", "3", "--jobs", "1", "--planted", "0", "--keep", tmp_path / "k") == 0
-    )
+    assert node0_ci("simulate", "--nights", "3", "--jobs", "1", "--planted", "0", "--keep", tmp_path / "k") == 0
     assert "runs kept in" in capsys.readouterr().out
     with History(tmp_path / "k") as history:
         assert sum(row.outcome is not Outcome.VOID for row in history.runs()) == 43 * 10
@@ -248,8 +230,8 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
         (("traces", "--endpoint", "http://"), 2, "endpoint: 'http://': must be like http://localhost:4318/v1/traces"),
     ],
 )
-def test_nothing_to_tell_is_told(history, tmp_path, capsys, words, code, expected):
-    assert node0_ci(tmp_path, *words) == code
+def test_commands_say_that_there_is_nothing_to_show(history, node0_ci, capsys, words, code, expected):
+    assert node0_ci(*words) == code
     captured = capsys.readouterr()
     assert (captured.err if code else captured.out).splitlines()[-1].removeprefix("node0-ci: ") == expected
 
@@ -294,8 +276,8 @@ def test_three_runs_always_decide(history):
         (["scheduler", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
     ],
 )
-def test_numbers_that_are_too_large_are_told(history, tmp_path, capsys, words, rule):
-    assert node0_ci(tmp_path, *words) == 2
+def test_numbers_that_are_too_large_are_told(history, node0_ci, capsys, words, rule):
+    assert node0_ci(*words) == 2
     assert rule in capsys.readouterr().err
 
 
@@ -310,21 +292,21 @@ def test_numbers_that_are_too_large_are_told(history, tmp_path, capsys, words, r
         (["prune", ".", "--green-days", "1000000"], "must be a whole number from 0 to 36525"),
     ],
 )
-def test_arguments_that_no_history_can_hold_are_told(tmp_path, capsys, words, rule):
+def test_arguments_that_no_history_can_hold_are_told(node0_ci, capsys, words, rule):
     with pytest.raises(SystemExit, match="2"):
-        node0_ci(tmp_path, *words)
+        node0_ci(*words)
     assert rule in capsys.readouterr().err
 
 
-def test_a_terminal_that_cannot_show_a_name_shows_what_it_is(history, tmp_path, monkeypatch):
+def test_a_terminal_that_cannot_show_a_name_shows_what_it_is(history, node0_ci, monkeypatch):
     filled(history, snö=["P"])
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     monkeypatch.setattr(sys, "stdout", out)
-    assert node0_ci(tmp_path, "history") == 0
+    assert node0_ci("history") == 0
     assert b"sn\\xf6@vm" in out.buffer.getvalue()
 
 
-def test_a_reader_that_has_gone_is_no_error(history, tmp_path):
+def test_a_closed_pipe_is_no_error(history, tmp_path):
     filled(history, sno=["P"])
     reading, writing = os.pipe()
     os.close(reading)
@@ -334,16 +316,16 @@ def test_a_reader_that_has_gone_is_no_error(history, tmp_path):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_the_machine_is_told_wrongly_is_one_line(tmp_path, capsys, monkeypatch):
+def test_an_invalid_budget_is_one_line(node0_ci, capsys, monkeypatch):
     monkeypatch.setenv("NODE0_BUDGET_MIB", "abc")
-    assert node0_ci(tmp_path, "worker", "127.0.0.1:1", "--name", "a") == 2
+    assert node0_ci("worker", "127.0.0.1:1", "--name", "a") == 2
     assert capsys.readouterr().err == (
         "node0-ci: NODE0_BUDGET_MIB: must be a whole number from 1 to 16777216, not 'abc'\n"
     )
 
 
-def test_fewer_jobs_have_fewer_regressions(tmp_path, capsys):
-    assert node0_ci(tmp_path, "simulate", "--jobs", "3", "--nights", "20") == 0
+def test_simulate_plants_no_more_regressions_than_jobs(node0_ci, capsys):
+    assert node0_ci("simulate", "--jobs", "3", "--nights", "20") == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("3 jobs, ")
 
 
@@ -369,19 +351,19 @@ def test_a_history_that_was_mistyped_is_told_and_not_made(tmp_path, capsys, monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_many_jobs_one_that_looks_worse_by_chance_is_not_called_worse(history, tmp_path, capsys):
+def test_of_many_jobs_one_that_looks_worse_by_chance_is_not_called_worse(history, node0_ci, capsys):
     """3 of 10 failed, of 100 before 5: p 0.03, and among twenty jobs one such is usual."""
     nights = ["P" * 95 + "F" * 5, "P" * 7 + "F" * 3]
     filled(history, job0=nights)
-    assert node0_ci(tmp_path, "compare", "p000", "p001") == 1
+    assert node0_ci("compare", "p000", "p001") == 1
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "WORSE"
     filled(history, **{f"job{number}": ["P" * 100, "P" * 10] for number in range(1, 20)})
-    assert node0_ci(tmp_path, "compare", "p000", "p001") == 0
+    assert node0_ci("compare", "p000", "p001") == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert "of 20" in head
     assert "WORSE" not in "".join(rows)
     filled(history, broken=["P" * 100, "F" * 10])
-    assert node0_ci(tmp_path, "compare", "p000", "p001") == 1
+    assert node0_ci("compare", "p000", "p001") == 1
     assert [row.split()[0] for row in capsys.readouterr().out.splitlines() if "WORSE" in row] == ["broken@vm"]
 
 

@@ -5,11 +5,11 @@ import gc
 import io
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
 import threading
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -22,35 +22,13 @@ from ci.informer.engine.evidence import pack, unpack
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
+from ci.informer.tests import kit
 from lab.waiting import wait_until
 
 PORT = 28786
 LIMIT = 60.0
-#: In pytest's place: notes that it began, waits for `go` (or to be interrupted), and leaves artefacts.
-PROGRAM = """
-import json, os, pathlib, signal, sys, time
-root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
-notes = pathlib.Path(sys.argv[1])
-scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
-def note(word):
-    with (notes / "log").open("a") as log:
-        log.write(f"{word} {scenario} {os.getpid()}\\n")
-def interrupted(*_):
-    note("interrupted")
-    sys.exit(2)
-signal.signal(signal.SIGINT, interrupted)
-note("began")
-deadline = time.monotonic() + 100
-while not (notes / "go").exists() and time.monotonic() < deadline:
-    time.sleep(0.05)
-folder = root / scenario
-folder.mkdir()
-phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
-(folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
-(folder / "big.bin").write_bytes(os.urandom(3 << 20))
-note("ended")
-"""
+#: Bytes of a run's evidence: more than one call fetches.
+EVIDENCE = 3 << 19
 
 
 class Fleet:
@@ -58,14 +36,13 @@ class Fleet:
 
     def __init__(self, home: Path) -> None:
         self.home, self.folder, self.keys = home, home, home / "keys"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, BaseProcess] = {}
         self.at_rest = False
         self.namespace = f"node0-engine-{os.getpid()}"
         tls.make(self.keys)
-        (home / "program.py").write_text(PROGRAM)
-        run = ["ip", "netns", "add", self.namespace]
-        subprocess.run(run, check=True)
+        (home / "program.py").write_text(kit.WAITING)
         for words in (
+            f"netns add {self.namespace}",
             f"link add engine0 type veth peer name engine1 netns {self.namespace}",
             "addr add 10.213.77.1/24 dev engine0",
             "link set engine0 up",
@@ -79,20 +56,18 @@ class Fleet:
     def address(self) -> str:
         return f"10.213.77.1:{PORT}"
 
-    def start(self, name: str, *words: str, netns: bool = False) -> subprocess.Popen[bytes]:
-        inside = ["ip", "netns", "exec", self.namespace] if netns else []
-        log = (self.home / f"{name}.log").open("ab")
-        environment = {**os.environ, "NODE0_STATE": str(self.home / f"state-{name}")}
-        argv = [*inside, sys.executable, "-m", "ci.informer.cli", *words, "--tls", str(self.keys)]
-        self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
-        log.close()
-        return self.processes[name]
+    def start(self, name: str, *words: str, netns: bool = False) -> BaseProcess:
+        namespace = Path("/run/netns", self.namespace) if netns else None
+        arguments = [*words, "--tls", str(self.keys)], self.log_of(name), self.home / f"state-{name}", namespace
+        self.processes[name] = process = kit.PROCESSES.Process(target=kit.run_node0_ci, args=arguments)
+        process.start()
+        return process
+
+    def log_of(self, name: str) -> Path:
+        return self.home / f"{name}.log"
 
     def scheduler(self) -> None:
         self.start("scheduler", "scheduler", self.address)
-
-    def worker(self, name: str, memory: int = 6000, *, netns: bool = False) -> None:
-        self.start(name, "worker", self.address, "--name", name, "--memory", str(memory), netns=netns)
 
     def begin(self, folder: Path) -> None:
         """A test's turn: all hosts are there, those too that another test has ended."""
@@ -101,7 +76,7 @@ class Fleet:
             self.scheduler()
         for name, netns in (("a", False), ("b", False), ("c", True)):
             if name not in self.processes:
-                self.worker(name, netns=netns)
+                self.start(name, "worker", self.address, "--name", name, "--memory", "6000", netns=netns)
 
     def end(self) -> None:
         """After a test that did not come to its end the next one gets hosts that know nothing of it."""
@@ -114,13 +89,12 @@ class Fleet:
 
     def kill(self, name: str) -> None:
         process = self.processes.pop(name)
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.kill()
+        process.join(30)
 
     def close(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait(30)
+        for name in [*self.processes]:
+            self.kill(name)
         subprocess.run(["ip", "link", "del", "engine0"], check=False)
         subprocess.run(["ip", "netns", "del", self.namespace], check=False)
 
@@ -141,7 +115,6 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    """Made once: a process of Dask's takes a second of processor time until it is there."""
     one = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
         yield one
@@ -195,7 +168,7 @@ class Collecting:
 
 
 def plan(fleet: Fleet, rounds: int) -> running.Plan:
-    program = (sys.executable, str(fleet.home / "program.py"), str(fleet.folder))
+    program = (sys.executable, str(fleet.home / "program.py"), str(fleet.folder), str(EVIDENCE))
     # A lab of one node, for which each host has room once.
     jobs = ("sno-ipv4-static-uefi@vm",)
     return running.Plan(payload="p", jobs=jobs, rounds=rounds, program=program, limit=100)
@@ -213,7 +186,7 @@ def whole(fleet: Fleet, count: int, others: int = 0) -> None:
     assert [row.outcome for row in ended_rows] == [Outcome.PASSED] * count
     assert len({row.key for row in ended_rows}) == count
     for row in ended_rows:
-        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 20
+        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == EVIDENCE
     assert len(fleet.log("ended")) == count + others
     assert list(fleet.home.glob("state-*/units/*/*/result.json")) == []
     fleet.at_rest = True
@@ -227,7 +200,7 @@ def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
     whole(fleet, 3)
     assert {row.host for row in rows(fleet)} == {"a", "b", "c"}
     for name in ("scheduler", "a"):
-        lines = (fleet.home / f"{name}.log").read_text().splitlines()
+        lines = fleet.log_of(name).read_text().splitlines()
         assert len(lines) == 1, lines  # where it is, and nothing of what Dask does meanwhile
 
 
@@ -248,8 +221,9 @@ def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
     collecting = Collecting(fleet, 3)
     fleet.until("began", 3)
     process = fleet.processes.pop("c")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(LIMIT) == 0
+    process.terminate()
+    process.join(LIMIT)
+    assert process.exitcode == 0
     assert len(fleet.log("interrupted")) == 1
     fleet.go()
     collecting.done()
@@ -283,26 +257,27 @@ def test_what_runs_outlives_the_scheduler(fleet):
     whole(fleet, 3)
     assert len(fleet.log("began")) == 3
     assert fleet.log("interrupted") == []
-    assert "Traceback" not in "".join((fleet.home / f"{name}.log").read_text() for name in "abc")
+    assert "Traceback" not in "".join(fleet.log_of(name).read_text() for name in "abc")
 
 
 def test_what_runs_outlives_the_collector(fleet):
     with History(fleet.folder / "history.db") as history:
-        name = running.begin(history, plan(fleet, 3), fleet.folder / "artifacts")
+        name = running.begin(history, plan(fleet, 1), fleet.folder / "artifacts")
     resume = ("--history", str(fleet.folder / "history.db"), "resume", name, "--scheduler", fleet.address)
     fleet.start("collector", *resume)
-    fleet.until("began", 3)
+    fleet.until("began", 1)
     fleet.kill("collector")
     again = fleet.start("collector", *resume)
     fleet.go()
-    assert again.wait(LIMIT) == 0, (fleet.home / "collector.log").read_text()
-    whole(fleet, 3)
-    assert len(fleet.log("began")) == 3
+    again.join(LIMIT)
+    assert again.exitcode == 0, fleet.log_of("collector").read_text()
+    whole(fleet, 1)
+    assert len(fleet.log("began")) == 1
 
 
 # Dask leaves a socket to the garbage collector where a handshake fails.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_strangers_are_shut_out(fleet, tmp_path):
+def test_other_keys_or_none_are_refused(fleet, tmp_path):
     """Whoever may call the scheduler may run programs on all hosts: keys of another authority do not do, nor none."""
     tls.make(tmp_path / "other")
     for security, scheme in ((tls.security(tmp_path / "other"), "tls"), (None, "tcp")):
@@ -312,7 +287,7 @@ def test_strangers_are_shut_out(fleet, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "link"])
-def test_a_host_writes_nothing_outside_of_the_evidence(tmp_path, name):
+def test_a_host_s_archive_writes_nothing_outside_of_the_evidence(tmp_path, name):
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         member = tarfile.TarInfo(name)
@@ -357,7 +332,7 @@ def test_keys_are_not_written_over(tmp_path):
         ("10.0.0.1:70000", "must be HOST:PORT"),
     ],
 )
-def test_addresses_that_will_not_do(address, rule):
+def test_invalid_addresses_are_refused(address, rule):
     with pytest.raises(InformerError, match=rule):
         tls.checked(address, None)
     assert tls.checked("127.0.0.1:1", None) == ("tcp://127.0.0.1:1", None)

@@ -10,12 +10,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dask
 import pytest
 
 from ci.informer.engine import serving, tls
 from lab.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize("setting", serving.SETTINGS)
+def test_settings_are_known_to_dask(setting):
+    """It ignores others without a word."""
+    assert any(dask.config.get(setting, None, config=one) is not None for one in dask.config.defaults)
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,12 @@ def test_foreign_files_are_loaded(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "reason"), [("Surefire's reruns", "first"), ("no times at all, tests without a suite", "Timeout")]
 )
-def test_a_failure_says_what_it_can(tmp_path, name, reason):
+def test_a_failure_without_a_message_has_its_text_or_type(tmp_path, name, reason):
     (tmp_path / "junit.xml").write_text(FILES[name][0])
     assert junit.load(tmp_path / "junit.xml", "e2e", "4.20.1").reason == reason
 
 
-def test_a_flake_of_surefire_s_is_one(tmp_path):
+def test_surefire_s_flaky_failure_is_a_flake(tmp_path):
     text = '<testsuite><testcase name="t"><flakyError message="m"/></testcase></testsuite>'
     (tmp_path / "junit.xml").write_text(text)
     assert junit.load(tmp_path / "junit.xml", "e2e", "4.20.1").outcome is Outcome.FLAKE
@@ -130,6 +130,7 @@ def test_a_flake_of_surefire_s_is_one(tmp_path):
     [
         (b"", "not a JUnit file: no element found"),
         (b"<testsuites>", "not a JUnit file: no element found"),
+        (b"<testsuite><testcase></testsuite>", "not a JUnit file: mismatched tag"),
         (b"\x1f\x8b\x08\x00gzip", "not a JUnit file: not well-formed"),
         (b'<?xml version="1.0" encoding="klingon"?><testsuites/>', "not a JUnit file: unknown encoding"),
         (b"<html><body/></html>", "its root is html, not testsuites or testsuite"),
@@ -141,7 +142,7 @@ def test_a_flake_of_surefire_s_is_one(tmp_path):
         (b"<testsuite>" * 3000 + b'<testcase name="t"/>' + b"</testsuite>" * 3000, "nest too deeply"),
     ],
 )
-def test_what_is_none_is_told_in_one_line(tmp_path, content, rule):
+def test_files_that_are_no_junit_are_refused_in_one_line(tmp_path, content, rule):
     path = tmp_path / "junit.xml"
     path.write_bytes(content)
     with pytest.raises(InformerError) as caught:

@@ -1,6 +1,5 @@
 """The history's file, JUnit, and this project's own artefacts."""
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history import artifacts, junit, schema
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from ci.informer.history.store import History
+from ci.informer.tests.kit import artefacts
 
 # What XML can hold of a name.
 WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_categories=("Cc",)), min_size=1)
@@ -25,12 +25,6 @@ BEGAN = "2026-11-23T22:00:00Z"
 
 def a_run(**other):
     return Run(**{"job": "sno", "payload": "4.20.1", "key": "k", "began": BEGAN, "seconds": 60.0, **other})
-
-
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
 
 
 def test_a_run_comes_back_as_it_went_in(history):
@@ -70,7 +64,7 @@ def test_runs_are_found_by_job_payload_day_and_number(history):
     assert history.last_good(history.runs()[0].day) is None
 
 
-def test_what_fails_in_between_leaves_nothing(history):
+def test_a_transaction_that_fails_writes_nothing(history):
     with pytest.raises(AttributeError):
         history.add([a_run(), None])
     assert history.runs() == []
@@ -164,31 +158,10 @@ def test_void_tests_stay_void_in_junit(tmp_path):
     assert junit.load(path, "sno", "p").outcome is Outcome.VOID
 
 
-@pytest.mark.parametrize("text", ["", "<a>", "<testsuites/>", "<html/>", "<testsuite><testcase></testsuite>"])
-def test_what_is_no_junit_is_told_in_one_line(tmp_path, text):
-    (tmp_path / "junit.xml").write_text(text)
-    with pytest.raises(InformerError) as caught:
-        junit.load(tmp_path / "junit.xml", "job", "payload")
-    assert str(caught.value).startswith(str(tmp_path / "junit.xml"))
-    assert "\n" not in str(caught.value)
-
-
 def write_run(folder, *, outcome="passed", tests=(), lab_failed=""):
     (folder / "commands").mkdir(parents=True)
-    phases = [
-        {"name": "boot", "began": BEGAN, "at": 0.0, "depth": 0, "seconds": 30.0, "outcome": "passed"},
-        {
-            "name": "install",
-            "began": BEGAN,
-            "at": 30.0,
-            "depth": 0,
-            "seconds": 70.0,
-            "outcome": outcome,
-            "error": "late",
-        },
-    ]
-    (folder / "phases.json").write_text(json.dumps(phases))
-    (folder / "tests.json").write_text(json.dumps(list(tests)))
+    install = {"at": 30.0, "seconds": 70.0, "outcome": outcome, "error": "late"}
+    artefacts(folder, {"name": "boot", "seconds": 30.0}, install, tests=tests)
     (folder / "commands/wait-for.log").write_text("level=error msg=bootstrap timed out\n")
     if lab_failed:
         (folder / "lab-failed.txt").write_text(lab_failed)
@@ -208,12 +181,8 @@ def test_artefacts_of_scenarios_are_loaded(tmp_path):
 
 
 def test_a_message_has_its_error_before_the_code_that_led_there(tmp_path):
-    (tmp_path / "x").mkdir()
-    step = {"name": "install", "began": BEGAN, "at": 0, "seconds": 1, "outcome": "passed"}
-    (tmp_path / "x/phases.json").write_text(json.dumps([step]))
     message = "    except A as error:\n>       raise B(error) from error\nE       lab.errors.B: SSH of master-0\n"
-    test = {"name": "t", "outcome": "failed", "seconds": 1, "message": message}
-    (tmp_path / "x/tests.json").write_text(json.dumps([test]))
+    artefacts(tmp_path / "x", {}, tests=[{"outcome": "failed", "message": message}])
     [run] = artifacts.load(tmp_path, "p")
     assert run.reason == f"lab.errors.B: SSH of master-0\n{message}"
 
@@ -246,7 +215,7 @@ def test_a_duration_is_a_number_whatever_was_written(value):
     assert 0 <= seconds_of(value) < float("inf")
 
 
-def test_notes_want_something_to_be_about(history):
+def test_a_note_on_no_run_or_cluster_is_refused(history):
     [number] = history.add([a_run()])
     history.note("known", BEGAN, run=number)
     assert history.notes(run=number) == [(BEGAN, "known")]
@@ -254,7 +223,7 @@ def test_notes_want_something_to_be_about(history):
         history.note("?", BEGAN, run=99)
 
 
-def test_two_runs_of_a_second_stay_two_in_junit(tmp_path):
+def test_two_runs_that_began_in_one_second_stay_two_in_junit(tmp_path):
     runs = [("sno@vm", BEGAN, 5.0, [Attempt("t", outcome)]) for outcome in (Outcome.FAILED, Outcome.PASSED)]
     junit.save(tmp_path / "junit.xml", "n", runs)
     assert (tmp_path / "junit.xml").read_text().count("<testsuite ") == 2
@@ -283,15 +252,6 @@ def test_a_file_that_is_damaged_is_named(tmp_path):
     path.write_bytes(content)
     with pytest.raises(HistoryError, match=r"history\.db: database disk image is malformed"), History(path) as history:
         history.runs()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_a_file_that_does_not_fit_on_its_disk_is_told_by_its_name(small_disk, tmp_path, capsys):

@@ -15,14 +15,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import traces
 from ci.informer.history.model import Run, Step
 from ci.informer.history.retention import Limits, prune
-from ci.informer.history.store import History
-from ci.informer.tests.kit import FIRST
-
-
-@pytest.fixture
-def history(tmp_path):
-    with History(tmp_path / "history.db") as one:
-        yield one
+from ci.informer.tests.kit import FIRST, filled
 
 
 def kept(history, root, today, **limits):
@@ -30,16 +23,18 @@ def kept(history, root, today, **limits):
     return [row.key for row in history.runs() if row.folder]
 
 
-def evidence(history, root, days, outcome=Outcome.PASSED, *, size=1 << 20):
-    """A run a day, each with a folder of that size."""
+def run_in(history, key, day, folder, *, outcome=Outcome.PASSED):
+    began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
+    history.add([Run("sno@vm", "p", key, began, seconds=60.0, folder=str(folder), ended=outcome)])
+
+
+def evidence(history, root, days, outcome=Outcome.PASSED):
+    """A run a day, each with a folder of 1 MiB."""
     for day in days:
         folder = root / f"{outcome.value}-{day}"
         folder.mkdir(parents=True)
-        (folder / "console.txt").write_bytes(b"x" * size)
-        began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
-        history.add(
-            [Run("sno@vm", "p", f"{outcome.value} {day}", began, seconds=60.0, folder=str(folder), ended=outcome)]
-        )
+        (folder / "console.txt").write_bytes(b"x" * (1 << 20))
+        run_in(history, f"{outcome.value} {day}", day, folder, outcome=outcome)
 
 
 def test_old_evidence_goes_and_red_runs_keep_theirs_longer(history, tmp_path):
@@ -62,23 +57,23 @@ def test_what_does_not_fit_goes_oldest_and_green_first(history, tmp_path):
     assert list(root.iterdir()) == []
 
 
-def test_a_directory_that_is_none_is_told(history, tmp_path, capsys):
-    assert main(["--history", str(history.path), "prune", str(tmp_path / "nosuch")]) == 2
+def test_pruning_a_directory_that_does_not_exist_is_an_error(history, node0_ci, tmp_path, capsys):
+    assert node0_ci("prune", str(tmp_path / "nosuch")) == 2
     assert "no such directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, behind):
-    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
+    filled(history, sno=["P"])
     option = ["--history", str(history.path)]
     assert main(["status", *option] if behind else [*option, "status"]) == 0
     assert "sno@vm" in capsys.readouterr().out
 
 
-def test_no_such_runs_is_said(history, capsys):
-    history.add([Run("sno@vm", "p", "key", f"{FIRST}T00:00:00Z", seconds=60.0)])
+def test_history_says_that_there_are_no_such_runs(history, node0_ci, capsys):
+    filled(history, sno=["P"])
     for words, expected in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
-        assert main(["--history", str(history.path), "history", *words]) == 0
+        assert node0_ci("history", *words) == 0
         assert expected in capsys.readouterr().out
 
 
@@ -96,15 +91,10 @@ def test_nothing_outside_is_removed(history, tmp_path):
     root.mkdir()
     (root / "link").symlink_to(elsewhere)
     for key, folder in (("root", root), ("link", root / "link"), ("up", root / "..")):
-        history.add([Run("sno@vm", "p", key, f"{FIRST}T00:00:00Z", seconds=60.0, folder=str(folder))])
+        run_in(history, key, 0, folder)
     kept(history, root, FIRST + timedelta(days=1000))
     assert (elsewhere / "passed-0/console.txt").exists()
     assert root.is_dir()
-
-
-def run_in(history, key, day, folder, *, outcome=Outcome.PASSED):
-    began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
-    history.add([Run("sno@vm", "p", key, began, seconds=60.0, folder=str(folder), ended=outcome)])
 
 
 def test_evidence_of_two_runs_goes_when_both_are_due(history, tmp_path):
@@ -230,13 +220,12 @@ def test_traces_are_sent_to_an_endpoint(history, row, code, whole):
             thread.join()
 
 
-def test_what_lies_beside_a_junit_file_stays(history, tmp_path):
+def test_what_lies_beside_a_junit_file_stays(history, node0_ci, tmp_path):
     """Its folder may be anybody's: downloads, for example."""
     folder = tmp_path / "home/downloads"
     folder.mkdir(parents=True)
     (folder / "thesis.txt").write_text("x")
     (folder / "e2e.xml").write_text('<testsuite timestamp="2026-01-01T00:00:00Z"><testcase name="t"/></testsuite>')
-    words = ["--history", str(history.path)]
-    assert main([*words, "load", str(folder / "e2e.xml"), "--payload", "p", "--job", "e2e"]) == 0
-    assert main([*words, "prune", str(tmp_path / "home")]) == 0
+    assert node0_ci("load", folder / "e2e.xml", "--payload", "p", "--job", "e2e") == 0
+    assert node0_ci("prune", tmp_path / "home") == 0
     assert (folder / "thesis.txt").exists()

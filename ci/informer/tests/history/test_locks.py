@@ -59,7 +59,7 @@ def node0_ci(tmp_path):
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["new", "was-elsewhere"])
-def test_it_is_used_all_the_same_and_told_in_one_line(tmp_path, node0_ci, before):
+def test_a_history_without_locks_is_used_with_a_warning(tmp_path, node0_ci, before):
     told = "its file system has no locks; history.db.lock beside it stands for them: run one plan at a time"
     (tmp_path / "e2e.xml").write_text(JUNIT)
     if before:
@@ -72,7 +72,7 @@ def test_it_is_used_all_the_same_and_told_in_one_line(tmp_path, node0_ci, before
     assert not (tmp_path / "history.db.lock").exists()
 
 
-def test_a_plan_is_run_there(tmp_path, node0_ci):
+def test_a_plan_is_run_without_locks(tmp_path, node0_ci):
     (tmp_path / "program.py").write_text("raise SystemExit(1)")
     program = ("--program", sys.executable, str(tmp_path / "program.py"))
     done = node0_ci("run", "sno", "--artifacts", str(tmp_path / "out"), *program)
@@ -80,7 +80,7 @@ def test_a_plan_is_run_there(tmp_path, node0_ci):
     assert "sno@vm: void" in done.stdout
 
 
-def test_two_do_not_write_at_once_and_what_is_left_behind_is_named(tmp_path, monkeypatch):
+def test_without_locks_a_folder_keeps_writers_apart_and_is_named_if_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "has_locks", lambda folder: False)
     monkeypatch.setattr(schema, "WAIT", 0.05)
     path = tmp_path / "history.db"

@@ -63,7 +63,7 @@ def test_all_pages_are_there_and_show_what_runs(path):
 
 
 @pytest.mark.parametrize("where", ["/runs/99999.html", "/jobs/none.html", "/jobs/%3Cscript%3E.html"])
-def test_what_is_not_there_is_said(path, where):
+def test_unknown_jobs_and_runs_are_not_found(path, where):
     [(status, text, _)] = answers(path, ("GET", where))
     assert status == 404
     assert "<script>.html" not in text
@@ -76,7 +76,7 @@ def test_nothing_else_is_served(path, where):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_nobody_writes(path, method):
+def test_only_get_is_answered(path, method):
     assert answers(path, (method, "/"))[0][0] == 405
 
 

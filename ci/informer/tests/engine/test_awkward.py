@@ -1,7 +1,6 @@
 """Awkward moments: who is killed between two steps, disks that are full, spools with something else in them."""
 
 import gc
-import json
 import signal
 import socket
 import subprocess
@@ -25,48 +24,17 @@ from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
-from ci.informer.tests.kit import runs_of
+from ci.informer.tests.kit import WAITING, artefacts, runs_of
 from lab.waiting import wait_until
 
 LIMIT = 60.0
 KEY = "0123abcd/slow@vm/0.0"
-#: In pytest's place: `slow` waits for `go`, which the second attempt at `broken` gives; the first leaves nothing.
-PROGRAM = """
-import json, os, pathlib, signal, sys, time
-root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
-notes = pathlib.Path(sys.argv[1])
-scenario = sys.argv[sys.argv.index("-k") + 1].strip("[]")
-def note(word):
-    with (notes / "log").open("a") as log:
-        log.write(f"{word} {scenario}\\n")
-def interrupted(*_):
-    note("interrupted")
-    sys.exit(2)
-deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-signal.signal(signal.SIGINT, interrupted)
-note("deaf" if deaf else "began")
-if scenario == "broken":
-    if not (notes / "tried").exists():
-        (notes / "tried").touch()
-        sys.exit(1)
-    (notes / "go").touch()
-deadline = time.monotonic() + 100
-while scenario == "slow" and not (notes / "go").exists() and time.monotonic() < deadline:
-    time.sleep(0.05)
-folder = root / scenario
-folder.mkdir()
-phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
-(folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
-if scenario == "large":
-    (folder / "big.bin").write_bytes(os.urandom(600 << 10))
-"""
 
 
 @pytest.fixture
 def program(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    return sys.executable, str(tmp_path / "program.py"), str(tmp_path)
+    (tmp_path / "program.py").write_text(WAITING)
+    return sys.executable, str(tmp_path / "program.py"), str(tmp_path), str(300 << 10)
 
 
 def unit(program, scenario="slow", **other):
@@ -125,7 +93,7 @@ def test_a_void_run_that_comes_again_leaves_the_others_alone(tmp_path, program, 
         rows = running.run(history, plan, tmp_path / "artifacts", engine, say=print)
     ended = sorted((row.job, row.outcome.value) for row in rows)
     assert ended == [("broken@vm", "passed"), ("broken@vm", "void"), ("slow@vm", "passed")]
-    assert sorted(noted(tmp_path)) == ["began broken", "began broken", "began slow"]
+    assert sorted(noted(tmp_path)) == [*["began broken"] * 2, "began slow", "ended broken", "ended slow"]
 
 
 def test_a_collector_that_is_killed_before_it_writes_gets_the_same_run_again(tmp_path, program, scheduler):
@@ -136,7 +104,7 @@ def test_a_collector_that_is_killed_before_it_writes_gets_the_same_run_again(tmp
             engine.submit([unit(program)])
             _, result = engine.ended(lambda _: tmp_path / "there")
             assert result.run.outcome is Outcome.PASSED
-    assert noted(tmp_path) == ["began slow"]
+    assert noted(tmp_path) == ["began slow", "ended slow"]
     # Killed after it wrote: the next one tells the host.
     assert units_in(spool) == [KEY.replace("/", "~")]
     with Engine(print, address=scheduler, patience=LIMIT) as engine:
@@ -209,10 +177,10 @@ def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, sch
             (tmp_path / "go").touch()
     [(_, result)] = results
     assert result.run.outcome is Outcome.PASSED
-    assert noted(tmp_path) == ["began slow"]
+    assert noted(tmp_path) == ["began slow", "ended slow"]
 
 
-def test_a_spool_keeps_what_is_not_a_unit_s(tmp_path):
+def test_other_folders_in_a_spool_are_left_alone(tmp_path):
     spool = tmp_path / "spool"
     for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
         (spool / name).mkdir(parents=True)
@@ -243,14 +211,6 @@ def test_a_host_that_closes_ends_what_runs_and_keeps_nothing_of_it(tmp_path, pro
         one.close()
     assert noted(tmp_path) == ["began slow", "interrupted slow"]
     assert one.units_here() == {}
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    (tmp_path / "disk").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "disk"], check=True)
-    yield tmp_path / "disk"
-    subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
 
 
 def test_a_host_takes_no_more_than_it_has_room_for(tmp_path, program):
@@ -286,16 +246,13 @@ def test_a_host_whose_disk_takes_nothing_makes_its_run_void(small_disk, program)
 
 def test_what_a_killed_attempt_left_is_not_taken_for_this_one_s(tmp_path, program):
     folder = tmp_path / "evidence"
-    (folder / "broken").mkdir(parents=True)
-    phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "seconds": 5.0, "outcome": "failed"}
-    (folder / "broken/phases.json").write_text(json.dumps([phase]))
-    (folder / "broken/tests.json").write_text(json.dumps([{"name": "t", "outcome": "failed", "seconds": 1}]))
+    artefacts(folder / "broken", {"outcome": "failed"}, tests=[{"outcome": "failed"}])
     run = Attempt(unit(program, "broken"), folder).run()
     assert run.void == "pytest ended with 1 and left no artefacts"
     assert [path.name for path in folder.iterdir()] == ["pytest.log"]
 
 
-def test_runs_listen_where_who_started_them_is_deaf(tmp_path, program):
+def test_runs_handle_sigint_even_if_their_parent_ignores_it(tmp_path, program):
     """A shell starts what it puts into the background with SIGINT ignored; labs end in good order by it."""
     (tmp_path / "go").touch()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -303,7 +260,7 @@ def test_runs_listen_where_who_started_them_is_deaf(tmp_path, program):
         run = Attempt(unit(program), tmp_path / "evidence").run()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert noted(tmp_path) == ["began slow"]
+    assert noted(tmp_path) == ["began slow", "ended slow"]
     assert Path(run.folder) == tmp_path / "evidence", "pytest.log goes with the rest of it"
 
 
@@ -325,12 +282,12 @@ def test_keys_that_are_broken_are_told_at_once(tmp_path, name):
         tls.security(tmp_path / "keys")
 
 
-def test_what_ran_void_only_is_not_compared(tmp_path, capsys):
+def test_jobs_with_void_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
     """Nothing is known of it, and it is no question among those that p is corrected for."""
     with History(tmp_path / "history.db") as history:
         history.add([*runs_of("a@vm", ["PPP"], "p"), *runs_of("b@vm", ["PPP"], "p")])
         history.add([*runs_of("a@vm", ["", "FFF"], "q"), *runs_of("b@vm", ["", "VVV"], "q")])
-    assert main(["--history", str(tmp_path / "history.db"), "compare", "p", "q"]) == 0
+    assert node0_ci("compare", "p", "q") == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert "of 1 " in head
     assert rows[1].endswith("void runs only")
