@@ -262,17 +262,17 @@ def test_what_runs_outlives_the_scheduler(fleet):
 
 def test_what_runs_outlives_the_collector(fleet):
     with History(fleet.folder / "history.db") as history:
-        name = running.begin(history, plan(fleet, 1), fleet.folder / "artifacts")
+        name = running.begin(history, plan(fleet, 3), fleet.folder / "artifacts")
     resume = ("--history", str(fleet.folder / "history.db"), "resume", name, "--scheduler", fleet.address)
     fleet.start("collector", *resume)
-    fleet.until("began", 1)
+    fleet.until("began", 3)
     fleet.kill("collector")
     again = fleet.start("collector", *resume)
     fleet.go()
     again.join(LIMIT)
     assert again.exitcode == 0, fleet.log_of("collector").read_text()
-    whole(fleet, 1)
-    assert len(fleet.log("began")) == 1
+    whole(fleet, 3)
+    assert len(fleet.log("began")) == 3
 
 
 # Dask leaves a socket to the garbage collector where a handshake fails.
