@@ -36,18 +36,14 @@ class Machine:
         self._group = f"{lab}/{self.spec.name}"
         self._hierarchies = hierarchies
         self.warden: subprocess.Popen[bytes] | None = None
-        self.status_pipe = -1
+        # Readable when its warden tells something, and at its end; -1 while the machine is off.
+        self.status = -1
         self.running = False
 
     @property
     def on(self) -> bool:
         """Whether it is on."""
         return self.warden is not None
-
-    @property
-    def status(self) -> int:
-        """A descriptor that tells something when its warden does, and ends with it; -1 while it is off."""
-        return self.status_pipe
 
     @property
     def _pulled(self) -> tuple[str, ...]:
@@ -103,13 +99,13 @@ class Machine:
             raise MachineError("power", f"its warden cannot be started: {error}") from error
         finally:
             os.close(write)
-        self.status_pipe = read
+        self.status = read
 
     def read_status(self) -> None:
         """Read what its warden has written: that init runs, or, with its end, how the machine ended.
 
         Raises MachineError, OSError: see `_end`."""
-        if os.read(self.status_pipe, 64):
+        if os.read(self.status, 64):
             self.running = True
             return
         if self._end() == holder.REBOOTED:
@@ -121,9 +117,9 @@ class Machine:
     def _end(self) -> int:
         """Wait for the warden, and clear away what the kernel does not. Raises MachineError when it does not end: then
         the machine is on, until it is powered off; OSError when something else stays."""
-        if self.status_pipe >= 0:
-            os.close(self.status_pipe)
-        self.status_pipe = -1
+        if self.status >= 0:
+            os.close(self.status)
+        self.status = -1
         self.running = False
         try:
             code = self.warden.wait(END_SECONDS) if self.warden is not None else 0
