@@ -11,17 +11,14 @@ import pytest
 from drivers.errors import DriverError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
 from lab import topology
-from lab.host import preflight, records
+from lab.host import records
 from lab.lab import Lab
 from lab.machines import containers
 from lab.testing.containers.kit import PATIENCE
+from lab.tests.machines import kit
 
 SHAPE = topology.sno().with_machines("container")
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
 
 
 def small(shape):
