@@ -178,14 +178,14 @@ def test_a_wrong_password(bmc: Running):
 
 
 @pytest.mark.parametrize("bmc", ["bare"], indirect=True)
-def test_no_virtual_media(bmc: Running):
+def test_a_bmc_without_virtual_media(bmc: Running):
     with pytest.raises(MediaError) as caught:
         known(bmc).insert("http://files.example/some.iso")
     assert "no virtual CD drive" in one_line(caught)
 
 
 @pytest.mark.parametrize("bmc", ["liar"], indirect=True)
-def test_a_lie(bmc: Running, image, monkeypatch):
+def test_a_bmc_that_says_that_it_inserted_and_did_not(bmc: Running, image, monkeypatch):
     monkeypatch.setattr("drivers.redfish.media.BUSY_SECONDS", 1.0)
     with pytest.raises(MediaError) as caught:
         known(bmc).insert(image)
@@ -217,7 +217,7 @@ def test_a_bmc_with_old_tls(bmc: Running):
 
 
 @pytest.mark.parametrize("bmc", ["idrac"], indirect=True)
-def test_a_certificate_of_somebody_else(bmc: Running, tmp_path):
+def test_a_certificate_of_another_authority(bmc: Running, tmp_path):
     (other := tmp_path / "other").mkdir()
     with running("idrac", other) as second:
         client = system.Service(f"{bmc.url}/redfish/v1/", "admin", "right", ca=second.ca, timeout=5)

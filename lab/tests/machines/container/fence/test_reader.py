@@ -128,7 +128,7 @@ def _forever():
         (lambda: "a word", 30, "nonsense"),
     ],
 )
-def test_a_reader_that_does_not_answer_is_a_line(fence, read, seconds, why):
+def test_a_reader_that_does_not_answer_is_told_in_one_line(fence, read, seconds, why):
     begin = time.monotonic()
     with pytest.raises(CannotRead, match=why) as error:
         reader.value(fence, read, int, descriptors=[], seconds=seconds)
@@ -222,8 +222,8 @@ def test_a_medium_is_read_to_its_initrds(fence, tmp_path):
     assert "Booting from DVD/CD..." in console_text
 
 
-def one_line(console_text, end):
-    """However it ended: no traceback, nothing but the firmware's few lines."""
+def assert_one_line(console_text, end):
+    """However the boot ended, the console has no traceback, and nothing but the firmware's few lines."""
     assert isinstance(end, str) or end[0].early
     assert not re.search(r"Traceback|\w+Error:", console_text), console_text
     assert len(console_text.splitlines()) < 12, console_text
@@ -235,7 +235,7 @@ _FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 @_FEW
 @given(data=st.data())
-def test_a_broken_medium_is_a_line(fence, medium, tmp_path, data):
+def test_a_broken_medium_is_told_in_one_line(fence, medium, tmp_path, data):
     raw = bytearray(medium)
     places = [(16 * BLOCK, 20 * BLOCK), (0, len(raw) - 1)]
     for _ in range(data.draw(st.integers(1, 6))):
@@ -245,12 +245,12 @@ def test_a_broken_medium_is_a_line(fence, medium, tmp_path, data):
         raw[at : at + len(new)] = new
     image = tmp_path / "broken.iso"
     image.write_bytes(raw[: data.draw(st.sampled_from([len(raw), len(raw) // 2, 17 * BLOCK + 100]))])
-    one_line(*power_on(fence, tmp_path, medium=image))
+    assert_one_line(*power_on(fence, tmp_path, medium=image))
 
 
 @_FEW
 @given(data=st.data())
-def test_a_broken_disk_is_a_line(fence, disk, tmp_path, data):
+def test_a_broken_disk_is_told_in_one_line(fence, disk, tmp_path, data):
     raw = bytearray(disk)
     for _ in range(data.draw(st.integers(0, 5))):
         at = data.draw(st.integers(440, 40 * 512))
@@ -260,16 +260,16 @@ def test_a_broken_disk_is_a_line(fence, disk, tmp_path, data):
     image.write_bytes(raw)
     os.truncate(image, data.draw(st.sampled_from([16 << 20, 1 << 20, 700, 512])))
     firmware = data.draw(st.sampled_from(["bios", "uefi"]))
-    one_line(*power_on(fence, tmp_path, disk=image, firmware=firmware))
+    assert_one_line(*power_on(fence, tmp_path, disk=image, firmware=firmware))
 
 
 @_FEW
 @given(raw=st.binary(max_size=40 * 512), signature=st.booleans())
-def test_random_bytes_are_a_line(fence, tmp_path, raw, signature):
+def test_random_bytes_are_told_in_one_line(fence, tmp_path, raw, signature):
     image = tmp_path / "random"
     image.write_bytes(raw[:510].ljust(510, b"x") + b"\x55\xaa" + raw[512:] if signature else raw)
-    one_line(*power_on(fence, tmp_path, disk=image))
-    one_line(*power_on(fence, tmp_path, medium=image, firmware="uefi"))
+    assert_one_line(*power_on(fence, tmp_path, disk=image))
+    assert_one_line(*power_on(fence, tmp_path, medium=image, firmware="uefi"))
 
 
 def test_a_catalog_with_more_entries_than_it_has_room_for(fence, medium, tmp_path):
@@ -284,10 +284,10 @@ def test_a_catalog_with_more_entries_than_it_has_room_for(fence, medium, tmp_pat
         image.write_bytes(raw)
         console_text, end = power_on(fence, tmp_path, medium=image)
         assert "Could not read from CDROM (code 0004)" in end
-        one_line(console_text, end)
+        assert_one_line(console_text, end)
 
 
-def test_a_directory_of_too_many_files_is_a_line(fence, medium, tmp_path, monkeypatch):
+def test_a_directory_of_too_many_files_is_told_in_one_line(fence, medium, tmp_path, monkeypatch):
     monkeypatch.setattr(iso9660, "MOST_RECORDS", 1 << 16)
     raw = bytearray(medium)
     start = -(-len(raw) // BLOCK)
@@ -301,10 +301,10 @@ def test_a_directory_of_too_many_files_is_a_line(fence, medium, tmp_path, monkey
     image.write_bytes(bytes(raw).ljust(start * BLOCK, b"\0") + block * (2 << 10))
     console_text, end = power_on(fence, tmp_path, medium=image)
     assert "it has too many files" in end
-    one_line(console_text, end)
+    assert_one_line(console_text, end)
 
 
-_BOMBS = {
+_ENDLESS = {
     "a variable that doubles": ("set a=aa\n" + 'set a="${a}${a}"\n' * 40, 30, "no memory left"),
     "ifs within ifs": ("if true; then\n" * 60_000, 1, "no memory left|time is up"),
     "a file that sources itself": ("source /EFI/BOOT/grub.cfg\n" * 40, 30, "load the kernel first"),
@@ -312,9 +312,9 @@ _BOMBS = {
 }
 
 
-@pytest.mark.parametrize("what", _BOMBS)
-def test_a_bomb_is_a_line_within_its_limits(fence, tmp_path, what, monkeypatch):
-    config, seconds, why = _BOMBS[what]
+@pytest.mark.parametrize("what", _ENDLESS)
+def test_a_configuration_without_end_is_told_in_one_line_within_its_limits(fence, tmp_path, what, monkeypatch):
+    config, seconds, why = _ENDLESS[what]
     monkeypatch.setattr(sys.modules[boot.__module__], "READ_SECONDS", seconds)
     files = {"EFI/BOOT/grub.cfg": config.encode(), "efi.img": bytes(4096), "vmlinuz": bytes(4096)}
     efi_image = written(tmp_path, files, "-e", "efi.img")
@@ -322,7 +322,7 @@ def test_a_bomb_is_a_line_within_its_limits(fence, tmp_path, what, monkeypatch):
     console_text, end = power_on(fence, tmp_path, medium=efi_image, firmware="uefi")
     assert time.monotonic() - begin < 60
     assert re.search(why, end), end
-    one_line(console_text, end)
+    assert_one_line(console_text, end)
     # The largest of all children so far, in KiB: 512 MiB for the machine, what this Python had when it was forked, and
     # some room; another module's may have been larger.
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
