@@ -287,7 +287,7 @@ def firmware_named(name: str) -> Firmware:
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Run the machine; the module's docstring has the arguments."""
     die_with_parent()
     directory, group, status = Path(argv[0]), argv[1], int(argv[2])
     os.set_inheritable(status, False)
