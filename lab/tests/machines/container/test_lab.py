@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from lab.lab import Lab
 from lab.machines import containers
 from lab.testing.containers.kit import PATIENCE
 from lab.tests.machines import kit
+from lab.waiting import wait_until
 
 SHAPE = topology.sno().with_machines("container")
 pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
@@ -67,10 +67,7 @@ def test_redfish_drives_container_machines(tmp_path):
 
 
 def until(what, reached):
-    deadline = time.monotonic() + PATIENCE
-    while not reached():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
+    wait_until(reached, PATIENCE, what, poll=0.05)
 
 
 def powered_on(lab):
