@@ -36,18 +36,13 @@ class Inner:
 
     def ask(self, method: str, path: str, body: object = None) -> Reply:
         """One request."""
-        answer = (
-            self._client.open(path, method=method, json=body)
-            if body is not None
-            else (self._client.open(path, method=method))
-        )
+        answer = self._client.open(path, method=method, json=body)
         text = answer.get_data(as_text=True)
         try:
-            return Reply(
-                answer.status_code, json.loads(text) if text else None, text, answer.headers.get("Location", "")
-            )
+            content = json.loads(text) if text else None
         except ValueError:
-            return Reply(answer.status_code, None, text, answer.headers.get("Location", ""))
+            content = None
+        return Reply(answer.status_code, content, text, answer.headers.get("Location", ""))
 
 
 def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
@@ -56,9 +51,9 @@ def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Resp
     return Response(json.dumps(body), status, {"OData-Version": "4.0", **own}, content_type=_JSON)
 
 
-def no_content(**headers: str) -> Response:
+def no_content() -> Response:
     """An answer without a body (204)."""
-    return Response("", 204, {"OData-Version": "4.0", **{k.replace("_", "-"): v for k, v in headers.items()}})
+    return Response("", 204, {"OData-Version": "4.0"})
 
 
 def refusal(status: int, code: str, message: str, *related: str, headers: Mapping[str, str] | None = None) -> Refusal:

@@ -24,16 +24,15 @@ _VERSION_HEADERS = ("ETag", "Last-Modified", "Content-Length")
 
 
 class Readable(Protocol):
-    """What can be read a piece at a time: a file, the body of an answer."""
+    """Something to be read in pieces: a file, the body of an answer."""
 
     def read(self, size: int = -1, /) -> bytes:
         """At most `size` bytes; none at the end."""
 
 
 class Images:
-    """The images in the directory for temporary files; those of the lab's server at `url`, and at `secure` by HTTPS,
-    lie below `root`. `shares`
-    are URLs of shares that nobody asks for, and the directories that they are."""
+    """Images, kept in the directory for temporary files. What the lab's own server has at `url`, and by HTTPS at
+    `secure`, lies below `root`; `shares` are directories by the URLs of network shares, which no server answers for."""
 
     def __init__(self, url: str, root: Path, shares: Mapping[str, Path] | None = None, secure: str = "") -> None:
         self._own = tuple(f"{one}/" for one in (url, secure) if one)

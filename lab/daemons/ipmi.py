@@ -30,7 +30,7 @@ _DEVICES = {"hd": BootDevice.DISK, "optical": BootDevice.CD, "network": BootDevi
 
 
 class Machine(Protocol):
-    """What is needed of one: its hypervisor's power, not another BMC's."""
+    """A machine's power by its hypervisor, which is all that IPMI needs of it."""
 
     def state(self) -> PowerState:
         """Whether it runs."""
@@ -126,8 +126,8 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         return self._device
 
     def set_boot_device(self, bootdevice: str) -> None:
-        """Try this first; `default`, which takes back what was asked for, the disk. What the machine has not is kept in
-        mind and changes nothing."""
+        """Boot this device first; `default` takes back what was asked for, so that the disk is first again. A device
+        that the machine does not have changes nothing but what `get_boot_device` says."""
         self._device = bootdevice
         if bootdevice == "default":
             self._do(lambda: self._boot(BootDevice.DISK, False))
@@ -159,7 +159,7 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
             threading.Thread(target=self._show, args=(self.sol,), daemon=True, name=f"sol-{self.port}").start()
 
     def _show(self, sol: Any) -> None:
-        """Send what the line says until the client goes."""
+        """Send the serial line's output until the client disconnects."""
         log = self._console.log
         position = log.stat().st_size if log.exists() else 0
         while self.activated and self.sol is sol and not sol.broken:

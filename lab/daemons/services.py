@@ -107,7 +107,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     authority.issue(names, layout.root / "expired.crt", layout.root / "expired.key", expired=True)
     contained = topology.machine == "container"
     reaped = contained or bool(failing.places(layout))
-    reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], port=None)
+    reaper = _python("reaper", "lab.machines.container.reaper", [lab_id])
     services = (
         machined(layout, lab_id) if contained else _libvirtd(layout),
         *_failing(layout),
@@ -124,7 +124,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _bmc(layout, credentials),
         _http(layout),
         *_ipmi(layout, credentials),
-        _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], port=None),
+        _python("console-clock", "lab.daemons.consoleclock", [str(layout.console)]),
     )
     plan = Plan(
         id=lab_id,
@@ -183,8 +183,8 @@ def _libvirtd(layout: Layout) -> Service:
 def machined(layout: Layout, lab_id: str) -> Service:
     """The daemon that owns container machines."""
     arguments = [str(layout.machines), str(layout.machined), lab_id]
-    service = _python(layout, "machined", "lab.machines.container.machined", arguments, port=None)
-    return msgspec.structs.replace(service, ready=Ready("unix", str(layout.machined)))
+    ready = Ready("unix", str(layout.machined))
+    return _python("machined", "lab.machines.container.machined", arguments, ready=ready)
 
 
 def _failing(layout: Layout) -> tuple[Service, ...]:
@@ -195,8 +195,7 @@ def _failing(layout: Layout) -> tuple[Service, ...]:
     file = layout.root / "failing.json"
     config = disks.Config(layout.root.name, places, str(layout.failing), str(layout.root / "blkio"))
     file.write_bytes(msgspec.json.encode(config))
-    service = _python(layout, "disks", "lab.daemons.disks", [str(file)], port=None)
-    return (msgspec.structs.replace(service, ready=Ready("unix", str(layout.failing))),)
+    return (_python("disks", "lab.daemons.disks", [str(file)], ready=Ready("unix", str(layout.failing))),)
 
 
 def _switch(layout: Layout) -> tuple[Service, ...]:
@@ -206,19 +205,19 @@ def _switch(layout: Layout) -> tuple[Service, ...]:
         return ()
     file, programs = layout.root / "switch.json", layout.root / "bpf"
     file.write_bytes(msgspec.json.encode(groups))
-    return (_python(layout, "switch", "lab.daemons.switch", [str(file), str(programs)], port=None),)
+    return (_python("switch", "lab.daemons.switch", [str(file), str(programs)]),)
 
 
 def _impair(layout: Layout) -> Service:
     """What delays, doubles and spoils packets, for the faults that do."""
-    service = _python(layout, "impair", "lab.daemons.switch.impair", [str(layout.impair)], port=None)
-    return msgspec.structs.replace(service, ready=Ready("unix", str(layout.impair)), by_request=True)
+    ready = Ready("unix", str(layout.impair))
+    return _python("impair", "lab.daemons.switch.impair", [str(layout.impair)], ready=ready, by_request=True)
 
 
 def _rogue(layout: Layout) -> Service:
     """The second DHCP server, for the fault that has one."""
-    service = _python(layout, "rogue-dhcp", "lab.daemons.switch.rogue", [str(layout.rogue)], port=None)
-    return msgspec.structs.replace(service, ready=Ready("unix", str(layout.rogue_socket)), by_request=True)
+    ready = Ready("unix", str(layout.rogue_socket))
+    return _python("rogue-dhcp", "lab.daemons.switch.rogue", [str(layout.rogue)], ready=ready, by_request=True)
 
 
 def _dnsmasq(layout: Layout) -> Service:
@@ -294,10 +293,8 @@ def _load_balancer(layout: Layout) -> Service:
     """haproxy, in the place of the load balancer that users bring."""
     config = layout.root / "load-balancer.cfg"
     config.write_text(balancer.haproxy_config(layout.topology))
-    argv = ("haproxy", "-db", "-f", str(config))
-    return Service(
-        name="load-balancer", argv=argv, ready=Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT)
-    )
+    ready = Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT)
+    return Service(name="load-balancer", argv=("haproxy", "-db", "-f", str(config)), ready=ready)
 
 
 def _tang(layout: Layout) -> Service:
@@ -315,8 +312,8 @@ def _iscsi(layout: Layout) -> tuple[Service, ...]:
         return ()
     file = layout.root / "iscsi.json"
     file.write_bytes(msgspec.json.encode(served))
-    service = _python(layout, "iscsi", "lab.daemons.iscsi", [str(file)], port=None)
-    return (msgspec.structs.replace(service, ready=Ready("tcp", served.portals[-1], ISCSI_PORT)),)
+    ready = Ready("tcp", served.portals[-1], ISCSI_PORT)
+    return (_python("iscsi", "lab.daemons.iscsi", [str(file)], ready=ready),)
 
 
 def _bmc(layout: Layout, credentials: Credentials) -> Service:
@@ -350,8 +347,8 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config = root / "bmc/emulator.conf"
     # Flask executes this file as Python.
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
-    service = _python(layout, "bmc", "lab.daemons.bmc", [str(config)], port=None, env={"TMPDIR": str(root / "bmc/tmp")})
-    return msgspec.structs.replace(service, ready=Ready("tcp", layout.bmc_address, BMC_PORT))
+    ready = Ready("tcp", layout.bmc_address, BMC_PORT)
+    return _python("bmc", "lab.daemons.bmc", [str(config)], ready=ready, env={"TMPDIR": str(root / "bmc/tmp")})
 
 
 def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
@@ -377,7 +374,7 @@ def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
     )
     file = layout.root / "ipmi.json"
     write_private(file, msgspec.json.encode(config))
-    return (_python(layout, "ipmi", "lab.daemons.ipmi", [str(file)], port=None),)
+    return (_python("ipmi", "lab.daemons.ipmi", [str(file)]),)
 
 
 def _http(layout: Layout) -> Service:
@@ -385,15 +382,19 @@ def _http(layout: Layout) -> Service:
     words = [str(layout.www), layout.topology.gateway, str(HTTP_PORT)]
     if any("http" not in profile(layout.topology.bmc_of(node)).media.schemes for node in layout.topology.nodes):
         words += [str(HTTPS_PORT), str(layout.root / "server.crt"), str(layout.root / "server.key")]
-    return _python(layout, "http", "lab.daemons.httpd", words, port=HTTP_PORT)
+    return _python("http", "lab.daemons.httpd", words, ready=Ready("tcp", layout.topology.gateway, HTTP_PORT))
 
 
 def _python(
-    layout: Layout, name: str, module: str, arguments: list[str], *, port: int | None, env: dict[str, str] | None = None
+    name: str,
+    module: str,
+    arguments: list[str],
+    *,
+    ready: Ready | None = None,
+    by_request: bool = False,
+    env: dict[str, str] | None = None,
 ) -> Service:
     """A service that is a module of this package, run by this interpreter."""
-    ready = Ready("tcp", layout.topology.gateway, port) if port else None
-    import_path = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
-    return Service(
-        name=name, argv=(sys.executable, "-m", module, *arguments), ready=ready, env=import_path | (env or {})
-    )
+    argv = (sys.executable, "-m", module, *arguments)
+    own = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
+    return Service(name=name, argv=argv, ready=ready, env=own | (env or {}), by_request=by_request)

@@ -1,9 +1,9 @@
 """The machine's memory, vCPUs and disk, shared by all labs on it through a ledger file under flock.
 
 Each entry belongs to a live process (pid, start time, boot); entries of dead processes are dropped by the next reader.
-A lab that asks for more than the machine has fails at once; one that has to wait says so and waits its turn. It is the
-first's turn when that fits, by the budget that its own process was given; and one that no longer looks whether it does
-(its process is stopped, or hangs) keeps its place but holds up nobody.
+A lab that asks for more than the machine has fails at once; one that has to wait says so and waits its turn. The first
+in the queue has its turn when its request fits the budget that its own process was given. A lab whose process no longer
+checks for its turn (it is stopped, or hangs) keeps its place in the queue, but the others do not wait for it.
 
 All checkouts on the machine share the file. What another version has put into it is kept as it is: entries that this
 version cannot read are not counted, but they are not dropped either, and unknown fields are preserved.
@@ -50,7 +50,7 @@ GUEST_DISK_GIB = 2
 # GiB that a disk with somebody's data takes (lab.machines.disks).
 FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
-# A lab that waits looks each second; on an overloaded machine, some seconds late.
+# A lab that waits checks for its turn each second; on an overloaded machine, some seconds late.
 _LOOKS_SECONDS = 30.0
 _REPEAT_SECONDS = 60.0
 
@@ -73,8 +73,8 @@ class Amount(msgspec.Struct, frozen=True):
 
     def short(self, free: Amount) -> list[str]:
         """What `free` does not have enough of, in words."""
-        wanted = (("memory", self.mib > free.mib), ("vCPUs", self.vcpu > free.vcpu))
-        return [name for name, lacks in (*wanted, ("disk", self.disk_gib > free.disk_gib)) if lacks]
+        rows = (("memory", self.mib, free.mib), ("vCPUs", self.vcpu, free.vcpu), ("disk", self.disk_gib, free.disk_gib))
+        return [name for name, wanted, left in rows if wanted > left]
 
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -83,8 +83,8 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What one lab holds or, while `waiting`, asks for.
 
-    Of one that waits: `budget` is what all labs together may use as its process was told, and `looked` when it looked
-    last, in seconds since the machine's start; older versions of this file's readers tell neither.
+    Of one that waits: `budget` is what all labs together may use as its process was told, and `looked` when it last
+    checked for its turn, in seconds since the machine's start; older versions of node0 write neither.
     """
 
     lab: str
@@ -100,7 +100,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def looks(self) -> bool:
-        """Whether it would notice that it can have what it waits for."""
+        """Whether its process still checks for its turn."""
         return self.looked is None or time.monotonic() - self.looked < _LOOKS_SECONDS
 
     @property

@@ -98,47 +98,33 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
     reasons = []
     if os.geteuid() != 0:
         reasons.append("labs need root (they make namespaces and bridges): run as root or with sudo")
-    contained = topology.machine == "container"
-    for program, package in PROGRAMS.items():
-        if contained and program in ONLY_VMS:
-            continue
-        if shutil.which(program, path=_PATH) is None:
-            reasons.append(f"{program} is not installed: apt-get install {package}")
-    if any(disk.holds == "data" for node in topology.nodes for disk in node.disks):
-        for program, package in DISK_PROGRAMS.items():
-            if shutil.which(program, path=_PATH) is None:
-                reasons.append(
-                    f"{program} is not installed, a disk that holds data needs it: apt-get install {package}"
-                )
-    if topology.proxy:
-        for program, package in PROXY_PROGRAMS.items():
-            if shutil.which(program, path=_PATH) is None:
-                reasons.append(f"{program} is not installed, a proxy needs it: apt-get install {package}")
-    if topology.tang:
-        for program, package in TANG_PROGRAMS.items():
-            if shutil.which(program, path=_PATH) is None:
-                reasons.append(f"{program} is not installed, a Tang server needs it: apt-get install {package}")
-    if topology.load_balancer:
-        for program, package in BALANCER_PROGRAMS.items():
-            if shutil.which(program, path=_PATH) is None:
-                reasons.append(f"{program} is not installed, a load balancer needs it: apt-get install {package}")
-    if not contained and any(node.portals for node in topology.nodes):
-        for program, package in ISCSI_PROGRAMS.items():
-            if shutil.which(program, path=_PATH) is None:
-                reasons.append(f"{program} is not installed, an iSCSI disk needs it: apt-get install {package}")
+    contained, nodes = topology.machine == "container", topology.nodes
+    disks = [disk for node in nodes for disk in node.disks]
+    always = {program: package for program, package in PROGRAMS.items() if not (contained and program in ONLY_VMS)}
+    rows = (
+        (True, always, ""),
+        (any(disk.holds == "data" for disk in disks), DISK_PROGRAMS, ", a disk that holds data needs it"),
+        (topology.proxy, PROXY_PROGRAMS, ", a proxy needs it"),
+        (topology.tang, TANG_PROGRAMS, ", a Tang server needs it"),
+        (topology.load_balancer, BALANCER_PROGRAMS, ", a load balancer needs it"),
+        (not contained and any(node.portals for node in nodes), ISCSI_PROGRAMS, ", an iSCSI disk needs it"),
+        (not contained and any(node.tpm for node in nodes), TPM_PROGRAMS, ", a TPM needs it"),
+    )
+    reasons += [
+        f"{program} is not installed{why}: apt-get install {package}"
+        for is_needed, programs, why in rows
+        for program, package in programs.items()
+        if is_needed and shutil.which(program, path=_PATH) is None
+    ]
     loops = Path("/dev/loop-control")
-    if not contained and any(disk.can_fail for node in topology.nodes for disk in node.disks) and not loops.exists():
+    if not contained and any(disk.can_fail for disk in disks) and not loops.exists():
         reasons.append(f"{loops} is missing, a disk that can fail needs it: modprobe loop")
     reasons += unsupported(topology)
-    if not contained and any(node.tpm for node in topology.nodes):
-        for program, package in TPM_PROGRAMS.items():
-            if shutil.which(program, path=_PATH) is None:
-                reasons.append(f"{program} is not installed, a TPM needs it: apt-get install {package}")
     if contained:
         reasons += container_problems()
-    if not contained and any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
+    if not contained and any(node.firmware == "uefi" for node in nodes) and not OVMF_CODE.exists():
         reasons.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
-    if any(node.secure_boot for node in topology.nodes) and not contained and not OVMF_SECURE_CODE.exists():
+    if any(node.secure_boot for node in nodes) and not contained and not OVMF_SECURE_CODE.exists():
         reasons.append(f"{OVMF_SECURE_CODE} is missing, machines with secure boot need it: apt-get install ovmf")
     if not contained and topology.boot == "pxe" and not all(loader.exists() for loader in IPXE):
         reasons.append(f"{IPXE[0].parent} has no iPXE, booting by PXE needs it: apt-get install ipxe")

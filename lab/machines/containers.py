@@ -38,7 +38,7 @@ def first_user(lab: str, index: int) -> int:
 
 
 def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
-    """What a node is."""
+    """The description of a node as a container machine."""
     identity = str(uuid.uuid4())
     stick = _stick(node, layout)
     return MachineSpec(
@@ -92,7 +92,7 @@ def _stick(node: NodeSpec, layout: Layout) -> tuple[DiskSpec, ...]:
 
 
 def define(layout: Layout) -> dict[str, str]:
-    """Make the disks of all nodes and tell what the machines are; their UUIDs by name. They are off."""
+    """Write the descriptions of all machines, which are off; their UUIDs by name."""
     uuids = {}
     for index, node in enumerate(layout.topology.nodes):
         spec = machine_spec(node, layout, index)

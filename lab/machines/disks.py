@@ -52,7 +52,7 @@ def make(path: Path, disk: Disk, serial: str) -> None:
 
 def _fill(path: Path, size: int, serial: str) -> None:
     with path.open("r+b") as image:
-        _randomise(image, serial, _spans(size))
+        _randomise(image, serial, random_spans(size))
     first, rest = _VOLUMES[0] + _VOLUMES[1], "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
     lines = [
         "label: gpt",
@@ -70,7 +70,7 @@ def _fill(path: Path, size: int, serial: str) -> None:
         write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, group=DATA_GROUP, volume="keep")
 
 
-def _spans(size: int) -> Iterator[tuple[int, int]]:
+def random_spans(size: int) -> Iterator[tuple[int, int]]:
     """The random parts of a disk full of data: offset and length in bytes, in order."""
     dense = min(DENSE_MIB * MIB, size)
     for offset in range(0, dense, 16 * MIB):

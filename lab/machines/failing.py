@@ -85,12 +85,12 @@ def _medium(one: Place) -> Iterator[Loop]:
 
 
 def fail(one: Place, *, reads: bool) -> None:
-    """Let what is written to it fail, and with `reads` what is read from it too. Raises LabError."""
+    """Make writes to it fail, and with `reads` reads too. Raises LabError."""
     _change(one, read_only=True, size=_SECTOR if reads else 0)
 
 
 def mend(one: Place) -> None:
-    """Let it work again. Raises LabError."""
+    """Make it work again. Raises LabError."""
     _change(one, read_only=False, size=0)
 
 

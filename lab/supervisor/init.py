@@ -132,10 +132,10 @@ class Services:
         self._plan = plan
         self._by_name = {s.name: s for s in plan.services}
         self._pids: dict[int, str] = {}
-        # Services that are killed on request, and those that are to be suspended.
-        self._asked: set[int] = set()
+        # Pids that were killed on request; names of services that are suspended, and of those started by request.
+        self._killed: set[int] = set()
         self._paused: set[str] = set()
-        self._asked_for: set[str] = set()
+        self._requested: set[str] = set()
         self._state = Path(plan.state)
         self._logs = self._state / "log"
 
@@ -194,8 +194,8 @@ class Services:
                 print(f"{now} {name} ended with {code}", file=sys.stderr, flush=True)
                 # A requested stop waits for its process there, so this one has ended by itself.
                 tail = watch.tail_of(self._logs / f"{name}.log")
-                asked = pid in self._asked
-                self._asked.discard(pid)
+                asked = pid in self._killed
+                self._killed.discard(pid)
                 watch.note(Path(self._plan.state), Ended(name, code, now, tail, asked=asked))
 
     def _expect_running(self, service: Service) -> None:
@@ -252,7 +252,7 @@ class Services:
                 return
 
     def do(self, request: Request) -> Reply:
-        """What is asked for."""
+        """Carry out a request."""
         # What has ended by itself is noted as that.
         self._reap()
         if request.op != "status":
@@ -269,7 +269,7 @@ class Services:
                 if not running:
                     return Reply(error="it does not run")
                 for pid in running:
-                    self._asked.add(pid)
+                    self._killed.add(pid)
                     self._kill(service, pid)
             elif request.op == "pause":
                 if not running:
@@ -281,12 +281,12 @@ class Services:
                 self._paused.discard(service.name)
                 self._signal(service, signal.SIGCONT)
             elif not running:
-                self._asked_for.add(service.name)
+                self._requested.add(service.name)
                 self._spawn(service)
                 self._wait_started(service)
                 if service.name in self._paused:
                     self._signal(service, signal.SIGSTOP)
-        started = [name for name, service in self._by_name.items() if not service.by_request or name in self._asked_for]
+        started = [name for name, service in self._by_name.items() if not service.by_request or name in self._requested]
         return Reply(running={name: name in self._pids.values() for name in started})
 
     def _signal(self, service: Service, number: signal.Signals) -> None:

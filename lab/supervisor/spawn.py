@@ -70,7 +70,7 @@ class Supervisor:
         """Let it outlive this process."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
-        # Without a ResourceWarning from Popen.
+        # Popen would warn (ResourceWarning) of a process that nobody has waited for.
         self._process.returncode = 0
 
     def end(self) -> None:

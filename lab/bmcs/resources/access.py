@@ -1,4 +1,4 @@
-"""Who may ask: basic authentication and sessions (DSP0266, "Authentication")."""
+"""Access to a BMC: basic authentication and sessions (DSP0266, "Authentication")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What in sushy-tools' documents is against DMTF's schemas, mended (docs/bmcs.md, "DMTF's validators").
+"""Corrects sushy-tools' documents where they break DMTF's schemas (docs/bmcs.md, "DMTF's validators").
 
-Its links to resources that it has not, or that this kind of machine has not, lead nowhere; they are left out.
+Links to resources that the emulator does not have, or not for this kind of machine, are left out.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 from lab.bmcs.state import ROOT
 from lab.bmcs.web import Inner
 
-# Property -> what it is called in the schema; empty: it is in none.
+# Property -> its name in the schema; empty: no schema has it.
 _NAMES = {"@Redfish.Copyright": "", "HealthRollUp": "HealthRollup"}
-# Types -> properties that they have not.
+# Type -> properties that it does not have.
 _UNKNOWN = {"#Chassis.v1_5_0.Chassis": ("UUID", "Thermal")}
 
 

@@ -1,7 +1,7 @@
 """The switch's daemon: `python -m lab.daemons.switch CONFIG FOLDER`. It runs in the lab's namespaces.
 
 CONFIG has the groups as JSON; at FOLDER it mounts a file system for programs on their way to the kernel. Cables come
-and go with their machines: the kernel tells (rtnetlink(7)), and the switch looks.
+and go with their machines: at each notification of the kernel's (rtnetlink(7)) the switch looks which there are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Group:
         self._connect()
 
     def _make(self, leg: Leg) -> int:
-        """A way into a bridge, and the index of its other end, which programs send to."""
+        """Make a leg: a pair of veth into its bridge; the index of the other end, which programs send to."""
         with contextlib.suppress(subprocess.CalledProcessError):
             _ip("link", "del", leg.name)
         mtu = ("mtu", str(leg.mtu))
@@ -61,9 +61,9 @@ class _Group:
         up = {name for name in there if "LOWER_UP" in links[name]["flags"]}
         for name in self.group.ports:
             if self._there.get(name) != there.get(name):
-                self._hang_up(name)
+                self._forget(name)
                 if name in there:
-                    self._pick_up(name)
+                    self._take_up(name)
             if name in self._up - up and self.lacp is not None:
                 self.lacp.lost(self.group.ports.index(name), now)
         self._there, self._up = there, up
@@ -71,7 +71,7 @@ class _Group:
             self._say(name)
         self._connect()
 
-    def _pick_up(self, name: str) -> None:
+    def _take_up(self, name: str) -> None:
         bpf.attach(name, bpf.from_port(()), self._folder)
         if self.lacp is not None:
             line = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(lacp.TYPE))
@@ -80,7 +80,7 @@ class _Group:
             self._lines[name] = line
             self._selector.register(line, selectors.EVENT_READ, (self, name))
 
-    def _hang_up(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         line = self._lines.pop(name, None)
         if line is not None:
             self._selector.unregister(line)
@@ -127,7 +127,7 @@ class _Group:
             return
         ways = [(leg.vlan, self._legs[leg.name]) for leg in self.group.legs]
         with contextlib.suppress(subprocess.CalledProcessError):
-            # It fails for a cable that has just gone, of which the kernel will tell.
+            # It fails for a cable that has just gone, which the kernel will notify of.
             for leg in self.group.legs:
                 out = bpf.to_ports(leg.vlan, [self._there[name] for name in carrying])
                 bpf.attach(f"{leg.name}p", out, self._folder)
@@ -138,12 +138,12 @@ class _Group:
 
 
 def serve(groups: tuple[Group, ...], folder: Path) -> NoReturn:
-    """Be the switch, for ever."""
+    """Run the switch, for ever."""
     selector = selectors.DefaultSelector()
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
-        news.bind((0, _LINKS))
-        news.setblocking(False)
-        selector.register(news, selectors.EVENT_READ, None)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as notifications:
+        notifications.bind((0, _LINKS))
+        notifications.setblocking(False)
+        selector.register(notifications, selectors.EVENT_READ, None)
         all_groups = [_Group(group, number, folder, selector) for number, group in enumerate(groups)]
         look, due = True, time.monotonic()
         while True:
@@ -155,7 +155,7 @@ def serve(groups: tuple[Group, ...], folder: Path) -> NoReturn:
             for key, _ in selector.select(max(due - time.monotonic(), 0)):
                 if key.data is None:
                     look = True
-                    _drain(news)
+                    _drain(notifications)
                 else:
                     group, name = key.data
                     group.hear(name)
@@ -165,14 +165,14 @@ def serve(groups: tuple[Group, ...], folder: Path) -> NoReturn:
                     group.tick()
 
 
-def _drain(news: socket.socket) -> None:
+def _drain(notifications: socket.socket) -> None:
     while True:
         try:
-            news.recv(1 << 16)
+            notifications.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
-            # More news than there was room for: all is looked at anyway.
+            # More notifications than there was room for: the switch looks at all cables anyway.
             continue
 
 

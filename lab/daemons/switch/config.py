@@ -1,4 +1,4 @@
-"""What the switch is told, as plain data."""
+"""The configuration of the switch, as plain data."""
 
 from __future__ import annotations
 

@@ -35,10 +35,10 @@ from lab.errors import LabError
 _TUNSETIFF, _TAP, _NO_PI, _SO_MARK = 0x400454CA, 0x0002, 0x1000, 36
 # A packet's mark is the card's index and, below it, the place in the order of those that it has been turned aside by.
 _PLACES = 16
-# As many wait at most for their time on a card: at 100 Mbit/s and full size, a second's worth. Then the next are lost.
+# The most packets that wait for their time on a card: at 100 Mbit/s and full size, those of a second. More are lost.
 _QUEUE = 10_000
 _FRAME, _ETHERNET = 65_536, 14
-# So many frames of a card are taken before all others have their turn, and what has waited long enough is sent.
+# How many frames of a card are read before the other cards have their turn, and what has waited long enough is sent.
 _TURN = 64
 _SECONDS, ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
 #: What would have to wait longer than that for a limit of bandwidth is lost.
@@ -46,7 +46,7 @@ WAIT_MS = 400
 
 
 def burst(kbit: int) -> int:
-    """How many kbit may come at once under a limit of `kbit` kbit/s: an eighth of a second's, or a large packet's."""
+    """How many kbit may pass at once under a limit of `kbit` kbit/s: an eighth of a second's, or a large packet's."""
     return max(kbit // 8, 16)
 
 
@@ -103,10 +103,10 @@ def ask(path: Path, request: Request) -> Reply:
 
 
 class Detour:
-    """The way around by which a card's packets go. Raises OSError where there is no such card."""
+    """The TAP device by which a card's packets go. Raises OSError where there is no such card."""
 
     def __init__(self, card: str, place: int, how: Impairment, *, back: bool = False) -> None:
-        self._how, self._dice, self._back = how, random.Random(), back
+        self._how, self._random, self._back = how, random.Random(), back
         self._waiting: list[tuple[float, int, bytes]] = []
         self._order = itertools.count()
         # Until when the limit is used up.
@@ -124,7 +124,7 @@ class Detour:
             self.tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             held.callback(os.close, self.tap)
             fcntl.ioctl(self.tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP | _NO_PI))
-            # It is to say nothing of its own.
+            # The device is to send nothing of its own.
             with contextlib.suppress(FileNotFoundError):
                 Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
             mtu = Path(f"/sys/class/net/{card}/mtu").read_text().strip()
@@ -135,14 +135,14 @@ class Detour:
             self._held = held.pop_all()
 
     def there(self) -> bool:
-        """Whether the card is there still: it goes with its machine's power."""
+        """Whether the card still exists: it goes with its machine's power."""
         try:
             return bool(socket.if_indextoname(self.card))
         except OSError:
             return False
 
     def take(self) -> None:
-        """Take a turn's worth of what has come."""
+        """Read and pass on as many packets as a turn has."""
         with contextlib.suppress(BlockingIOError):
             for _ in range(_TURN):
                 self._pass(os.read(self.tap, _FRAME))
@@ -158,7 +158,7 @@ class Detour:
             if not how.ms or not self._happens(how.late):
                 self._send(frame)
             else:
-                seconds = (how.ms + self._dice.uniform(-how.jitter_ms, how.jitter_ms)) / 1000
+                seconds = (how.ms + self._random.uniform(-how.jitter_ms, how.jitter_ms)) / 1000
                 self._keep(frame, time.monotonic() + seconds)
 
     def _limit(self, frame: bytes, now: float) -> None:
@@ -174,12 +174,12 @@ class Detour:
             heapq.heappush(self._waiting, (until, next(self._order), frame))
 
     def _happens(self, percent: float) -> bool:
-        return self._dice.random() * 100 < percent
+        return self._random.random() * 100 < percent
 
     def _spoilt(self, frame: bytes) -> bytes:
         """With a wrong bit, behind the Ethernet header."""
         spoilt = bytearray(frame)
-        spoilt[self._dice.randrange(_ETHERNET, len(frame))] ^= 1 << self._dice.randrange(8)
+        spoilt[self._random.randrange(_ETHERNET, len(frame))] ^= 1 << self._random.randrange(8)
         return bytes(spoilt)
 
     def _send(self, frame: bytes) -> None:
@@ -222,7 +222,7 @@ class Daemon:
                     self._end(*key)
             waits = [seconds for one in self._detours.values() if (seconds := one.due(now)) is not None]
             for event, _ in self._selector.select(min([*waits, _LOOK_SECONDS]) if self._detours else None):
-                # One that has just ended may have been told of.
+                # A detour that has just ended may still be among the events.
                 if event.fd in self._selector.get_map():
                     event.data()
 
@@ -238,12 +238,12 @@ class Daemon:
         self._selector.unregister(line)
         with line, contextlib.suppress(OSError):
             line.settimeout(ANSWER_SECONDS)
-            # Whoever only looks whether this is there says nothing.
+            # A client that only checks whether the daemon is up sends nothing.
             if asked := line.makefile("rb").readline():
                 self._do(asked, line)
 
     def _do(self, asked: bytes, line: socket.socket) -> None:
-        """What is asked for; what has begun for somebody who waits for it no more, ends. Raises OSError."""
+        """Carry out a request. What it began ends if its client no longer waits for the reply. Raises OSError."""
         reply = self._reply(asked)
         try:
             line.sendall(msgspec.json.encode(reply) + b"\n")

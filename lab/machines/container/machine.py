@@ -1,4 +1,4 @@
-"""One machine as its daemon has it: what it is, and the warden that it runs by while it is on."""
+"""One machine in its daemon: its description, and the warden process that runs it while it is on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Machine:
         self._group = f"{lab}/{self.spec.name}"
         self._hierarchies = hierarchies
         self.warden: subprocess.Popen[bytes] | None = None
-        self.status_pipe = -1
+        # Readable when its warden tells something, and at its end; -1 while the machine is off.
+        self.status = -1
         self.running = False
 
     @property
@@ -45,17 +46,12 @@ class Machine:
         return self.warden is not None
 
     @property
-    def status(self) -> int:
-        """A descriptor that tells something when its warden does, and ends with it; -1 while it is off."""
-        return self.status_pipe
-
-    @property
     def _pulled(self) -> tuple[str, ...]:
         file = self.directory / "pulled"
         return tuple(file.read_text().split()) if file.exists() else ()
 
     def view(self) -> View:
-        """What it is like."""
+        """The machine as the daemon shows it."""
         spec = self.spec
         return View(
             name=spec.name,
@@ -73,12 +69,12 @@ class Machine:
         )
 
     def change(self, **fields: object) -> None:
-        """Change what it is, from the next power-on on."""
+        """Change its description, which counts from the next power-on on."""
         self.spec = msgspec.structs.replace(self.spec, **fields)
         self.spec.save(self.directory)
 
     def power_on(self) -> None:
-        """Start it; nothing when it is on. What it is, it stays until it is powered off, however often it restarts."""
+        """Start it; nothing when it is on. Its description now counts until it is powered off, at restarts too."""
         if self.on:
             return
         powered = self.directory / "on"
@@ -103,13 +99,13 @@ class Machine:
             raise MachineError("power", f"its warden cannot be started: {error}") from error
         finally:
             os.close(write)
-        self.status_pipe = read
+        self.status = read
 
     def read_status(self) -> None:
         """Read what its warden has written: that init runs, or, with its end, how the machine ended.
 
         Raises MachineError, OSError: see `_end`."""
-        if os.read(self.status_pipe, 64):
+        if os.read(self.status, 64):
             self.running = True
             return
         if self._end() == holder.REBOOTED:
@@ -121,9 +117,9 @@ class Machine:
     def _end(self) -> int:
         """Wait for the warden, and clear away what the kernel does not. Raises MachineError when it does not end: then
         the machine is on, until it is powered off; OSError when something else stays."""
-        if self.status_pipe >= 0:
-            os.close(self.status_pipe)
-        self.status_pipe = -1
+        if self.status >= 0:
+            os.close(self.status)
+        self.status = -1
         self.running = False
         try:
             code = self.warden.wait(END_SECONDS) if self.warden is not None else 0
@@ -136,7 +132,8 @@ class Machine:
     def power_off(self) -> None:
         """End it at once; returns when nothing of it runs any more. Raises MachineError, OSError: see `_end`."""
         if self.warden is not None:
-            # The warden holds the machine's devices: who could still open them ends first. It would call that a panic.
+            # The warden holds the machine's devices, so the processes that could still open them end before it does; it
+            # is stopped meanwhile, or it would report the end of the first process as a panic.
             self.warden.send_signal(signal.SIGSTOP)
             for outer in _children(self.warden.pid):
                 for init in _children(outer):
@@ -171,15 +168,15 @@ class Machine:
                 os.kill(init, _POWER_OFF)
 
     def suspend(self, suspended: bool) -> None:
-        """Let nothing in it run, or all again; nothing of that lasts longer than its power. Raises MachineError where
-        it is off, or no init runs in it yet."""
+        """Freeze all its processes, or let them run again; a power-off ends that too. Raises MachineError where it is
+        off, or no init runs in it yet."""
         if self.running:
             self._limits().freeze(suspended)
         elif suspended:
             raise MachineError("power", "nothing in it runs: it is off, or starting")
 
     def limit_cpu(self, percent: int | None) -> None:
-        """Leave it so much of one processor, or (None) all that it has. Raises MachineError as `suspend` does."""
+        """Limit it to this percentage of one processor, or (None) to its own. Raises MachineError as `suspend` does."""
         if self.running:
             self._limits().limit_cpu(MachineSpec.load(self.directory / "on").vcpus, percent)
         elif percent is not None:

@@ -139,7 +139,7 @@ class Daemon:
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Run the daemon; the module's docstring has the arguments."""
     namespaces.die_with_parent()
     try:
         daemon = Daemon(Path(argv[0]), argv[2], argv[3] if len(argv) > 3 else "")

@@ -36,7 +36,7 @@ def reap(lab: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Run the reaper; the module's docstring has the arguments."""
     while os.read(0, 64):
         pass
     reap(argv[0])

@@ -187,7 +187,7 @@ class Warden:
         self._selector.register(self._line, selectors.EVENT_READ, self._hear_init)
 
     def _send(self, boot: Boot) -> None:
-        """The order to the process that holds the namespaces, with the initrds."""
+        """Send the order to the process that holds the namespaces, with the initrds."""
         order = holder.Order(
             cgroups=self.hierarchies.v1,
             argv=(*boot.init, *self._init_arguments()),
@@ -202,7 +202,7 @@ class Warden:
             os.close(image)
 
     def _hear_init(self) -> None:
-        """A word of the machine's first process: init runs, or something broke."""
+        """Take a message of the machine's first process: init runs, or something broke."""
         message = self._line.recv(1 << 16)
         if message == holder.RUNNING:
             os.write(self._status, b"running\n")
@@ -213,14 +213,14 @@ class Warden:
 
     def _init_arguments(self) -> tuple[str, ...]:
         """How systemd is told which control groups there are, and what its services have in their environment."""
-        # Disks in /sys are the lab's files: libudev shall believe in them (of systemd's own variables).
+        # Disks in /sys are files of the lab's: libudev is not to insist on a sysfs (a variable of systemd's).
         environment = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
             return ("systemd.unified_cgroup_hierarchy=1", *environment)
         return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *environment)
 
     def serve(self) -> int:
-        """Answer calls and carry the console until the machine ends; returns how it did."""
+        """Answer calls and serve the console until the machine ends; returns the exit code that says how."""
         outer = os.pidfd_open(self.outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
@@ -246,7 +246,7 @@ class Warden:
                 (self._work / "files/proc/meminfo").write_text(text)
 
     def hold_to_its_groups(self) -> None:
-        """End a machine that takes the host's control groups: they are free again when it is off, and not before."""
+        """Switch the machine off if it has too many control groups: the host has them back only when it is off."""
         if not self._switched_off and self._group.too_many():
             self.say(f"node0: more than {cgroups.MOST_GROUPS} control groups: the machine is switched off")
             self._switched_off = True
@@ -255,7 +255,7 @@ class Warden:
             self._group.unhold()
 
     def wait_for_ever(self) -> NoReturn:
-        """Be a machine that does nothing more until somebody pulls the plug."""
+        """Serve the console of a machine that does nothing more, until it is powered off."""
         while True:
             for key, _ in self._selector.select():
                 key.data()
@@ -287,7 +287,7 @@ def firmware_named(name: str) -> Firmware:
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Run the machine; the module's docstring has the arguments."""
     die_with_parent()
     directory, group, status = Path(argv[0]), argv[1], int(argv[2])
     os.set_inheritable(status, False)

@@ -89,7 +89,7 @@ def theirs(**more):
     return {"lab": "theirs", "mib": 4, "pid": pid, "started": started, **more}
 
 
-def test_who_was_killed_while_writing_loses_nobodys_entry(path):
+def test_a_process_killed_while_it_writes_loses_no_entry(path):
     """The new list goes over the old one, and then the file is cut: between the two, a rest of the old one is left."""
     path.write_text(json.dumps([theirs()]) + '"mib": 4, "pid": 1}]')
     ledger = Ledger(path, Amount(10, 8, 8))
@@ -98,7 +98,7 @@ def test_who_was_killed_while_writing_loses_nobodys_entry(path):
     assert len(json.loads(path.read_text())) == 2
 
 
-def test_the_list_is_never_away_while_it_is_written(path, monkeypatch):
+def test_the_file_has_a_whole_list_at_each_moment(path, monkeypatch):
     ledger = Ledger(path, Amount(10, 8, 8))
     ledger.take("a", Amount(1), this_process(), 0)
 
@@ -200,7 +200,7 @@ def test_a_lab_with_more_vcpus_than_there_are_runs_alone(ledger):
         ledger.take("small", Amount(1, 1), this_process(), 0)
 
 
-def test_who_waits_is_in_the_ledger_and_holds_nothing(ledger):
+def test_a_lab_that_waits_is_in_the_ledger_and_holds_nothing(ledger):
     ledger.take("a", Amount(900), this_process(), 0)
     assert ledger.try_take("big", Amount(500), this_process()) is not None
     assert [(e.lab, e.waiting) for e in ledger.entries()] == [("a", False), ("big", True)]
@@ -256,7 +256,7 @@ def waiting(path, lab):
     return entry
 
 
-def test_one_that_waits_for_a_smaller_budget_of_its_own_holds_up_nobody(path):
+def test_a_lab_that_waits_with_a_smaller_budget_holds_up_nobody(path):
     """Processes may be told different budgets (NODE0_BUDGET_MIB): whether a lab fits is judged by its own."""
     large, small = Ledger(path, Amount(1000, 8, 8)), Ledger(path, Amount(500, 8, 8))
     large.take("a", Amount(300), this_process(), 0)
@@ -265,7 +265,7 @@ def test_one_that_waits_for_a_smaller_budget_of_its_own_holds_up_nobody(path):
     assert [(e.lab, e.waiting) for e in large.entries()] == [("a", False), ("first", True), ("second", False)]
 
 
-def test_one_with_a_larger_budget_of_its_own_has_its_turn(path):
+def test_a_lab_that_waits_with_a_larger_budget_has_its_turn(path):
     large, small = Ledger(path, Amount(1000, 8, 8)), Ledger(path, Amount(500, 8, 8))
     large.take("a", Amount(900), this_process(), 0)
     assert large.try_take("first", Amount(700), this_process()) is not None
@@ -274,7 +274,7 @@ def test_one_with_a_larger_budget_of_its_own_has_its_turn(path):
     assert large.try_take("first", Amount(700), this_process()) is None
 
 
-def test_one_that_no_longer_looks_holds_up_nobody_and_keeps_its_place(ledger, monkeypatch):
+def test_a_lab_that_no_longer_checks_holds_up_nobody_and_keeps_its_place(ledger, monkeypatch):
     ledger.take("a", Amount(900), this_process(), 0)
     assert ledger.try_take("first", Amount(500), this_process()) is not None
     ledger.give_back("a")
@@ -288,7 +288,7 @@ def test_one_that_no_longer_looks_holds_up_nobody_and_keeps_its_place(ledger, mo
     assert ledger.try_take("first", Amount(500), this_process()) is None
 
 
-def test_one_of_an_older_version_is_judged_by_this_budget(path):
+def test_a_lab_of_an_older_version_is_judged_by_this_budget(path):
     path.write_text(json.dumps([theirs(waiting=True)]))
     assert Ledger(path, Amount(3, 8, 8)).try_take("a", Amount(3), this_process()) is None
     Ledger(path, Amount(3, 8, 8)).give_back("a")
@@ -296,7 +296,7 @@ def test_one_of_an_older_version_is_judged_by_this_budget(path):
     assert waiting(path, "theirs") == theirs(waiting=True)
 
 
-def test_who_waits_says_how_much_it_may_use_and_that_it_looks(path):
+def test_the_entry_of_a_lab_that_waits_has_its_budget_and_when_it_last_checked(path):
     ledger = Ledger(path, Amount(10, 8, 8))
     ledger.take("a", Amount(10), this_process(), 0)
     assert ledger.try_take("b", Amount(5), this_process()) is not None
@@ -305,4 +305,4 @@ def test_who_waits_says_how_much_it_may_use_and_that_it_looks(path):
     assert ledger.try_take("c", Amount(5), this_process()) is not None
     assert ledger.try_take("b", Amount(5), this_process()) is not None
     assert waiting(path, "b")["looked"] > first["looked"]
-    assert [e.lab for e in ledger.entries()] == ["a", "b", "c"], "to look again costs nobody his place"
+    assert [e.lab for e in ledger.entries()] == ["a", "b", "c"], "checking again costs nobody its place"

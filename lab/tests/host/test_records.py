@@ -168,7 +168,7 @@ def test_what_a_killed_maker_or_remover_left_goes(tmp_path, monkeypatch):
     assert [path.name for path in records.labs_dir().iterdir()] == [".lock"]
 
 
-def test_a_lab_goes_from_one_moment_to_the_next(monkeypatch):
+def test_a_lab_that_is_half_removed_is_no_lab(monkeypatch):
     os.close(create("going-1"))
     monkeypatch.setattr(records.shutil, "rmtree", lambda *_a, **_k: None)
     assert len(records.reap()) == 1
@@ -219,7 +219,7 @@ def test_a_lab_of_any_version_can_be_ended(readable):
         records.end("nobodys-1", 20)
 
 
-def test_who_makes_a_lab_is_not_ended_for_it():
+def test_a_lab_that_is_being_made_cannot_be_ended():
     with child("owner") as process:
         with pytest.raises(LabError, match="theirs-1 is still being made"):
             records.end("theirs-1", 20)
@@ -237,7 +237,7 @@ def test_a_pid_of_another_boot_is_nobodys(monkeypatch):
     os.close(fd)
 
 
-def test_who_looks_proves_nothing():
+def test_the_lock_of_a_reader_is_no_running_lab():
     """Two that look at once must not take each other for a living lab."""
     os.close(create("seen-1"))
     fd = os.open(records.labs_dir() / "seen-1/alive", os.O_RDONLY)

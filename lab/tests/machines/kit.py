@@ -1,4 +1,6 @@
-"""A CD with the machine OS's kernel and a few of its programs, which runs one script: quick to boot when emulated."""
+"""A CD with the machine OS's kernel and a few of its programs, which runs one script: quick to boot when emulated.
+
+And the marks of tests that need a lab, or such a CD."""
 
 from __future__ import annotations
 
@@ -6,7 +8,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from lab.host import preflight
+from lab.testing.containers.kit import tree as built_tree
+from lab.topology import Topology
+
 ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"), Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
+NEEDS_KERNEL = (
+    pytest.mark.skipif(built_tree() is None, reason="no release was built here: there is no kernel to boot"),
+    pytest.mark.skipif(not all(file.exists() for file in ISOLINUX), reason="isolinux is not installed"),
+)
 PROGRAMS = (
     "bin/sh", "bin/ip", "bin/kmod", "bin/lsblk", "bin/udevadm", "bin/ping", "bin/cat", "bin/mount", "bin/sleep",
     "bin/mkdir", "bin/ls", "bin/date", "bin/dmesg", "bin/dd", "lib/systemd/systemd-udevd",
@@ -31,6 +43,12 @@ _TAIL = """
 echo SCRIPT ENDED
 while :; do sleep 1000; done
 """
+
+
+def needs_lab(shape: Topology) -> pytest.MarkDecorator:
+    """The mark of tests that are skipped where no lab of this shape runs; its reason has all problems."""
+    problems = preflight.problems(shape, Path("/"), "")
+    return pytest.mark.skipif(bool(problems), reason=f"this machine cannot run a lab: {'; '.join(problems)}")
 
 
 def _libraries(tree: Path, program: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Virtual machines whose boot order surprises: entries of what is gone, and a CD before a disk that boots."""
 
-from pathlib import Path
 from uuid import UUID
 
 import msgspec
@@ -8,11 +7,11 @@ import pytest
 
 from drivers.protocols import BootDevice, BootOnce
 from lab import topology
-from lab.host import preflight
 from lab.lab import Lab
 from lab.machines.domain import OVMF_VARS
 from lab.testing import bootmedia, uefivariables
 from lab.testing.live import ipmitool
+from lab.tests.machines import kit
 
 SHAPE = """
 name: order
@@ -35,10 +34,9 @@ def shape(firmware="uefi", bus="sata", bmc="lab"):
     return topology.load_text(SHAPE.replace("FIRMWARE", firmware).replace("BUS", bus).replace("BMC", bmc))
 
 
-PROBLEMS = preflight.problems(shape(), Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+    kit.needs_lab(shape()),
     pytest.mark.skipif(not bootmedia.GRUB.exists(), reason="grub-efi-amd64-bin is not installed"),
 ]
 # Emulated, on a busy host.

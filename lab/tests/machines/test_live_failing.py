@@ -1,23 +1,14 @@
 """Virtual machines' disks that fail: what their kernel gets to see, bus by bus."""
 
-from pathlib import Path
-
 import pytest
 
 from lab import topology
 from lab.faults import DiskErrors
-from lab.host import preflight
 from lab.lab import Lab
 from lab.testing.containers.kit import tree
 from lab.tests.machines import kit
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-    pytest.mark.skipif(tree() is None, reason="no release was built here: there is no kernel to boot"),
-    pytest.mark.skipif(not all(file.exists() for file in kit.ISOLINUX), reason="isolinux is not installed"),
-]
+pytestmark = [pytest.mark.lab, kit.needs_lab(topology.sno()), *kit.NEEDS_KERNEL]
 # Emulated, on a busy host.
 SECONDS = 400
 SHAPE = """

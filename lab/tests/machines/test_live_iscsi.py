@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from lab import topology
-from lab.host import preflight
 from lab.lab import Lab
 from lab.testing.installed import boot_twice, copy, telling
+from lab.tests.machines import kit
 from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
@@ -32,11 +32,10 @@ nodes:
     disks:
       - {size_gib: 8, bus: iscsi, portals: [left, right], root: true}
 """)
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.long,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+    kit.needs_lab(SHAPE),
     pytest.mark.skipif(shutil.which("tgtd") is None, reason="tgt is not installed"),
 ]
 # Emulated, on a busy host.

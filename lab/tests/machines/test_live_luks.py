@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from lab import topology
-from lab.host import preflight
 from lab.lab import Lab
 from lab.machines.node import Node
 from lab.testing.installed import boot, boot_twice, copy, telling
+from lab.tests.machines import kit
 from lab.tests.machines.container.firmware import kit as live
 
 SHAPE = topology.load_text("""
@@ -34,8 +34,6 @@ nodes:
 """)
 # As the service has them: where a host asks for its address, and what its MachineConfig for Tang adds.
 ASKING = ("ip=52-54-00-6e-64-00:dhcp", "rd.neednet=1")
-# Each shape's own problems tell what only one of the two needs.
-PROBLEMS = {shape.name: preflight.problems(shape, Path("/"), "") for shape in (SHAPE, BOUND)}
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 # Emulated, on a busy host: the root is read, kept in memory, and written through the cipher.
 SECONDS = 1500
@@ -45,11 +43,6 @@ SAYS = (
 )
 LINE = "root: /dev/mapper/root xfs /usr/bin/ping cap_net_raw=ep failed: ."
 UNOPENED = "neither TPM nor Tang opens the LUKS volume"
-
-
-def needs(shape: topology.Topology) -> pytest.MarkDecorator:
-    reason = f"this machine cannot run a lab: {'; '.join(PROBLEMS[shape.name])}"
-    return pytest.mark.skipif(bool(PROBLEMS[shape.name]), reason=reason)
 
 
 def config_with(clevis: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +74,7 @@ def machine_os(monkeypatch, request):
     monkeypatch.setattr(live, "machine_os", partial(Path, live.machine_os(request.param)))
 
 
-@needs(SHAPE)
+@kit.needs_lab(SHAPE)
 @pytest.mark.skipif(shutil.which("swtpm") is None, reason="swtpm is not installed")
 @pytest.mark.parametrize("machine_os", ["91node0-luks"], indirect=True)
 def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path, folder, machine_os):
@@ -96,7 +89,7 @@ def test_live_the_tpm_that_it_was_made_with_opens_the_root_and_no_other(tmp_path
         stops_unopened(other)
 
 
-@needs(BOUND)
+@kit.needs_lab(BOUND)
 @pytest.mark.parametrize("machine_os", ["node0-network-down"], indirect=True)
 def test_live_the_tang_server_opens_the_root_and_nobody_when_it_is_gone(tmp_path, folder, machine_os):
     with Lab(BOUND, artifacts=tmp_path) as lab:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from lab import topology
-from lab.host import preflight
 from lab.host.paths import cache_dir
 from lab.lab import Lab
 from lab.machines.container.firmware.formats.iso9660 import Medium
@@ -25,11 +24,10 @@ nodes:
   - {name: master-0, role: master, memory_mib: 512, vcpu: 1, secure_boot: true, mac: "52:54:00:6e:63:00",
      ip: 192.168.111.80}
 """)
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
 NEEDED = (kit.SHIM, kit.GRUB)
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+    kit.needs_lab(SHAPE),
     pytest.mark.skipif(tree() is None, reason="no release was built here: there is no kernel to boot"),
     pytest.mark.skipif(
         not all(file.exists() for file in NEEDED) or shutil.which("sbattach") is None,

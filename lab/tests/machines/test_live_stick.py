@@ -1,14 +1,12 @@
 """A virtual machine with a BIOS and a USB stick: whoever chooses the stick has it for one boot only."""
 
-from pathlib import Path
-
 import pytest
 
 from lab import topology
-from lab.host import preflight
 from lab.lab import Lab
 from lab.machines import disks
 from lab.testing import bootmedia
+from lab.tests.machines import kit
 
 SHAPE = """
 name: stick
@@ -25,11 +23,7 @@ nodes:
     disks:
       - {size_gib: 1, root: true, bus: BUS}
 """
-PROBLEMS = preflight.problems(topology.load_text(SHAPE.replace("BUS", "virtio")), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, kit.needs_lab(topology.load_text(SHAPE.replace("BUS", "virtio")))]
 # Emulated, on a busy host.
 SECONDS = 120
 

@@ -10,19 +10,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from lab import topology
-from lab.host import preflight
 from lab.host.paths import state_dir
 from lab.lab import Lab
 from lab.testing.containers.kit import tree
 from lab.tests.machines import kit
 
-PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-    pytest.mark.skipif(tree() is None, reason="no release was built here: there is no kernel to boot"),
-    pytest.mark.skipif(not all(file.exists() for file in kit.ISOLINUX), reason="isolinux is not installed"),
-]
+pytestmark = [pytest.mark.lab, kit.needs_lab(topology.sno()), *kit.NEEDS_KERNEL]
 # Emulated, on a busy host.
 SECONDS = 400
 TPM = shutil.which("swtpm") is not None

@@ -59,14 +59,14 @@ def test_a_service_that_hangs_does_so_too_when_it_is_started_anew(tmp_path):
     assert watch.noted(tmp_path) == []
 
 
-def test_one_by_request_runs_when_it_is_asked_for(tmp_path):
+def test_a_service_by_request_runs_when_it_is_asked_for(tmp_path):
     operations = ["status -", "start S", "start S", "status S", "stop -", "status -"]
     assert asked(tmp_path, *operations, by_request=True) == [
         "status - {}", "start S", "start S", "status S {'one': True}", "stop -", "status - {'one': False}",
     ]  # fmt: skip
 
 
-def test_one_that_is_killed_on_request_is_told_from_one_that_dies(tmp_path):
+def test_a_service_that_is_killed_on_request_is_noted_as_that(tmp_path):
     assert asked(tmp_path, "kill -", "kill", "pause", "start S") == [
         "kill -", "kill it does not run", "pause it does not run", "start S",
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_one_that_is_killed_on_request_is_told_from_one_that_dies(tmp_path):
     assert (ended.service, ended.code, ended.asked) == ("one", -9, True)
 
 
-def test_one_that_dies_by_itself_was_asked_by_nobody(tmp_path):
+def test_a_service_that_dies_by_itself_is_not_noted_as_killed_on_request(tmp_path):
     assert asked(tmp_path, "dies", "kill", argv=("sh", "-c", "kill -9 $$")) == ["kill it does not run"]
     [ended] = watch.noted(tmp_path)
     assert (ended.code, ended.asked) == (-9, False)

@@ -52,7 +52,7 @@ def started(tmp_path):
         owner.kill()
 
 
-def test_one_that_comes_before_it_watches_lets_the_lab_outlive_its_owner(started):
+def test_usr1_before_the_supervisor_watches_lets_the_lab_outlive_its_owner(started):
     process, owner, events = started(signal.SIGUSR1)
     assert events == ["forked", "up"]
     owner.kill()
@@ -64,7 +64,7 @@ def test_one_that_comes_before_it_watches_lets_the_lab_outlive_its_owner(started
     assert process.wait(20) == 0
 
 
-def test_one_that_comes_before_it_watches_ends_the_lab_and_its_directory(started, tmp_path):
+def test_term_before_the_supervisor_watches_ends_the_lab_and_its_directory(started, tmp_path):
     process, _, events = started(signal.SIGTERM)
     assert events[:1] == ["forked"]
     assert process.wait(20) == 0

@@ -1,9 +1,10 @@
 """Mounts that the warden makes for its machine, with flags that the kernel keeps (mount_namespaces(7), "Restrictions").
 
 The file systems of a machine's disks are the host's to the kernel, so device files on them would open, and a mount that
-is only put into a machine's mount namespace has flags which its root may take away. A mount that comes there through a
-namespace of lesser rights has those locked that it had then, against every call that changes mounts. So each passes
-through one of nobody's on its way, with `nodev` alone: the others, which the machine asked for, stay its own to change.
+is only put into a machine's mount namespace has flags which its root may take away. A mount that is copied through a
+less privileged namespace has the flags locked that it had there, against every call that changes mounts. So each mount
+passes through a namespace of its own on its way, with `nodev` alone: the machine may still change the other flags,
+which it asked for.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def mount_there(
     attributes: int,
     users: int | None,
 ) -> None:
-    """Mount the first of `nodes`, device numbers by their names, on what `target` is open at in a mount namespace.
+    """Mount the first of `nodes`, device numbers by their names, in a mount namespace on the directory that is open as
+    `target`.
 
     `users` is the user namespace that its owners are mapped by. Raises OSError."""
 

@@ -1,8 +1,8 @@
-"""Who reads what an image says of itself: a process that has no rights, and nothing but what it is to read.
+"""Reads what an image says of itself, in a process that has no rights and nothing open but what it is to read.
 
-A child of the warden's, forked for one question, as root of the machine's user namespace (an ordinary user of the
+It is a child of the warden's, forked for one question, as root of the machine's user namespace (an ordinary user of the
 host's), without capabilities, with an empty root directory and no network, its calls down to reading, memory and
-answers; it has a limit of memory and one of time. What it says is a message; who asked decodes it by its type.
+answers; it has a limit of memory and one of time. Its answer is a message, which the warden decodes by its type.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ ENVIRONMENT = {"HOME": "/", "TERM": "linux"}
 INIT = "/sbin/init"
 #: The class that runs the image's initramfs, within the machine.
 STAGE = "lab.machines.container.firmware.early.stage:Stage"
-#: Beyond an installation's longest, by far: reading a medium takes a second.
+#: By far longer than the longest in any installation: reading a medium takes a second.
 READ_SECONDS = 120.0
 _MOST_MIB = 1024
 _MOST_TEXT = 1 << 20
@@ -57,14 +57,14 @@ _READ_ONLY = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
 _READ_ONLY |= syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
 
 
-class _Asked:
-    """Does for a reader what it asks for, and keeps its last message."""
+class _Requests:
+    """Carries out what a reader asks for, since it has no right to, and keeps its last message."""
 
     def __init__(self, spec: MachineSpec, devices: Mapping[str, Path], console: BinaryIO, fence: Fence) -> None:
         self._devices, self._screen, self._users = devices, Screen(console), fence.users
         self._cards = Cards(spec, fence.network)
         self._text, self._mounts = _MOST_TEXT, _MOST_MOUNTS
-        self.last_word: Chosen | Nothing | None = None
+        self.last_message: Chosen | Nothing | None = None
         self.descriptors: list[int] = []
 
     def answer(self, message: bytes, descriptors: list[int], line: socket.socket) -> bool:
@@ -95,7 +95,7 @@ class _Asked:
             case Chosen() if answered.indexes > len(descriptors):
                 raise CannotRead("its reader says nonsense: no index")
             case Chosen() | Nothing():
-                self.last_word = answered
+                self.last_message = answered
                 return True
         return False
 
@@ -150,15 +150,15 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
     with contextlib.ExitStack() as held:
         medium = _opened_medium(spec, held)
         blocks = dict(_opened(devices, held))
-        asked = _Asked(spec, devices, console, fence)
-        held.callback(asked.close)
-        held.callback(asked.end)
+        requests = _Requests(spec, devices, console, fence)
+        held.callback(requests.close)
+        held.callback(requests.end)
         try:
             reader.ask(
                 fence,
                 partial(choose, spec, Devices(blocks, medium, fence.network >= 0)),
                 descriptors=[*blocks.values(), *([medium] if isinstance(medium, int) else [])],
-                answer=asked.answer,
+                answer=requests.answer,
                 memory_mib=min(spec.memory_mib, _MOST_MIB),
                 file_mib=max(spec.memory_mib // 2, 1),
                 seconds=READ_SECONDS,
@@ -167,14 +167,14 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
             reason = f"error: {error}."
             Screen(console).line(reason)
             raise BootStopped(reason) from error
-        message = asked.last_word
+        message = requests.last_message
         if not isinstance(message, Chosen):
             reason = message.reason if message else ""
             raise BootStopped(reason) if message and message.stopped else NotBootable(reason)
-        images = asked.descriptors[: len(asked.descriptors) - message.indexes]
-        asked.descriptors = asked.descriptors[len(images) :]
+        images = requests.descriptors[: len(requests.descriptors) - message.indexes]
+        requests.descriptors = requests.descriptors[len(images) :]
         whole = {spec.stick: devices.get(spec.stick), DRIVE: Path(f"/proc/self/fd/{medium}")}
-        indexes = iter(asked.descriptors)
+        indexes = iter(requests.descriptors)
         drives = [_drive(one, whole.get(one.name), next(indexes) if one.index else -1) for one in message.media]
     init = next((word[5:] for word in message.arguments if word.startswith("init=")), INIT)
     return Boot(

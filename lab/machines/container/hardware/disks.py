@@ -10,7 +10,7 @@ import string
 import struct
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -41,7 +41,7 @@ class Device:
     database: dict[str, str] = field(default_factory=dict)
 
 
-def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -> dict[str, str]:
+def _attributes(name: str, number: tuple[int, int], size: int) -> dict[str, str]:
     return {
         "dev": "{}:{}".format(*number),
         "size": str(size // SECTOR),
@@ -131,13 +131,12 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
     own |= {"device/serial": spec.serial}
     own |= {"device/wwid": spec.wwn} if spec.wwn else {}
     own |= {f"queue/{name}": value for name, value in queue.items()}
-    own |= _attributes(spec, spec.target, number, size)
+    own |= _attributes(spec.target, number, size)
     own["uevent"] += "\nDEVTYPE=disk"
     return Device(
         name=spec.target,
         number=number,
         size=size,
-        parent="",
         links=tuple(links),
         attributes=own,
         database=_database(spec),
@@ -147,7 +146,7 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
 def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int]) -> Device:
     """One partition of a disk as the machine sees it."""
     name = spec.partition(part.number)
-    own = _attributes(spec, name, number, part.size)
+    own = _attributes(name, number, part.size)
     own |= {"partition": str(part.number), "start": str(part.start // SECTOR)}
     own["uevent"] += f"\nDEVTYPE=partition\nPARTN={part.number}"
     links = [f"by-path/{spec.target}-part{part.number}", f"by-partuuid/{part.uuid}"]
@@ -238,17 +237,7 @@ class Disk:
             read = self._reader.names(parts) if parts else []
         for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
-            names = tuple(links)
-            devices.append(
-                Device(
-                    name=device.name,
-                    number=device.number,
-                    size=device.size,
-                    parent=device.parent,
-                    links=device.links + names,
-                    attributes=device.attributes,
-                )
-            )
+            devices.append(replace(device, links=(*device.links, *links)))
         return devices
 
     def names(self) -> dict[tuple[int, int], str]:

@@ -48,7 +48,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def call(what: str, number: int, *arguments: int | bytes | None) -> int:
     """One system call. Raises OSError that names `what`."""
     words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
-    result = int(_libc.syscall(ctypes.c_long(number), *words))
+    return _checked(int(_libc.syscall(ctypes.c_long(number), *words)), what)
+
+
+def _checked(result: int, what: str) -> int:
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
@@ -58,16 +61,13 @@ def call(what: str, number: int, *arguments: int | bytes | None) -> int:
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, *, data: str = "") -> None:
     """mount(2)."""
     words = (os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None)
-    if _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(data) or None) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"mount {source} on {target}: {os.strerror(code)}")
+    result = _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(data) or None)
+    _checked(result, f"mount {source} on {target}")
 
 
 def umount(target: str, flags: int = MNT_DETACH) -> None:
     """umount2(2)."""
-    if _libc.umount2(os.fsencode(target), ctypes.c_int(flags)) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"umount {target}: {os.strerror(code)}")
+    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), f"umount {target}")
 
 
 def pivot_root_here() -> None:
@@ -112,18 +112,9 @@ def new_mount(kind: str, source: str, options: dict[str, str | None], attributes
         what = f"mount {source} as {kind}"
         call(what, _FSCONFIG, context, _FSCONFIG_SET_STRING, b"source", os.fsencode(source), 0)
         for name, value in options.items():
-            if value is None:
-                call(f"{what}: {name}", _FSCONFIG, context, _FSCONFIG_SET_FLAG, os.fsencode(name), None, 0)
-            else:
-                call(
-                    f"{what}: {name}",
-                    _FSCONFIG,
-                    context,
-                    _FSCONFIG_SET_STRING,
-                    os.fsencode(name),
-                    os.fsencode(value),
-                    0,
-                )
+            command = _FSCONFIG_SET_FLAG if value is None else _FSCONFIG_SET_STRING
+            text = None if value is None else os.fsencode(value)
+            call(f"{what}: {name}", _FSCONFIG, context, command, os.fsencode(name), text, 0)
         call(what, _FSCONFIG, context, _FSCONFIG_CREATE, None, None, 0)
         return call(what, _FSMOUNT, context, 1, attributes)
     finally:
@@ -137,11 +128,7 @@ def open_in_root(root: int, path: str, flags: int) -> int:
 
 
 def _prctl(option: int, value: int) -> int:
-    result = int(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0))
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"prctl {option}: {os.strerror(code)}")
-    return result
+    return _checked(int(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)), f"prctl {option}")
 
 
 @contextlib.contextmanager

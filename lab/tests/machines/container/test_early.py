@@ -1,4 +1,4 @@
-"""The early boot of an image that is nobody's friend: what its initramfs tries is tried within the machine's fence.
+"""The early boot of a hostile image: what its initramfs tries is tried within the machine's fence.
 
 A generator of the initramfs runs before anything else of an image does. What gets through it writes to /run, which the
 machine keeps; what must not change is looked at from the host.
@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from lab.machines.container.firmware import disk
 from lab.machines.container.kernel.loops import attach
 from lab.testing.containers.kit import PATIENCE, World
 from lab.tests.machines.container.firmware import kit
+from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -296,11 +296,8 @@ def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
     one = world.define(1)
     one.insert(iso.as_uri())
     one.on()
-    deadline = time.monotonic() + kit.BOOT_SECONDS
-    while len(running(_SURVIVOR)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: len(running(_SURVIVOR)) == 2, kit.BOOT_SECONDS, "both of its processes", poll=0.05)
     survivors = running(_SURVIVOR)
-    assert len(survivors) == 2
     # Somebody else's users, and limits of its own.
     for pid in survivors:
         status = Path(f"/proc/{pid}/status").read_text()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import msgspec
@@ -11,17 +10,15 @@ import pytest
 from drivers.errors import DriverError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
 from lab import topology
-from lab.host import preflight, records
+from lab.host import records
 from lab.lab import Lab
 from lab.machines import containers
 from lab.testing.containers.kit import PATIENCE
+from lab.tests.machines import kit
+from lab.waiting import wait_until
 
 SHAPE = topology.sno().with_machines("container")
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
 
 
 def small(shape):
@@ -70,10 +67,7 @@ def test_redfish_drives_container_machines(tmp_path):
 
 
 def until(what, reached):
-    deadline = time.monotonic() + PATIENCE
-    while not reached():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
+    wait_until(reached, PATIENCE, what, poll=0.05)
 
 
 def powered_on(lab):

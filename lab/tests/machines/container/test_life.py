@@ -166,10 +166,7 @@ def test_a_restart_is_the_same_machine_with_another_boot_id(world, machine):
 
 def test_it_powers_itself_off(world, machine):
     machine.ask("shutdown")
-    deadline = time.monotonic() + PATIENCE
-    while machine.state() is PowerState.ON:
-        assert time.monotonic() < deadline, world.console(machine).tail()
-        time.sleep(0.1)
+    wait_until(lambda: machine.state() is PowerState.OFF, PATIENCE, "its end", world.console(machine).tail, poll=0.1)
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}"))
     machine.on()
     machine.off()
@@ -229,10 +226,8 @@ def test_a_machine_that_froze_itself_can_be_switched_off(world):
     if not freezer.exists():
         pytest.skip("with cgroup2 alone what is frozen can be killed")
     world.run(victim, "systemd-run --no-block sh -c 'sleep 1; echo FROZEN > /sys/fs/cgroup/freezer/freezer.state'")
-    deadline = time.monotonic() + PATIENCE
-    while (freezer / "freezer.state").read_text().strip() != "FROZEN":
-        assert time.monotonic() < deadline, "it did not freeze"
-        time.sleep(0.1)
+    state = freezer / "freezer.state"
+    wait_until(lambda: state.read_text().strip() == "FROZEN", PATIENCE, "it to freeze", poll=0.1)
     begun = time.monotonic()
     victim.off()
     assert time.monotonic() - begun < 20
@@ -265,10 +260,11 @@ def test_a_killed_warden_is_a_machine_without_power(world):
     holder = _parent(init)
     image = str(world.root / "machines" / victim.name)
     os.kill(_parent(holder), 9)
-    deadline = time.monotonic() + PATIENCE
-    while victim.state() is PowerState.ON or _of_host(image)[0]:
-        assert time.monotonic() < deadline, _of_host(image)[0]
-        time.sleep(0.05)
+
+    def ended():
+        return victim.state() is PowerState.OFF and not _of_host(image)[0]
+
+    wait_until(ended, PATIENCE, "its end, and its loop devices'", lambda: _of_host(image)[0], poll=0.05)
     assert not Path(f"/proc/{init}").exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{victim.name}"))
     victim.on()

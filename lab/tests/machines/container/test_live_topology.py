@@ -4,7 +4,6 @@ import json
 import socket
 import struct
 import subprocess
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,18 +11,14 @@ import pytest
 from lab import topology
 from lab.daemons import services
 from lab.daemons.switch import lacp
-from lab.host import preflight
 from lab.lab import Lab
 from lab.machines.container.hardware.cables import port
 from lab.testing.containers.kit import PATIENCE, run_in, tree
+from lab.tests.machines import kit
 from lab.waiting import wait_until
 
 SHAPE = topology.sno().with_machines("container")
-PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
-]
+pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
 needs_tree = pytest.mark.skipif(tree() is None, reason="no release was built here: there is no tree to boot")
 
 TWO = """

@@ -1,4 +1,4 @@
-"""What of container machines needs no machine."""
+"""Parts of container machines that are tested without a machine."""
 
 import errno
 import os
@@ -89,11 +89,11 @@ def verdict(number, *arguments, arch=0xC000003E):
         ((0x40000000 + 165,), REFUSE | errno.ENOSYS),
     ],
 )
-def test_the_filter(call, expected):
+def test_what_the_seccomp_filter_does_with_a_call(call, expected):
     assert verdict(*call) == expected
 
 
-def test_the_filter_knows_one_architecture():
+def test_the_seccomp_filter_knows_one_architecture():
     assert verdict(1, arch=0x40000003) == REFUSE | errno.ENOSYS
 
 

@@ -26,7 +26,7 @@ _JOLIET = (b"%/@", b"%/C", b"%/E")
 _DIRECTORY, _ASSOCIATED, _MULTI_EXTENT = 0x02, 0x04, 0x80
 _SYMLINK = 0o120000
 # A broken image ends in an error, not in a loop.
-_MOST_RECORDS, _MOST_DEPTH, _LARGEST_DIRECTORY = 1 << 20, 64, 64 << 20
+MOST_RECORDS, _MOST_DEPTH, _LARGEST_DIRECTORY = 1 << 20, 64, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Medium:
         self.directories: list[str] = []
         self.platforms: set[int] = set()
         self.volume_id = ""
-        self._records_left = _MOST_RECORDS
+        self._records_left = MOST_RECORDS
         try:
             self._read_volume()
         except (struct.error, IndexError, UnicodeDecodeError) as error:

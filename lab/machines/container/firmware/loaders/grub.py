@@ -25,6 +25,8 @@ _IGNORED = (
     *("background_image", "gfxpayload", "loadfont", "clear", "sleep", "smbios", "load_env", "save_env", "blscfg"),
 )
 _NAME = re.compile(r"\$(?:\{([A-Za-z0-9_?]+)\}|([A-Za-z0-9_?]+))")
+_TO_QUOTE = re.compile(r'(?:[^"\\]+|\\.?)*', re.DOTALL)
+_ESCAPED = re.compile(r'\\(["\\$\n])')
 _FILES_MAX = 32
 
 
@@ -54,7 +56,8 @@ def _tokens(text: str) -> Iterator[_Token]:
                 yield word
                 word = None
             if sign == "#":
-                at = text.find("\n", at) if "\n" in text[at:] else len(text)
+                line_end = text.find("\n", at)
+                at = line_end if line_end >= 0 else len(text)
                 continue
             if sign in "\n;":
                 yield ";"
@@ -75,8 +78,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             if text[at + 1 : at + 2] != "\n":
                 word.pieces.append((text[at + 1 : at + 2], "'"))
             at += 2
-        elif text.startswith("${", at) and "}" in text[at:]:
-            end = text.index("}", at) + 1
+        elif text.startswith("${", at) and (end := text.find("}", at) + 1):
             word.pieces.append((text[at:end], ""))
             at = end
         else:
@@ -88,15 +90,8 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 def _double(text: str, at: int) -> tuple[str, int]:
     """What stands in double quotes, backslashes before the signs that mean something there taken off."""
-    content = ""
-    while at < len(text) and text[at] != '"':
-        if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\", "$", "\n"):
-            content += "" if text[at + 1] == "\n" else text[at + 1]
-            at += 1
-        else:
-            content += text[at]
-        at += 1
-    return content, at + 1
+    quoted = next(_TO_QUOTE.finditer(text, at))
+    return _ESCAPED.sub(lambda sign: sign[1].strip("\n"), quoted[0]), quoted.end() + 1
 
 
 @dataclass

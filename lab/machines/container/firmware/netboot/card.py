@@ -6,10 +6,10 @@ import contextlib
 import json
 import os
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, TypeVar
 
 from lab.host.namespaces import CLONE_NEWNET, setns
@@ -26,22 +26,13 @@ _BIOS, _UEFI, _UEFI_HTTP = 0, 7, 16
 
 def within(namespace: int, action: Callable[[], T]) -> T:
     """Run an action in another network namespace, by a thread of its own; returns or raises what it does."""
-    result: list[T] = []
-    failure: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            setns(namespace, CLONE_NEWNET)
-            result.append(action())
-        except BaseException as error:
-            failure.append(error)
+    def work() -> T:
+        setns(namespace, CLONE_NEWNET)
+        return action()
 
-    thread = threading.Thread(target=work, name="network boot")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return result[0]
+    with ThreadPoolExecutor(1, "network-boot") as pool:
+        return pool.submit(work).result()
 
 
 class Cards:

@@ -103,17 +103,8 @@ def test_no_file_of_the_kernel_is_written(world, machine, what):
 
 
 def test_sysctls_are_its_own_or_refused(world, machine):
-    names = [
-        "kernel/core_pattern",
-        "kernel/panic",
-        "kernel/sysrq",
-        "vm/overcommit_memory",
-        "vm/drop_caches",
-        "fs/file-max",
-        "fs/suid_dumpable",
-        "kernel/hostname",
-        "kernel/randomize_va_space",
-    ]
+    names = [f"kernel/{name}" for name in ("core_pattern", "panic", "sysrq", "hostname", "randomize_va_space")]
+    names += ["vm/overcommit_memory", "vm/drop_caches", "fs/file-max", "fs/suid_dumpable"]
     names = [name for name in names if (Path("/proc/sys") / name).exists()]
     assert len(names) > 6
 

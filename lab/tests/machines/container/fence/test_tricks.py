@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.testing.containers.kit import HEAD, PATIENCE, World, attempt
+from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -148,10 +149,7 @@ def test_a_process_that_waits_for_itself_ends_with_its_machine(tmp_path, world, 
             assert _left(first_user) == []
     finally:
         own.kill()
-    deadline = time.monotonic() + PATIENCE
-    while _left(first_user) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert _left(first_user) == []
+    wait_until(lambda: not _left(first_user), PATIENCE, "its processes' end", lambda: _left(first_user), poll=0.1)
 
 
 def test_an_image_on_a_file_system_that_a_program_answers_for_is_none(world, machine):

@@ -5,13 +5,14 @@ import os
 import re
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from lab.host.namespaces import CLONE_NEWNET, setns
 from lab.machines.container.warden import OOM_SCORE
-from lab.testing.containers.kit import PATIENCE, attempt
+from lab.testing.containers.kit import HEAD, PATIENCE, World, attempt
+from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -125,17 +126,11 @@ for kind in {sorted(kinds)}:
 print(' '.join(sorted(os.listdir('/mnt'))))
 sys.exit(7)
 """
-    script = f"cat > /run/attack.py <<'A'\n{_head()}\n{code}\nA\npython3 /run/attack.py 2>&1 >/dev/null"
+    script = f"cat > /run/attack.py <<'A'\n{HEAD}\n{code}\nA\npython3 /run/attack.py 2>&1 >/dev/null"
     got = set(world.run(machine, script).stdout.split())
     assert got - _OWN_KINDS == set()
     # It did try.
     assert {"tmpfs", "overlay"} & got
-
-
-def _head():
-    from lab.testing.containers import kit
-
-    return kit.HEAD
 
 
 _NETLINK = {
@@ -172,8 +167,6 @@ def listener(pid=None):
 
 
 def _join(path):
-    from lab.host.namespaces import CLONE_NEWNET, setns
-
     descriptor = os.open(path, os.O_RDONLY)
     setns(descriptor, CLONE_NEWNET)
     os.close(descriptor)
@@ -189,8 +182,6 @@ def heard(line):
 
 
 def test_a_frame_to_all_is_heard_in_its_lab_only(world, machine, tmp_path):
-    from lab.testing.containers.kit import World
-
     other = World(tmp_path)
     other.start()
     try:
@@ -376,8 +367,5 @@ def test_restarts_of_every_kind_are_its_own(world):
         through, last_words = attempt(world, victim, f"call(169, 0xfee1dead, 672274793, {command}, b'')")
         assert not through, (hex(command), last_words)
     attempt(world, victim, "call(169, 0xfee1dead, 672274793, 0x4321FEDC, b'')")
-    deadline = time.monotonic() + PATIENCE
-    while victim.look().on and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not victim.look().on
+    wait_until(lambda: not victim.look().on, PATIENCE, "its end", poll=0.1)
     assert Path("/proc/sys/kernel/random/boot_id").read_text() == up

@@ -189,15 +189,8 @@ def installed(folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequ
         header = medium.head("images/pxeboot/rootfs.img", 4096)
     start = extent.offset + (110 + int(header[94:102], 16) + 3) // 4 * 4
     with loops.attach(iso, offset=start, size=int(header[54:62], 16), read_only=True) as squashfs:
-        command = [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            sys.executable,
-            "-m",
-            "lab.tests.machines.container.firmware.install",
-        ]
+        command = ["unshare", "--mount", "--propagation", "private", sys.executable]
+        command += ["-m", "lab.tests.machines.container.firmware.install"]
         command += [str(folder / "installer"), str(squashfs.path), str(disk), str(ignition), *kargs]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr + done.stdout

@@ -78,6 +78,8 @@ def test_the_disk_as_coreos_installer_leaves_it() -> None:
         ("set x='a b' # and no more", ("a", "b")),
         ('set y=1\nset x="[$y]"', ("[1]", "1")),
         ("set y=1\nset x='[$y]'", ("[$y]", "1")),
+        (r'set x="\"\\[\a"', (r"\"\\[\\a",)),
+        ('set x="a\\\nb"', ("ab",)),
         (r"set x=a\ b", ("a", "b")),
         ("set x=a; set y=b", ("a", "b")),
         ("x=a", ("a",)),

@@ -106,7 +106,7 @@ def held(tmp_path, monkeypatch):
     os.close(write_end)
     with subprocess.Popen(["sleep", "1000"]) as process:
         monkeypatch.setattr(one, "warden", process)
-        monkeypatch.setattr(one, "status_pipe", read)
+        monkeypatch.setattr(one, "status", read)
         try:
             yield one, process
         finally:

@@ -70,14 +70,15 @@ def test_a_machine_with_more_groups_of_memory_than_its_share_of_the_hosts_is_fou
     group = cgroups.Group(hierarchies, "lab/m")
     group.make(memory_mib=512, vcpus=1, devices=[])
     own = hierarchies.at["memory"] / "node0/lab/m/machine"
-    for number in range(4095):
+    monkeypatch.setattr(cgroups, "MOST_GROUPS", 40)
+    for number in range(39):
         (own / str(number)).mkdir()
     monkeypatch.setattr(cgroups, "memory_groups_of_all", lambda: 60000)
     assert not group.too_many()
     (own / "0/below").mkdir()
     assert group.too_many()
-    # Where the whole host has few nobody looks.
-    monkeypatch.setattr(cgroups, "memory_groups_of_all", lambda: 400)
+    # Where the whole host has few groups the machine's are not counted.
+    monkeypatch.setattr(cgroups, "memory_groups_of_all", lambda: 30)
     assert not group.too_many()
 
 
