@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import ip_address
 from itertools import combinations, product
 
 from installer.assisted.enums import VipVerification
@@ -105,7 +104,7 @@ def no_overlap(view: ClusterView) -> Verdict:
     )
     for first, second in combinations(kinds, 2):
         for one, other in product(view.cidrs(first), view.cidrs(second)):
-            if networks.overlapping((one, other)):
+            if networks.overlap(one, other):
                 names = f"{first.capitalize()} Network and {second.capitalize()} Network"
                 return failure(f"CIDRS Overlapping: {names}: CIDRS {one} and {other} overlap.")
     return success("No CIDRS are overlapping.")
@@ -179,7 +178,7 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
     verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
     """
     looked = False
-    wanted = ip_address(vip)
+    wanted = networks.address_of(vip)
     for host, inventory in view.hosts:
         if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
             return f"by host {shown_name(host)}"
@@ -203,7 +202,7 @@ def _wrong_place(vip: str, what: str, cidr: str) -> str:
     """Why a VIP cannot be in a machine network, empty when it can."""
     if not cidr:
         return f"{what} <{vip}> cannot be set if Machine Network CIDR is empty"
-    address, network = ip_address(vip), networks.network_of(cidr)
+    address, network = networks.address_of(vip), networks.network_of(cidr)
     if address not in network:
         return f"{what} <{vip}> does not belong to machine-network-cidr <{cidr}>"
     if address.version == 4 and address == network.broadcast_address:
@@ -252,12 +251,7 @@ def _with_our_load_balancer(view: ClusterView, which: str) -> Verdict:
         elif vip in view.vips(other):
             bad.append(f"{what} <{vip}> appears both in apiVIPs and ingressVIPs")
         elif user:
-            small = _room(cidr, len(view.hosts)) < 0
-            hint = (
-                ". The machine network range is too small for the cluster. Please redefine the network."
-                if small
-                else ""
-            )
+            hint = TOO_SMALL if _room(cidr, len(view.hosts)) < 0 else ""
             bad.append(f"{what} <{vip}> is already in use in cidr {cidr}, {user}{hint}")
         elif user is None and not {"verify-vips", "free-network-addresses"} <= view.settings.disabled_steps:
             unverified.append(f"{what} <{vip}> are not verified yet.")
