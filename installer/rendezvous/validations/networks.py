@@ -56,6 +56,11 @@ def own_load_balancer(cluster: Cluster) -> bool:
     return (cluster.load_balancer or {}).get("type") == "user-managed"
 
 
+def has_vips(cluster: Cluster) -> bool:
+    """Do the cluster's own hosts hold its virtual IPs?"""
+    return not (user_managed(cluster) or own_load_balancer(cluster))
+
+
 def families(cidrs: Iterable[str]) -> list[int]:
     """Address families in the order of the networks, consecutive repeats left out."""
     versions = [network_of(cidr).version for cidr in cidrs]

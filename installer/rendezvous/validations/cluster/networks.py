@@ -19,29 +19,15 @@ from installer.rendezvous.validations.verdict import (
 )
 
 UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined."
-
-
 NOT_DISCOVERED = "Hosts have not been discovered yet"
-
-
 TOO_SMALL = ". The machine network range is too small for the cluster. Please redefine the network."
-
-
 VIP_NAMES = {"api": "API", "ingress": "Ingress"}
-
-
 # Room for 128 addresses in each host's part (upstream's MinMaskDelta).
 HOST_BITS = 7
-
-
 # Hosts for which a cluster network must have room, however few there are.
 LEAST_HOSTS = 4
-
-
 # Others need not look at host_prefix; then these hold.
 WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
-
-
 USUAL_PREFIX = {4: 23, 6: 64}
 
 
@@ -69,8 +55,7 @@ def _machine(view: ClusterView) -> list[str]:
     Upstream forgets those that the user gave until the first host is known; here they are kept, and count then.
     """
     cluster, cidrs = view.cluster, view.cidrs("machine")
-    by_vips = not (networks.user_managed(cluster) or networks.own_load_balancer(cluster))
-    assigned_later = by_vips and not view.discovered and len(set(networks.families(cidrs))) < 2
+    assigned_later = networks.has_vips(cluster) and not view.discovered and len(set(networks.families(cidrs))) < 2
     return [] if assigned_later else cidrs
 
 
