@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import PrepareError
 from installer.rendezvous.api.context import Service
@@ -23,7 +22,7 @@ from installer.testing.engine import sent_kit
 from installer.testing.engine.attempts_kit import MANIFEST, NEW, OLD, out_of_time
 from installer.testing.engine.store_kit import no_more_bytes
 from installer.testing.engine.world_kit import World
-from installer.testing.service.rendezvous_kit import make_keys
+from installer.testing.service.api_kit import service_of
 
 
 class Generator:
@@ -48,19 +47,16 @@ class Generator:
         self.let[attempt].set()
 
 
-async def until(what: str, seen: Callable[[], Any], deadline: float = 20.0) -> None:
-    end = time.monotonic() + deadline
+async def until(what: str, seen: Callable[[], Any]) -> None:
+    end = time.monotonic() + 20
     while not seen():
-        assert time.monotonic() < end, f"{what}: not within {deadline:.0f} s"
+        assert time.monotonic() < end, f"{what}: not within 20 s"
         await asyncio.sleep(0.01)
 
 
 def serving(world: World, use: Callable[[Service, Generator], Awaitable[None]]) -> None:
     generator = Generator()
-    keys = make_keys()
-    service = Service(
-        world.engine, world.engine.settings, Authenticator("agent-installer-local", keys.public_base64), generator
-    )
+    service = service_of(world, generator)
 
     async def run() -> None:
         try:
