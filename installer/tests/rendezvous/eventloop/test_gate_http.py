@@ -1,4 +1,4 @@
-"""What is no good HTTP ends at the door, and is nobody's fault but the sender's."""
+"""Malformed HTTP is refused before any handler, and is not logged as the service's fault."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from installer.testing.service.rendezvous_kit import Running
         ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
     ],
 )
-def test_games_with_http_end_at_the_door(tmp_path: Path, text: str, status: int) -> None:
+def test_malformed_http_is_refused_before_any_handler(tmp_path: Path, text: str, status: int) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
         target = text.replace("/clusters", filled("/clusters"), 1)

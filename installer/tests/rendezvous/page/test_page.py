@@ -59,7 +59,7 @@ async def until(answer: ClientResponse, last: str) -> list[tuple[str, Any]]:
     return messages
 
 
-def test_who_may_look(tmp_path: Path) -> None:
+def test_who_may_see_the_page(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         for headers in ({}, header(Scheme.AGENT), {"Authorization": make_keys().token("userAuth")}):
             assert (await client.get(PATH, headers=headers)).status == 401
@@ -166,7 +166,7 @@ def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
     serve(tmp_path, use)
 
 
-def test_nothing_of_it_is_read_before_somebody_looks() -> None:
+def test_the_page_is_not_imported_before_somebody_looks() -> None:
     code = "import installer.rendezvous.api.app, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 

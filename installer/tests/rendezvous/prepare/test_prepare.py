@@ -162,7 +162,7 @@ def test_a_release_without_an_installer_is_named(place: Path, server: Registry) 
 # the kept programs
 
 
-def test_half_a_program_is_none(tmp_path: Path) -> None:
+def test_a_program_that_was_extracted_in_part_is_not_kept(tmp_path: Path) -> None:
     image = f"r.example/i@sha256:{'1' * 64}"
 
     def breaks(dest: Path) -> None:
@@ -178,7 +178,7 @@ def test_half_a_program_is_none(tmp_path: Path) -> None:
         assert path.name == "openshift-install"
 
 
-def test_what_is_run_stays_and_is_never_written(tmp_path: Path) -> None:
+def test_a_program_in_use_is_neither_removed_nor_replaced(tmp_path: Path) -> None:
     def image(number: int) -> str:
         return f"r.example/i@sha256:{str(number) * 64}"
 
@@ -199,7 +199,7 @@ def test_what_is_run_stays_and_is_never_written(tmp_path: Path) -> None:
         assert mirrored == first
 
 
-def test_a_tag_may_move(tmp_path: Path) -> None:
+def test_an_image_named_by_tag_is_extracted_each_time(tmp_path: Path) -> None:
     seen = []
     for text in (b"before", b"after"):
         with binaries.installer(tmp_path, "r.example/i:latest", lambda dest, text=text: dest.write_bytes(text)) as path:  # type: ignore[misc]
@@ -275,7 +275,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
         prepare.generate(job(tmp_path, 1, installer_binary=binary))
 
 
-def test_what_it_says_when_it_fails(tmp_path: Path) -> None:
+def test_the_installers_last_lines_are_the_reason_of_a_failure(tmp_path: Path) -> None:
     # More than a pipe holds: it is read while it runs.
     binary = script(
         tmp_path, 'head -c 300000 /dev/zero | tr "\\0" "x"; for n in 1 2 3 4 5 6 7; do echo "line $n" >&2; done; exit 3'

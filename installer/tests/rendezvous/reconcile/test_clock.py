@@ -40,7 +40,7 @@ def test_a_clock_that_is_set_fails_no_installation(installing: Installing, jump:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_silence_is_counted_on(installing: Installing, jump: float) -> None:
+def test_a_hosts_silence_is_counted_across_a_set_clock(installing: Installing, jump: float) -> None:
     """180 s, 120 more for the bootstrap host: neither sooner nor later, whatever the wall clock says meanwhile."""
     world, fleet = installing
     new_service = service_of(world)
@@ -142,7 +142,7 @@ def lost(fleet: Fleet) -> int:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_stages_and_statuses_are_counted_on(installing: Installing, jump: float) -> None:
+def test_time_outs_are_counted_across_a_set_clock(installing: Installing, jump: float) -> None:
     world, fleet = installing
     go(world, fleet, 15 * 60, every=30)
     world.clock.jump(jump)
@@ -192,7 +192,7 @@ def test_steps_are_asked_for_again_in_their_own_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("draw", [0.004, -0.004, 1.9, -1.9])
-def test_a_clock_that_is_drawn_is_followed_without_a_word(world: World, draw: float) -> None:
+def test_a_clock_that_is_slewed_is_followed_without_an_event(world: World, draw: float) -> None:
     cluster_id, _ = world.known_host()
     version = world.store.version(cluster_id)
     for _ in range(3):
@@ -241,7 +241,7 @@ def test_a_service_that_stood_still_blames_nobody(installing: Installing) -> Non
 
 
 @pytest.mark.parametrize(("late", "kept"), [(34.0, True), (36.0, False)])
-def test_how_long_is_standing_still(world: World, late: float, kept: bool) -> None:
+def test_a_late_look_counts_as_standing_still_from_35_seconds(world: World, late: float, kept: bool) -> None:
     since = world.engine.since
     world.clock.go(late)
     world.engine.keep_time()

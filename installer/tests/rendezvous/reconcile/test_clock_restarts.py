@@ -19,7 +19,7 @@ from installer.testing.engine.world_kit import World
 
 
 @pytest.mark.parametrize("rate", [-0.083, 0.083, 0.0])
-def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World, rate: float) -> None:
+def test_a_clock_that_is_slewed_for_long_is_no_jump_after_a_restart(world: World, rate: float) -> None:
     """chrony draws a clock by up to 83 ms a second, for half an hour when it was some minutes wrong."""
     cluster_id, infra_env_id = world.known_host()
     for _ in range(390):
@@ -66,7 +66,7 @@ def test_a_clock_that_is_set_while_the_service_is_away(installing: Installing, j
     assert set(fleet.statuses()) == {"error"}
 
 
-def test_drawn_for_hours_is_not_set(installing: Installing) -> None:
+def test_a_clock_slewed_for_hours_is_not_taken_for_set(installing: Installing) -> None:
     world, _ = installing
     world.clock.go(10 * 3600)
     world.clock.jump(18)
@@ -79,7 +79,7 @@ def test_drawn_for_hours_is_not_set(installing: Installing) -> None:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_what_was_told_once_is_not_told_again(installing: Installing, jump: float) -> None:
+def test_a_restart_does_not_report_a_set_clock_again(installing: Installing, jump: float) -> None:
     world, fleet = installing
     go(world, fleet, 60, every=30)
     world.clock.jump(jump)

@@ -45,7 +45,7 @@ def test_a_big_cluster_is_judged_between_requests(tmp_path: Path) -> None:
         fleet.world.store.close()
 
 
-def test_who_asks_for_a_cluster_that_is_being_judged_waits_for_that(tmp_path: Path) -> None:
+def test_requests_for_a_cluster_share_one_round_of_judging(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path, 3 * SLICE)
     slices = Slices(fleet.world.engine)
     judged = 0

@@ -26,7 +26,7 @@ ACTIONS = st.lists(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(ACTIONS, st.sampled_from([3, 5]), st.booleans())
-def test_no_order_of_things_leaves_the_tables(
+def test_no_order_of_actions_leads_outside_of_the_tables(
     tmp_path_factory: Any, actions: list[Any], count: int, started: bool
 ) -> None:
     fleet = discovered(tmp_path_factory.mktemp("w"), count)

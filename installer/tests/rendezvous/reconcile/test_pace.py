@@ -110,7 +110,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_one_host_s_news_is_that_host_s_judgement(tmp_path: Path, counted: list[str]) -> None:
+def test_a_report_makes_only_its_own_host_judged_anew(tmp_path: Path, counted: list[str]) -> None:
     fleet = discovered(tmp_path, 5)
     world = fleet.world
     assert fleet.status() is ClusterStatus.READY
@@ -136,7 +136,7 @@ def test_one_host_s_news_is_that_host_s_judgement(tmp_path: Path, counted: list[
 FAR = {"machine_networks": [{"cidr": "10.9.0.0/24"}], "load_balancer": {"type": "user-managed"}}
 
 
-def test_what_others_become_is_news_too(tmp_path: Path) -> None:
+def test_changes_of_peers_and_networks_judge_a_host_anew(tmp_path: Path) -> None:
     """A slow link counts between hosts of one role; networks are the cluster's."""
     fleet = discovered(tmp_path, 4)
     world, network = fleet.world, fleet.machines[0].network
@@ -166,7 +166,7 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     world.store.close()
 
 
-def test_a_big_cluster_waits_but_who_asks_gets_the_truth(tmp_path: Path, counted: list[str]) -> None:
+def test_a_big_cluster_is_judged_later_but_before_it_is_shown(tmp_path: Path, counted: list[str]) -> None:
     world = World(tmp_path)
     clock = Hand()
     world.engine.pace = Pace(clock)
@@ -219,7 +219,9 @@ WHAT = (
 
 @hypothesis_settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([4, BIG]), st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 11)), max_size=25))
-def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: int, sent: list[Any]) -> None:
+def test_judging_only_what_has_changed_gives_the_verdicts_of_judging_all(
+    tmp_path_factory: Any, count: int, sent: list[Any]
+) -> None:
     """Whatever happens, verdicts and states are those of a service that judges every host anew."""
     fleet = discovered(tmp_path_factory.mktemp("w"), count)
     world, network, engine, where = fleet.world, fleet.machines[0].network, fleet.world.engine, fleet.infra_env_id

@@ -103,7 +103,7 @@ def test_an_attempt_does_not_wait_for_the_one_before(world: World) -> None:
     serving(world, use)
 
 
-def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
+def test_generated_files_are_stored_once_the_disk_has_room(world: World) -> None:
     cluster_id, _ = world.known_host()
     world.engine.settings = dataclasses.replace(world.engine.settings, monitor_seconds=0.02)
 
@@ -156,7 +156,7 @@ def test_a_generator_that_fails_says_why(world: World, result: PrepareError, rea
     serving(world, use)
 
 
-def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
+def test_deleting_a_cluster_ends_its_preparation(world: World) -> None:
     cluster_id, _ = world.known_host()
 
     async def use(service: Service, results: Generator) -> None:
@@ -174,7 +174,7 @@ def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
     serving(world, use)
 
 
-def test_the_end_of_the_service_ends_what_it_makes(world: World, tmp_path: Path) -> None:
+def test_the_services_end_ends_its_preparations(world: World, tmp_path: Path) -> None:
     cluster_id, _ = world.known_host()
 
     async def use(service: Service, results: Generator) -> None:

@@ -191,7 +191,7 @@ SENT = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["poll", "next", "r
 
 @hypothesis_settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(SENT, st.booleans())
-def test_what_comes_twice_changes_nothing(tmp_path_factory: Any, sent: list[Any], started: bool) -> None:
+def test_repeated_answers_and_stages_change_nothing(tmp_path_factory: Any, sent: list[Any], started: bool) -> None:
     """Every answer and every stage once more, and all answers of before once more at the end."""
     world = World(tmp_path_factory.mktemp("w"))
     fleet = Fleet(world, [Machine(number, Network()) for number in range(3)])
