@@ -46,13 +46,11 @@ CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
     "cluster_status_updated": (None, "Updated status of the cluster to {target}{info}"),
     "cluster_prepare_installation_started": (Severity.INFO, "Cluster starting to prepare for installation"),
     "prepare_installation_failed": (Severity.ERROR, "{reason}"),
-    "installation_preparing_timed_out": (Severity.WARNING, "Preparing the installation timed out"),
     "image_status_updated": (None, "Host {host}: New image status {image}. result: {result}. {detail}"),
     "disk_speed_slower_than_supported": (
         Severity.WARNING,
         "Host {host}: disk {disk} is slower than supported: {measured} ms, threshold {needed} ms",
     ),
-    "quick_disk_format_performed": (Severity.INFO, "Host {host}: Performing quick format of disk {disk}"),
     "host_stage_timed_out": (Severity.WARNING, "Host {host}: stage {stage} timed out after {seconds} s"),
     "host_media_disconnected": (Severity.ERROR, "Host {host}: Unable to read from the discovery media: {reason}"),
     "host_logs_uploaded": (Severity.INFO, "Uploaded logs for host {host}{where}"),
@@ -63,7 +61,6 @@ CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
     "cluster_installation_reset": (Severity.INFO, "Reset cluster installation"),
     "cluster_finalizing_stage_updated": (Severity.INFO, "Cluster finalizing stage is now {stage}"),
     "validations_ignored": (Severity.INFO, "Some validations of the cluster or its hosts are ignored by the user"),
-    "ignition_config_image_generated": (Severity.INFO, "Image of InfraEnv {name} was made: {kind}"),
     "install_config_applied": (Severity.INFO, "Custom install config was applied to the cluster"),
     "host_disk_not_found": (Severity.ERROR, "Host {host}: {reason}"),
     "host_installation_disk_changed": (

@@ -16,8 +16,6 @@ from installer.assisted.errors import ConfigurationError
 DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
 # A payload's image may say here who sees the page; a lab's does.
 PAGE_ACCESS_FILE = Path("/data/page_access")
-
-
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?)(ms|h|m|s)")
 _LONGEST = 366 * numbers.DAY

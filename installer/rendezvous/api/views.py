@@ -13,7 +13,6 @@ from installer.assisted.enums import HostStatus, Role
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.reconcile.facts import role_of
 from installer.rendezvous.store.model import Cluster, Host
 
 # Part of every ETag: versions start anew with the process.
@@ -67,7 +66,7 @@ class Views:
         data["total_host_count"] = len(hosts)
         data["enabled_host_count"] = sum(1 for host in hosts if host.status is not HostStatus.DISABLED)
         data["ready_host_count"] = sum(1 for host in hosts if host.status is HostStatus.KNOWN)
-        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) is Role.WORKER) < 2
+        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if host.effective_role is Role.WORKER) < 2
         data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
         return data
 

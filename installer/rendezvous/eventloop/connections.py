@@ -14,26 +14,26 @@ from typing import Protocol
 LOOKS = 32
 
 
-class Keeper(Protocol):
-    """The owner of the doors: makes an HTTP protocol for each, and is told when one ends."""
+class Owner(Protocol):
+    """The owner of the connections: makes an HTTP protocol for each, and is told when one ends."""
 
     protocol: Callable[[], asyncio.Protocol]
     heads: Deadline
     stalls: Deadline
 
-    def free_place(self, door: Door) -> None:
-        """The door's connection has ended."""
+    def free_place(self, connection: Connection) -> None:
+        """The connection has ended."""
 
 
-class Door(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection, from being accepted to its end; speaks through the HTTP protocol it is given."""
 
-    def __init__(self, gate: Keeper, address: str, connection: socket.socket) -> None:
-        self._gate, self.address, self.connection = gate, address, connection
+    def __init__(self, gate: Owner, address: str, sock: socket.socket) -> None:
+        self._gate, self.address, self.sock = gate, address, sock
         self.stranger = True
-        # The server does not have it yet, only the gate.
+        # Only the gate has the connection yet, the HTTP server does not.
         self.unread = True
-        # When it was greeted.
+        # When its greeting began, by the loop's clock.
         self.since = 0.0
         self.busy = self.asked = False
         self.transport: asyncio.Transport | None = None
@@ -55,30 +55,30 @@ class Door(asyncio.Protocol):
         self._http.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The peer says no more."""
+        """The peer will send nothing more."""
         return None if self._http is None else self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer does not take what it asked for."""
+        """The peer does not read its answer."""
         assert self._http is not None
         self._gate.stalls.begin(self)
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has taken some."""
+        """The peer reads its answer again."""
         assert self._http is not None
         self._gate.stalls.end(self)
         self._http.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """All is over."""
+        """The connection is closed: its place is free."""
         self._gate.free_place(self)
         if self._http is not None:
             self._http.connection_lost(exc)
             self._http = None
 
     def end(self) -> None:
-        """End it at once, whatever it is doing."""
+        """Close the connection at once, whatever it is doing."""
         if self.transport is not None:
             self.transport.abort()
         elif self.greeting is not None:
@@ -87,57 +87,57 @@ class Door(asyncio.Protocol):
             self._gate.free_place(self)
 
     def has_input(self) -> bool:
-        """Is there something that nobody has read?"""
+        """Has the peer sent bytes that nobody has read?"""
         try:
-            waiting = fcntl.ioctl(self.connection, termios.FIONREAD, bytes(4))
+            waiting = fcntl.ioctl(self.sock, termios.FIONREAD, bytes(4))
         except (OSError, ValueError):
             return False
         return bool(struct.unpack("i", waiting)[0])
 
 
 class Deadline:
-    """Doors that something is awaited of, for at most so many seconds; one timer for all."""
+    """Connections whose peers have to do something within so many seconds; one timer for all."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         # When each is to end, soonest first: all have the same time.
-        self._ends: dict[Door, float] = {}
+        self._ends: dict[Connection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many doors something is awaited of."""
+        """How many connections are waited for."""
         return len(self._ends)
 
-    def begin(self, door: Door) -> None:
-        """Start to wait, unless that has begun already."""
-        if door not in self._ends:
-            self._ends[door] = asyncio.get_running_loop().time() + self._seconds
+    def begin(self, connection: Connection) -> None:
+        """Wait for this connection's peer from now on, unless that has begun already."""
+        if connection not in self._ends:
+            self._ends[connection] = asyncio.get_running_loop().time() + self._seconds
             self._arm()
 
-    def end(self, door: Door) -> None:
-        """It has come."""
-        self._ends.pop(door, None)
+    def end(self, connection: Connection) -> None:
+        """The peer has done what was waited for."""
+        self._ends.pop(connection, None)
 
     def _arm(self) -> None:
         if self._timer is None and self._ends:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(next(iter(self._ends.values())), self._ring)
+            self._timer = loop.call_at(next(iter(self._ends.values())), self._end_late_ones)
 
-    def _ring(self) -> None:
+    def _end_late_ones(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         late = []
-        for door, end in self._ends.items():
+        for connection, end in self._ends.items():
             if end > now:
                 break
-            late.append(door)
-        for door in late:
-            del self._ends[door]
-            door.end()
+            late.append(connection)
+        for connection in late:
+            del self._ends[connection]
+            connection.end()
         self._arm()
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Wait for no peer any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._ends.clear()
@@ -147,28 +147,28 @@ class Strangers:
     """Strangers by how far they have come, in each the oldest first."""
 
     def __init__(self) -> None:
-        self.silent: dict[Door, None] = {}
-        self.waiting: dict[Door, None] = {}
-        self.greeted: dict[Door, None] = {}
+        self.silent: dict[Connection, None] = {}
+        self.waiting: dict[Connection, None] = {}
+        self.greeted: dict[Connection, None] = {}
 
     def __len__(self) -> int:
         return len(self.silent) + len(self.waiting) + len(self.greeted)
 
-    def forget(self, door: Door) -> None:
-        """It has gone, or is no stranger any more."""
+    def forget(self, connection: Connection) -> None:
+        """The connection has ended, or has proven something."""
         for some in (self.silent, self.waiting, self.greeted):
-            some.pop(door, None)
+            some.pop(connection, None)
 
-    def idle(self) -> Door | None:
-        """The oldest one that says nothing."""
-        for _, door in zip(range(LOOKS), self.silent, strict=False):
-            if not door.has_input():
-                return door
+    def idle(self) -> Connection | None:
+        """The oldest connection that has sent nothing."""
+        for _, connection in zip(range(LOOKS), self.silent, strict=False):
+            if not connection.has_input():
+                return connection
         return None
 
-    def overdue(self, before: float) -> Door | None:
+    def overdue(self, before: float) -> Connection | None:
         """The oldest one that was answered and proved nothing, or that was greeted before then and is not done."""
-        for door in self.greeted:
-            if (door.asked or door.since <= before) and not door.has_input():
-                return door
+        for connection in self.greeted:
+            if (connection.asked or connection.since <= before) and not connection.has_input():
+                return connection
         return None

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import KW_ONLY, dataclass
 
-from installer.rendezvous.eventloop.connections import Deadline, Door, Strangers
+from installer.rendezvous.eventloop.connections import Connection, Deadline, Strangers
 
 log = logging.getLogger("assisted-service")
 # A connection at rest costs about 90 KiB, most of it TLS.
@@ -90,7 +90,7 @@ def by_files() -> Limits:
 
 
 class _Address:
-    """What one address has."""
+    """The connections of one address."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -112,7 +112,7 @@ class Gate:
         self.turns: dict[str, None] = {}
         self._next_turn: asyncio.Handle | None = None
         self._soon = False
-        # Somebody has gone, or has proven something.
+        # Set when a connection has ended, or has proven something.
         self._changed = asyncio.Event()
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -146,8 +146,8 @@ class Gate:
         await asyncio.gather(*self._accepting, return_exceptions=True)
         self._close()
         for some in (self.strangers.silent, self.strangers.waiting, self.strangers.greeted):
-            for door in [door for door in some if door.transport is None]:
-                door.end()
+            for connection in [connection for connection in some if connection.transport is None]:
+                connection.end()
         if self._next_turn is not None:
             self._next_turn.cancel()
         self.heads.close()
@@ -161,25 +161,25 @@ class Gate:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, peer = await loop.sock_accept(listening)
+                sock, peer = await loop.sock_accept(listening)
             except ConnectionError:
                 continue
             except OSError as error:
-                # No file is left: an idle one's will be.
+                # No file descriptor is left: ending an idle connection gives one back.
                 log.error("a connection cannot be accepted: %s", error)
                 self._end(self._idle(self.strangers))
                 await asyncio.sleep(0.1)
                 continue
-            await self._admit_or_refuse(connection, str(peer[0]))
+            await self._admit_or_refuse(sock, str(peer[0]))
             # A flood of connections must not keep those that are in from being served.
             await asyncio.sleep(0)
 
-    async def _admit_or_refuse(self, connection: socket.socket, address: str) -> None:
+    async def _admit_or_refuse(self, sock: socket.socket, address: str) -> None:
         with ExitStack() as stack:
-            stack.enter_context(connection)
+            stack.enter_context(sock)
             if not self._has_share(address):
                 return
-            # Until somebody goes; it is refused where nobody is going to.
+            # Wait until a connection ends; refuse this one where none is going to.
             while self._is_full() and not self._end(self._idle(self.strangers)):
                 if not len(self.strangers):
                     return
@@ -187,55 +187,55 @@ class Gate:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), LOOK)
             stack.pop_all()
-            self._admit(connection, address)
+            self._admit(sock, address)
 
     def _is_full(self) -> bool:
         return self.count >= self.limits.in_all or len(self.strangers) >= self.limits.strangers
 
-    def _idle(self, strangers: Strangers) -> Door | None:
-        """The connections that have a place and do not use it."""
+    def _idle(self, strangers: Strangers) -> Connection | None:
+        """A connection that has a place and does not use it, if there is one."""
         return strangers.idle() or self._overdue(strangers)
 
-    def _overdue(self, strangers: Strangers) -> Door | None:
+    def _overdue(self, strangers: Strangers) -> Connection | None:
         return strangers.overdue(asyncio.get_running_loop().time() - self.limits.patience)
 
-    def _end(self, door: Door | None) -> bool:
-        if door is None:
+    def _end(self, connection: Connection | None) -> bool:
+        if connection is None:
             return False
-        door.end()
-        # Its place is free now; what it holds goes with the loop's next turns.
-        self.free_place(door)
+        connection.end()
+        # Its place is free at once; its socket and buffers only with the loop's next turns.
+        self.free_place(connection)
         return True
 
     def _has_share(self, address: str) -> bool:
-        """May this address have one more? Idle ones of it are asked to leave for it."""
+        """May this address have one more connection? An idle one of it is ended for that."""
         peer = self.addresses.get(address)
         if peer is None:
             return True
         crowded = len(peer.strangers) >= self.limits.strangers_of_address
         return not (crowded or peer.count >= self.limits.of_address) or self._end(self._idle(peer.strangers))
 
-    def _admit(self, connection: socket.socket, address: str) -> None:
-        door = Door(self, address, connection)
+    def _admit(self, sock: socket.socket, address: str) -> None:
+        connection = Connection(self, address, sock)
         peer = self.addresses.setdefault(address, _Address())
         peer.count += 1
         self.count += 1
-        peer.strangers.silent[door] = self.strangers.silent[door] = None
-        self.heads.begin(door)
-        asyncio.get_running_loop().add_reader(connection, self._speaks, door)
+        peer.strangers.silent[connection] = self.strangers.silent[connection] = None
+        self.heads.begin(connection)
+        asyncio.get_running_loop().add_reader(sock, self._has_spoken, connection)
 
-    def _speaks(self, door: Door) -> None:
-        """Its first byte is there, or its end."""
-        if not door.has_input():
-            door.end()
+    def _has_spoken(self, connection: Connection) -> None:
+        """A silent connection has sent its first byte, or has ended."""
+        if not connection.has_input():
+            connection.end()
             return
-        asyncio.get_running_loop().remove_reader(door.connection)
-        # From here on it is we who are slow.
-        self.heads.end(door)
-        for strangers in (self.strangers, self.addresses[door.address].strangers):
-            del strangers.silent[door]
-            strangers.waiting[door] = None
-        self.turns.setdefault(door.address)
+        asyncio.get_running_loop().remove_reader(connection.sock)
+        # Waiting for a greeting is not the peer's delay.
+        self.heads.end(connection)
+        for strangers in (self.strangers, self.addresses[connection.address].strangers):
+            del strangers.silent[connection]
+            strangers.waiting[connection] = None
+        self.turns.setdefault(connection.address)
         self._take_turns()
 
     # greeting
@@ -263,97 +263,97 @@ class Gate:
         return len(strangers.greeted) < most or self._overdue(strangers) is not None
 
     def _free(self, strangers: Strangers) -> bool:
-        """End whoever must go for one more of these to be greeted."""
+        """Is there room to greet one more of these? An overdue one is ended for that."""
         if len(strangers.greeted) >= self.limits.greeted_of_address:
             return self._end(self._overdue(strangers))
         return len(self.strangers.greeted) < self.limits.greeted or self._end(self._overdue(self.strangers))
 
-    def _greet(self, door: Door) -> None:
-        door.since = asyncio.get_running_loop().time()
-        for strangers in (self.strangers, self.addresses[door.address].strangers):
-            del strangers.waiting[door]
-            strangers.greeted[door] = None
-        self.heads.begin(door)
-        door.greeting = asyncio.create_task(self._hand_over(door))
-        door.greeting.add_done_callback(lambda done: self._handed_over(door))
+    def _greet(self, connection: Connection) -> None:
+        connection.since = asyncio.get_running_loop().time()
+        for strangers in (self.strangers, self.addresses[connection.address].strangers):
+            del strangers.waiting[connection]
+            strangers.greeted[connection] = None
+        self.heads.begin(connection)
+        connection.greeting = asyncio.create_task(self._hand_over(connection))
+        connection.greeting.add_done_callback(lambda done: self._handed_over(connection))
 
-    async def _hand_over(self, door: Door) -> None:
-        door.unread = False
+    async def _hand_over(self, connection: Connection) -> None:
+        connection.unread = False
         loop, tls = asyncio.get_running_loop(), self._context is not None
         # No TLS, gone again, too slow, or asked to leave.
         with suppress(OSError, asyncio.CancelledError):
             await loop.connect_accepted_socket(
-                lambda: door,
-                door.connection,
+                lambda: connection,
+                connection.sock,
                 ssl=self._context,
                 ssl_handshake_timeout=self.limits.head if tls else None,
                 ssl_shutdown_timeout=self.limits.farewell if tls else None,
             )
 
-    def _handed_over(self, door: Door) -> None:
-        door.greeting = None
-        if door.transport is None:
-            self.free_place(door)
+    def _handed_over(self, connection: Connection) -> None:
+        connection.greeting = None
+        if connection.transport is None:
+            self.free_place(connection)
 
     def _wake_waiting(self) -> None:
-        """A place may be free."""
+        """Let those who wait look again: a place may be free."""
         self._changed.set()
         if self.turns and not self._soon:
             if self._next_turn is not None:
                 self._next_turn.cancel()
             self._next_turn, self._soon = asyncio.get_running_loop().call_soon(self._take_turns), True
 
-    def free_place(self, door: Door) -> None:
+    def free_place(self, connection: Connection) -> None:
         """The connection's place is free; to call this again changes nothing."""
-        peer = self.addresses.get(door.address)
-        if door.address and peer is not None:
-            self._forget_stranger(door)
+        peer = self.addresses.get(connection.address)
+        if connection.address and peer is not None:
+            self._forget_stranger(connection)
             peer.count -= 1
             self.count -= 1
             if not peer.count:
-                del self.addresses[door.address]
-            door.address = ""
-            if door.unread:
-                asyncio.get_running_loop().remove_reader(door.connection)
-                door.connection.close()
-        self.heads.end(door)
-        self.stalls.end(door)
+                del self.addresses[connection.address]
+            connection.address = ""
+            if connection.unread:
+                asyncio.get_running_loop().remove_reader(connection.sock)
+                connection.sock.close()
+        self.heads.end(connection)
+        self.stalls.end(connection)
         self._wake_waiting()
 
-    def _forget_stranger(self, door: Door) -> None:
-        strangers = self.addresses[door.address].strangers
-        strangers.forget(door)
-        self.strangers.forget(door)
+    def _forget_stranger(self, connection: Connection) -> None:
+        strangers = self.addresses[connection.address].strangers
+        strangers.forget(connection)
+        self.strangers.forget(connection)
         if not strangers.waiting:
-            self.turns.pop(door.address, None)
+            self.turns.pop(connection.address, None)
 
-    def _door(self, transport: asyncio.Transport | None) -> Door | None:
+    def _connection_of(self, transport: asyncio.Transport | None) -> Connection | None:
         try:
             protocol = None if transport is None else transport.get_protocol()
         except AttributeError:
             return None  # CPython 3.11: a TLS transport that was closed twice has let go of its protocol
-        return protocol if isinstance(protocol, Door) else None
+        return protocol if isinstance(protocol, Connection) else None
 
     def vouch(self, transport: asyncio.Transport | None) -> None:
-        """Whoever is connected there has proven something."""
-        door = self._door(transport)
-        if door is not None and door.stranger and door.address:
-            door.stranger = False
-            self._forget_stranger(door)
+        """The caller on this transport has shown a token or a signature that was accepted."""
+        connection = self._connection_of(transport)
+        if connection is not None and connection.stranger and connection.address:
+            connection.stranger = False
+            self._forget_stranger(connection)
             self._wake_waiting()
 
     def begin(self, transport: asyncio.Transport | None) -> None:
-        """A request's head is there, and it is being answered."""
-        door = self._door(transport)
-        if door is not None:
-            door.busy = door.asked = True
-            self.heads.end(door)
+        """A request's head has come on this transport, and is being answered."""
+        connection = self._connection_of(transport)
+        if connection is not None:
+            connection.busy = connection.asked = True
+            self.heads.end(connection)
 
     def end(self, transport: asyncio.Transport | None) -> None:
-        """It has been answered."""
-        door = self._door(transport)
-        if door is not None:
-            door.busy = False
+        """The request on this transport has been answered."""
+        connection = self._connection_of(transport)
+        if connection is not None:
+            connection.busy = False
 
 
 def _bound(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:

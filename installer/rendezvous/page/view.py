@@ -10,7 +10,6 @@ from typing import Any
 from installer.assisted import inventory as inv
 from installer.redact import shortened
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.reconcile.facts import role_of
 from installer.rendezvous.store.documents import Validations
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks
@@ -89,7 +88,7 @@ def host_view(engine: Engine, host: Host, cluster: Cluster | None) -> dict[str, 
         "name": _text(hostname_of(host, inventory) or host.id),
         "status": host.status.value,
         "status_info": _text(host.status_info),
-        "role": role_of(host),
+        "role": host.effective_role,
         "bootstrap": host.bootstrap,
         "percentage": progress.installation_percentage,
         "stage": progress.current_stage.value if progress.current_stage else "",

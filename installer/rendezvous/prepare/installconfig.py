@@ -72,7 +72,7 @@ def _boot_mac(host: Host) -> str:
 
 def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], settings: Settings) -> JsonMap:
     """The whole document. Raises PrepareError when the overrides are not an object."""
-    roles = [host.suggested_role if host.role is Role.AUTO else host.role for host in hosts]
+    roles = [host.effective_role for host in hosts]
     sources = digest_sources(settings.registries_conf)
     hyperthreading = {
         role: "Enabled" if cluster.hyperthreading == "all" or f"{role}s" in cluster.hyperthreading else "Disabled"

@@ -191,7 +191,7 @@ def _copy_tls(source: Path | None, target: Path) -> None:
 
 
 def _role_file(host: Host) -> str:
-    role = host.suggested_role if host.role is Role.AUTO else host.role
+    role = host.effective_role
     return (role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER).value
 
 

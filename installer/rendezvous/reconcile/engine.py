@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -129,7 +130,7 @@ class Engine:
 
     def stages(self, host: Host, cluster: Cluster) -> tuple[Stage, ...]:
         """The ordered stages of this host's installation."""
-        return stage_rules.stages_of(facts.role_of(host), host.bootstrap, cluster.is_sno)
+        return stage_rules.stages_of(host.effective_role, host.bootstrap, cluster.is_sno)
 
     # one host
 
@@ -201,18 +202,19 @@ class Engine:
         info = Validations.of(host_validations.info_of(verdicts))
         if info == host.validations_info:
             return host
-        before = host.validations_info.results()
-        for name, verdict in verdicts.items():
-            kind = _turn(before.get(name), verdict.result)
-            if kind:
-                self.store.add_event(
-                    events.make(
-                        f"host_validation_{kind}", host=host, validation=name, props={"message": verdict.message}
-                    )
-                )
+        self._note_turns("host", host.validations_info, verdicts, host=host)
         host = replace(host, validations_info=info)
         self.store.put_host(host)
         return host
+
+    def _note_turns(self, what: str, before: Validations, verdicts: Verdicts, **subject: Any) -> None:
+        """An event for each validation that fails now and did not, or the other way round."""
+        results = before.results()
+        for name, verdict in verdicts.items():
+            turn = _turn(results.get(name), verdict.result)
+            if turn:
+                event = f"{what}_validation_{turn}"
+                self.store.add_event(events.make(event, validation=name, props={"message": verdict.message}, **subject))
 
     # roles
 
@@ -247,18 +249,7 @@ class Engine:
         info = Validations.of(cluster_validations.info_of(verdicts))
         fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
         if fresh != cluster:
-            before = cluster.validations_info.results()
-            for name, verdict in verdicts.items():
-                kind = _turn(before.get(name), verdict.result)
-                if kind:
-                    self.store.add_event(
-                        events.make(
-                            f"cluster_validation_{kind}",
-                            cluster=cluster,
-                            validation=name,
-                            props={"message": verdict.message},
-                        )
-                    )
+            self._note_turns("cluster", cluster.validations_info, verdicts, cluster=cluster)
             cluster = fresh
             self.store.put_cluster(cluster)
         failing = "; ".join(verdict.message for verdict in verdicts.values() if not verdict.is_good)

@@ -36,11 +36,6 @@ NEEDS_ATTENTION = frozenset(
 WATCHED = (*host_states.MIN_HARDWARE, V.MACHINE_CIDR_DEFINED, *host_states.SUFFICIENT)
 
 
-def role_of(host: Host) -> Role:
-    """The chosen role, else the suggested one."""
-    return host.suggested_role if host.role is Role.AUTO else host.role
-
-
 def _failing(verdicts: Verdicts) -> str:
     """Messages of the failing validations; of the pending ones when none fails."""
     bad = [verdicts[name] for name in WATCHED if name in verdicts and not verdicts[name].is_good]
@@ -127,7 +122,7 @@ def cluster_facts(
     ]
     return cluster_states.ClusterFacts(
         validations=results,
-        hosts=[cluster_states.HostInCluster(host.status, role_of(host)) for host in hosts],
+        hosts=[cluster_states.HostInCluster(host.status, host.effective_role) for host in hosts],
         control_plane_count=cluster.control_plane_count,
         preparation=cluster.last_preparation.status,
         status_age=age(cluster.status_updated_at, at),

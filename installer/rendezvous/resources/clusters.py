@@ -56,8 +56,6 @@ NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 # Operators that upstream knows: a validation says of each that this service cannot install it. Other names are refused.
 OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
-
-
 # Fields of the specification that this service does not support: taken when empty, refused when they ask for something.
 NOT_OFFERED = ("ntp_sources", "ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
 
@@ -292,8 +290,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
             raise Conflict(f"cluster is in status {cluster.status} and cannot be installed: {cluster.status_info}")
         marked = engine.store.hosts(cluster_id=cluster_id)
         for host in marked:
-            chosen = host.suggested_role if host.role is Role.AUTO else host.role
-            engine.store.put_host(replace(host, role=chosen, images_status=ImagesStatus()))
+            engine.store.put_host(replace(host, role=host.effective_role, images_status=ImagesStatus()))
         fallback = roles.fallback_bootstrap(marked)
         if fallback is not None:
             host = next(item for item in engine.store.hosts(cluster_id=cluster_id) if item.id == fallback)

@@ -283,7 +283,7 @@ def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
 
 def ignition_name(host: Host) -> str:
     """The name of the file that a host's Ignition config is kept under."""
-    role = host.suggested_role if host.role is Role.AUTO else host.role
+    role = host.effective_role
     pool = role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER
     return f"{pool}-{host.id}.ign"
 

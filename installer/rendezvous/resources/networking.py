@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 from installer.assisted.errors import BadRequest
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.store.model import Cluster
-from installer.rendezvous.validations.networks import interfaces_of
+from installer.rendezvous.validations.machinenetworks import network_of_vip
+from installer.rendezvous.validations.networks import address_of, network_of, overlap
 
 Net = IPv4Network | IPv6Network
 # Bits of addresses that a network must leave, which is 128 addresses for pods and services; of a machine network 16, 4
@@ -67,12 +68,8 @@ class Networks:
         return any(len(_families(cidrs)) > 1 for cidrs in self.lists.values())
 
 
-def _network(cidr: str) -> Net:
-    return ip_network(cidr, strict=False)
-
-
 def _families(texts: Iterable[str]) -> set[int]:
-    return {_network(text).version for text in texts}
+    return {network_of(text).version for text in texts}
 
 
 def _check_same_family_first(networks: Networks) -> None:
@@ -139,7 +136,7 @@ def _check_no_vips(networks: Networks) -> None:
 
 def _problem_in(vip: str, name: str, cidr: str) -> str:
     """Why the virtual address cannot be one of this network; empty if it can."""
-    network, address = _network(cidr), ip_address(vip) if vip else None
+    network, address = network_of(cidr), address_of(vip) if vip else None
     if address is None or address.version != network.version or address not in network:
         return f"{name} <{vip}> does not belong to machine-network-cidr <{cidr}>"
     if network.version == 4 and network.prefixlen < 31 and address == network.broadcast_address:
@@ -235,19 +232,11 @@ def _cluster_managed(
     vip = next(iter((*networks.api, *networks.ingress)), "")
     if not vip:
         return {}
-    cidr = _hosts_network(vip, inventories)
+    cidr = network_of_vip(vip, inventories)
+    if not cidr:
+        raise BadRequest(f"Calculate machine network CIDR: No suitable matching CIDR found for VIP {vip}")
     _check_vips_within(networks, [cidr])
     return {"machine_networks": [{"cidr": cidr}]}
-
-
-def _hosts_network(vip: str, inventories: Iterable[Inventory]) -> str:
-    """The network of the hosts in which a virtual address is. Raises BadRequest."""
-    address = ip_address(vip)
-    for inventory in inventories:
-        for item in interfaces_of(inventory):
-            if item.version == address.version and address in item.network:
-                return str(item.network)
-    raise BadRequest(f"Calculate machine network CIDR: No suitable matching CIDR found for VIP {vip}")
 
 
 def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int) -> None:
@@ -268,16 +257,16 @@ def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int) -> No
             _check_subnet(cidr, bits, "Machine network CIDR")
     if any(f"{kind}_networks" in changes for kind in ("machine", "service", "cluster")):
         for service, pods in zip(networks.service, [cidr for cidr, _ in networks.cluster], strict=False):
-            if _network(service).version == _network(pods).version and _network(service).overlaps(_network(pods)):
+            if overlap(service, pods):
                 raise BadRequest(f"ServiceNetworkCidr and ClusterNetworkCidr: CIDRS {service} and {pods} overlap")
 
 
 def _normal(networks: Iterable[tuple[str, int]]) -> list[tuple[Net, int]]:
-    return [(_network(cidr), prefix) for cidr, prefix in networks]
+    return [(network_of(cidr), prefix) for cidr, prefix in networks]
 
 
 def _check_subnet(cidr: str, bits: int, what: str) -> None:
-    network = _network(cidr)
+    network = network_of(cidr)
     longest = network.max_prefixlen - bits
     if not 1 <= network.prefixlen <= longest:
         raise BadRequest(
@@ -290,7 +279,7 @@ def _check_subnet(cidr: str, bits: int, what: str) -> None:
 
 def _check_room(cidr: str, prefix: int, hosts: int) -> None:
     """Has each host a network of 128 addresses or more, and is there one for each?"""
-    network = _network(cidr)
+    network = network_of(cidr)
     longest = network.max_prefixlen - POD_BITS
     if prefix > longest:
         raise BadRequest(

@@ -95,15 +95,9 @@ def _connectivity(view: HostView) -> Args | None:
     return [peers] if peers else None
 
 
-def has_vips(cluster: Cluster) -> bool:
-    """Will the cluster's own hosts hold virtual addresses?"""
-    own = (cluster.load_balancer or {}).get("type") == "user-managed"
-    return not (cluster.is_sno or cluster.user_managed_networking or own)
-
-
 def _free_addresses(view: HostView) -> Args | None:
     # Asked only where VIPs have to be found free: SNO and user-managed networking have none.
-    if view.inventory is None or not has_vips(view.cluster):
+    if view.inventory is None or not networks.has_vips(view.cluster):
         return None
     cidrs = [cidr for cidr in view.machine_cidrs if ":" not in cidr and networks.belongs(view.inventory, cidr)]
     return [arguments.text_of(cidrs)] if cidrs else None
@@ -129,7 +123,7 @@ def _domains(view: HostView) -> Args | None:
 
 
 def _verify_vips(view: HostView) -> Args | None:
-    if not has_vips(view.cluster):
+    if not networks.has_vips(view.cluster):
         return None
     vips = [arguments.VipRequest(vip=item["ip"], vip_type="api") for item in view.cluster.api_vips]
     vips += [arguments.VipRequest(vip=item["ip"], vip_type="ingress") for item in view.cluster.ingress_vips]

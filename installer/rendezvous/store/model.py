@@ -136,6 +136,11 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     step_errors: dict[str, str] = {}
     fencing_credentials: FencingCredentials = FencingCredentials()
 
+    @property
+    def effective_role(self) -> Role:
+        """The chosen role, else the suggested one."""
+        return self.suggested_role if self.role is Role.AUTO else self.role
+
 
 class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Percentages of the cluster's installation, 0 to 100."""

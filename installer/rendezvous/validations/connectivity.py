@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from installer.assisted.enums import Role
 from installer.rendezvous.store.model import Cluster, Host
-from installer.rendezvous.validations.networks import families, machine_cidrs, own_load_balancer, user_managed
+from installer.rendezvous.validations.networks import families, has_vips, machine_cidrs
 
 MINIMUM = 3
 FENCED = 2
@@ -132,7 +132,7 @@ def _reached_by_all(hosts: Sequence[Host], network: str) -> list[str]:
 
 def by_layer3(cluster: Cluster) -> bool:
     """Nothing but routing ties the hosts together where the user manages networking or the load balancer."""
-    return user_managed(cluster) or own_load_balancer(cluster)
+    return not has_vips(cluster)
 
 
 def majority_groups(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[str]]:

@@ -120,8 +120,6 @@ TABLE: tuple[Validation, ...] = (
     Validation(V.MTU_VALID, Category.NETWORK, net.mtu_valid, None),
     *(Validation(name, Category.OPERATORS, _operator(name), None) for name in OPERATORS),
 )
-
-
 # Validations that look at the host alone.
 UNBOUND = tuple(
     line

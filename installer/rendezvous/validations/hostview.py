@@ -158,7 +158,7 @@ class HostView:
     @property
     def role(self) -> Role:
         """The chosen role, else the suggested one."""
-        return self.host.suggested_role if self.host.role is Role.AUTO else self.host.role
+        return self.host.effective_role
 
     @property
     def hostname(self) -> str:

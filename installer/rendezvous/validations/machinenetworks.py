@@ -6,7 +6,6 @@ Upstream's autoAssignMachineNetworkCidr (internal/cluster/cluster.go).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 
 from installer.assisted.enums import ClusterStatus
 from installer.assisted.inventory import Inventory
@@ -31,7 +30,7 @@ def computed(cluster: Cluster, inventories: Sequence[Inventory]) -> list[str]:
 
 def network_of_vip(vip: str, inventories: Sequence[Inventory]) -> str:
     """The first of the hosts' networks that a VIP lies in, empty when it lies in none."""
-    address = ip_address(vip)
+    address = networks.address_of(vip)
     for inventory in inventories:
         for item in networks.interfaces_of(inventory):
             if item.version == address.version and address in item.network:
@@ -71,7 +70,7 @@ def _of_single_node(cluster: Cluster, inventories: Sequence[Inventory]) -> list[
         if len(candidates) > 1:
             route = networks.best_default_route(inventories[0], version)
             # IPv6 gateways are mostly link-local, which says nothing of the network.
-            candidates = [network for network in candidates if route and ip_address(route.gateway) in network]
+            candidates = [network for network in candidates if route and networks.address_of(route.gateway) in network]
             if not candidates:
                 return []
         chosen.append(str(candidates[0]))

@@ -12,12 +12,8 @@ from installer.rendezvous.validations.network import is_day2
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
 RECORDS = {"api": "api.{}", "api-int": "api-int.{}", "apps": "console-openshift-console.apps.{}"}
-
-
 # What each record must lead to, in words.
 TARGETS = {"api": "API load balancer", "api-int": "internal API load balancer", "apps": "application ingress"}
-
-
 WILDCARD_PROBE = "validateNoWildcardDNS.{}"
 
 

@@ -201,7 +201,7 @@ def _l3_check(
     for peer_id, value in measured.items() if worst > limit else ():
         peer = view.peers.by_id.get(peer_id)
         # Each role has limits of its own: what another role's host may have says nothing about this one.
-        if peer is None or (peer.suggested_role if peer.role is Role.AUTO else peer.role) is not view.role:
+        if peer is None or peer.effective_role is not view.role:
             continue
         if value > limit:
             bad.append(f"{view.peers.display_name(peer.id)} ({value:.2f}{kind.unit})")

@@ -30,6 +30,12 @@ def network_of(cidr: str) -> IPv4Network | IPv6Network:
     return ip_network(cidr, strict=False)
 
 
+@lru_cache(1024)
+def address_of(text: str) -> Address:
+    """The address that a text is. Raises ValueError."""
+    return ip_address(text)
+
+
 def machine_cidrs(cluster: Cluster) -> list[str]:
     """The cluster's machine networks as text."""
     return [str(network.get("cidr", "")) for network in cluster.machine_networks if network.get("cidr")]
@@ -48,6 +54,11 @@ def machine_network_needed(cluster: Cluster) -> bool:
 def own_load_balancer(cluster: Cluster) -> bool:
     """The user's own load balancer holds the VIPs."""
     return (cluster.load_balancer or {}).get("type") == "user-managed"
+
+
+def has_vips(cluster: Cluster) -> bool:
+    """Do the cluster's own hosts hold its virtual IPs?"""
+    return not (user_managed(cluster) or own_load_balancer(cluster))
 
 
 def families(cidrs: Iterable[str]) -> list[int]:
@@ -108,7 +119,7 @@ def default_routes(inventory: Inventory) -> list[Route]:
     routes = []
     for route in inventory.routes:
         try:
-            gateway, destination = ip_address(route.gateway), ip_address(route.destination)
+            gateway, destination = address_of(route.gateway), address_of(route.destination)
         except ValueError:
             continue
         if destination.is_unspecified and not gateway.is_unspecified:
@@ -123,17 +134,10 @@ def best_default_route(inventory: Inventory, version: int) -> Route | None:
     return min(reversed(routes), key=lambda route: route.metric, default=None)
 
 
-def overlapping(cidrs: Iterable[str]) -> tuple[str, str] | None:
-    """Two of the networks that overlap, or None."""
-    earlier: list[str] = []
-    for cidr in cidrs:
-        network = ip_network(cidr, strict=False)
-        for other in earlier:
-            second = ip_network(other, strict=False)
-            if network.version == second.version and network.overlaps(second):
-                return other, cidr
-        earlier.append(cidr)
-    return None
+def overlap(first: str, second: str) -> bool:
+    """Have two CIDRs an address in common?"""
+    one, other = network_of(first), network_of(second)
+    return one.version == other.version and one.overlaps(other)
 
 
 class HostNetwork(NamedTuple):

@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
-from installer.assisted.auth import Authenticator
+import pytest
+
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.store.database import Store
-from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, discovered
 from installer.testing.engine.world_kit import Clock, World
-from installer.testing.service.rendezvous_kit import make_keys
+from installer.testing.service.api_kit import service_of
 
+Installing = tuple[World, Fleet]
 JUMPS = [305.0, -305.0, 7 * 3600.0, -7 * 3600.0, 400 * 86400.0]
-
-
-def service(world: World) -> Service:
-    """A service over this world, which makes no files."""
-    auth = Authenticator("agent-installer-local", make_keys().public_base64)
-    return Service(world.engine, world.engine.settings, auth, lambda job: {})
 
 
 def tick(world: World, running: Service | None = None) -> None:
     """The service's monitor has its turn."""
-    asyncio.run((running or service(world)).tick())
+    asyncio.run((running or service_of(world)).tick())
 
 
-def installing(directory: Path) -> tuple[World, Fleet]:
+@pytest.fixture
+def installing(tmp_path: Path) -> Iterator[Installing]:
     """Three hosts of which each is at its first stage."""
-    world = World(directory)
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
-    fleet.discover()
+    fleet = discovered(tmp_path)
     fleet.prepare()
     for machine in fleet.machines:
         assert fleet.progress(machine, "Starting installation")
-    return world, fleet
+    yield fleet.world, fleet
+    fleet.world.store.close()
 
 
 def go(world: World, fleet: Fleet, seconds: float, every: float = 5.0) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import tempfile
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
+from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import ServiceError
 from installer.assisted.stages import stages_of
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.documents import DisksInfo
 from installer.rendezvous.store.model import Cluster, Host
+from installer.testing.engine.world_kit import Clock, World
 from installer.testing.service.rendezvous_kit import inventory
 
 API_VIP, INGRESS_VIP = "192.168.111.5", "192.168.111.4"
@@ -187,8 +192,7 @@ class Fleet:
     def stages(self, machine: Machine) -> list[str]:
         """The stages that a machine goes through in its role."""
         host = self.host(machine)
-        role = host.suggested_role if host.role is Role.AUTO else host.role
-        return [stage.value for stage in stages_of(role, host.bootstrap, self.cluster.is_sno)]
+        return [stage.value for stage in stages_of(host.effective_role, host.bootstrap, self.cluster.is_sno)]
 
     def progress(self, machine: Machine, stage: str, info: str = "") -> bool:
         """False when the service refused it."""
@@ -201,3 +205,37 @@ class Fleet:
     def all_known(self) -> bool:
         """Whether all hosts are known."""
         return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)
+
+
+class _Discovered(NamedTuple):
+    database: bytes
+    clock: Clock
+    fleet: Fleet
+
+
+@cache
+def _discovered(count: int) -> _Discovered:
+    with tempfile.TemporaryDirectory() as directory:
+        world = World(Path(directory))
+        fleet = Fleet(world, [Machine(number, Network()) for number in range(count)])
+        fleet.discover()
+        world.store.close()
+        return _Discovered(world.store.path.read_bytes(), world.clock, fleet)
+
+
+def discovered(directory: Path, count: int = 3, /, **env: str) -> Fleet:
+    """`count` hosts on one network that have answered everything, in a world of their own as after a restart.
+
+    Discovering hosts is most of what a short test would cost, so a process does it once for each count and copies the
+    database; the world's time is that of the original. `env` sets the service up.
+    """
+    kept = _discovered(count)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / kept.fleet.world.store.path.name).write_bytes(kept.database)
+    network = Network()
+    fleet = copy.copy(kept.fleet)
+    fleet.world = World(directory, Clock(kept.clock.at, kept.clock.passed), **env)
+    fleet.machines = [Machine(number, network) for number in range(count)]
+    fleet.asked = {host: list(kinds) for host, kinds in kept.fleet.asked.items()}
+    fleet.tick()
+    return fleet

@@ -16,14 +16,8 @@ from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
 CLUSTER = Cluster(id="c", name="c", status_info="before")
-
-
 ENV = InfraEnv(id="e", name="e", cluster_id="c", image_key="k")
-
-
 HOST = Host(id="h", infra_env_id="e", cluster_id="c", status_info="before")
-
-
 LONE = Host(id="lone", infra_env_id="e")
 
 

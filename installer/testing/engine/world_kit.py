@@ -28,8 +28,8 @@ HOST_ID = "00000000-0000-4000-8000-000000000001"
 class Clock(SteadyClock):
     """Wall and monotonic clock as tests turn them; called, it is the service's own time."""
 
-    def __init__(self) -> None:
-        self.at, self.passed = datetime.now(UTC), 1000.0
+    def __init__(self, at: datetime | None = None, passed: float = 1000.0) -> None:
+        self.at, self.passed = at or datetime.now(UTC), passed
         super().__init__(lambda: self.at, lambda: self.passed)
 
     def go(self, seconds: float) -> None:
@@ -45,8 +45,8 @@ class Clock(SteadyClock):
 class World:
     """A service's engine with a clock of its own, and what hosts do to it."""
 
-    def __init__(self, directory: Path, **env: str) -> None:
-        self.clock = Clock()
+    def __init__(self, directory: Path, clock: Clock | None = None, /, **env: str) -> None:
+        self.clock = clock or Clock()
         config = settings.load(
             {
                 "WORK_DIR": str(directory),

@@ -15,37 +15,37 @@ from aiohttp.test_utils import TestClient, TestServer
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.assisted.endpoint import BASE
 from installer.rendezvous.api.app import build
-from installer.rendezvous.api.context import Service
+from installer.rendezvous.api.context import Generate, Service
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, ROUTES
 from installer.rendezvous.api.limits import Bucket
-from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, discovered
 from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import make_keys
 
 KEYS = make_keys()
-
-
+TOKENS = {scheme: KEYS.token(scheme.value) for scheme in Scheme}
 EVERY = (*((m, p, s) for m, p, s, _ in ROUTES), *((m, p, frozenset({Scheme.USER})) for m, p, _ in NOT_OFFERED))
-
-
 UUID = "6d3f6d5a-0000-4000-8000-000000000000"
-
-
 Use = Callable[[TestClient[Any, Any], Fleet], Awaitable[None]]
+
+
+def service_of(world: World, generate: Generate = lambda job: {}) -> Service:
+    """A service over this world that takes `KEYS`' tokens."""
+    auth = Authenticator("agent-installer-local", KEYS.public_base64)
+    return Service(world.engine, world.engine.settings, auth, generate)
+
+
+def secured(directory: Path, count: int = 3, /, **env: str) -> Fleet:
+    """Hosts that have answered everything, on a service that wants tokens."""
+    return discovered(directory, count, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64, **env)
 
 
 def serve(directory: Path, use: Use, **env: str) -> None:
     """The application in this process over a cluster of three hosts."""
-    world = World(directory, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64, **env)
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
-    fleet.discover()
-    service = Service(
-        world.engine, world.engine.settings, Authenticator("agent-installer-local", KEYS.public_base64), lambda job: {}
-    )
+    fleet = secured(directory, **env)
 
     async def run() -> None:
-        server = TestServer(build(service))
+        server = TestServer(build(service_of(fleet.world)))
         await server.start_server(auto_decompress=False)  # as api/serving.py has it
         async with TestClient(server) as client:
             await use(client, fleet)
@@ -53,7 +53,7 @@ def serve(directory: Path, use: Use, **env: str) -> None:
     try:
         asyncio.run(run())
     finally:
-        world.store.close()
+        fleet.world.store.close()
 
 
 @contextmanager
@@ -78,5 +78,5 @@ JSON = {"Content-Type": "application/json"}
 
 
 def header(scheme: Scheme, **claims: Any) -> dict[str, str]:
-    """The header that authenticates by this scheme."""
-    return {HEADERS[scheme]: KEYS.token(scheme.value, **claims)}
+    """The header that authenticates by this scheme: always the same token, as clients have it, but for other claims."""
+    return {HEADERS[scheme]: KEYS.token(scheme.value, **claims) if claims else TOKENS[scheme]}

@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.auth import Scheme
 from installer.rendezvous.api import serving
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.eventloop.gate import Limits
-from installer.testing.engine.fleet_kit import Fleet, Machine, Network
-from installer.testing.engine.world_kit import World
-from installer.testing.service.api_kit import KEYS, filled, header
+from installer.testing.engine.fleet_kit import Fleet
+from installer.testing.service.api_kit import filled, header, secured, service_of
 from installer.testing.service.rendezvous_kit import make_tls
 
 USER, AGENT = header(Scheme.USER), header(Scheme.AGENT)
@@ -108,11 +107,8 @@ def request(method: str, path: str, headers: dict[str, str], body: bytes | None 
 
 def at(directory: Path, use: Use, **limits: Any) -> None:
     """Run `use` with a service of three hosts that listens; limits are `Limits`', a head has 10 seconds unless told."""
-    world = World(directory, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64)
-    fleet = Fleet(world, [Machine(number, Network()) for number in range(3)])
-    fleet.discover()
-    auth = Authenticator("agent-installer-local", KEYS.public_base64)
-    service = Service(world.engine, world.engine.settings, auth, lambda job: {})
+    fleet = secured(directory)
+    service = service_of(fleet.world)
     make_tls(directory / "tls")
     inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     inside.load_cert_chain(directory / "tls/service.crt", directory / "tls/service.key")
@@ -137,7 +133,7 @@ def at(directory: Path, use: Use, **limits: Any) -> None:
     try:
         asyncio.run(run())
     finally:
-        world.store.close()
+        fleet.world.store.close()
     # No error may have been swallowed by the event loop.
     assert not problems
 

@@ -60,7 +60,7 @@ def test_states_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) 
     assert versions.asked == ["", "", "", "", 'W/"b-1"']
 
 
-def test_nothing_new_for_somebody_who_has_nothing() -> None:
+def test_a_304_without_a_remembered_state_is_an_error() -> None:
     talk = answering(b"HTTP/1.1 304 Not Modified\r\n\r\n")
     with SocketService(talk).running() as service, pytest.raises(ClientError, match="HTTP 304: Not Modified"):
         client_of(service).cluster("c")

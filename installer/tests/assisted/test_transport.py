@@ -52,7 +52,7 @@ def test_a_kept_connection_that_breaks_is_replaced_once(method: str) -> None:
     assert lines == ["GET", method, method]
 
 
-def test_it_is_replaced_once_only() -> None:
+def test_a_kept_connection_that_breaks_twice_is_an_error() -> None:
     with SocketService(breaks_on_the_second, breaks, one).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
@@ -62,7 +62,7 @@ def test_it_is_replaced_once_only() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_what_may_not_be_done_twice_is_not_sent_twice(method: str) -> None:
+def test_a_request_that_is_not_idempotent_is_not_sent_twice(method: str) -> None:
     with SocketService(breaks_on_the_second, one).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
@@ -73,7 +73,7 @@ def test_what_may_not_be_done_twice_is_not_sent_twice(method: str) -> None:
     assert [request.line.split()[0] for request in service.requests] == ["GET", method]
 
 
-def test_what_is_the_same_when_done_twice_is_sent_twice() -> None:
+def test_an_idempotent_request_is_sent_again() -> None:
     with SocketService(breaks_on_the_second, one).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
@@ -261,7 +261,7 @@ def test_only_so_much_of_a_refusal_is_read() -> None:
     [(None, True), (200, False), (302, False), (401, False), (404, False), (408, True), (409, False), (425, True),
      (429, True), (500, True), (503, True)],
 )  # fmt: skip
-def test_whether_it_helps_to_try_again(status: int | None, passing: bool) -> None:
+def test_errors_that_may_pass_are_told_from_those_that_stay(status: int | None, passing: bool) -> None:
     assert ClientError("GET /x", status, "reason").is_passing is passing
 
 

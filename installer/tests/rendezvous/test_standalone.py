@@ -52,7 +52,9 @@ HOSTILE = {
 }
 
 
-def test_the_shell_does_not_say_who_may_come_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_authentication_is_not_taken_from_the_shells_environment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     plain = standalone.settings_of(tmp_path, LISTEN, {})
     assert not caplog.records
     with caplog.at_level(logging.WARNING):
@@ -168,7 +170,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_one_lost_file_makes_no_new_identity(tmp_path: Path) -> None:
+def test_a_lost_file_is_an_error_and_no_new_ca_is_made(tmp_path: Path) -> None:
     """Images that were given out, and hosts that booted, know the old one."""
     standalone.settings_of(tmp_path, LISTEN, {})
     before = contents(tmp_path)

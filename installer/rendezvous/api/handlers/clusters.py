@@ -30,9 +30,9 @@ def _cluster(service: Service, request: web.Request) -> Cluster:
     return service.engine.store.cluster(request.match_info["cluster_id"])
 
 
-def shown(service: Service, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
+def shown(service: Service, cluster: Cluster) -> dict[str, Any]:
     """A cluster as the API shows it."""
-    return service.views.cluster(cluster, with_hosts)
+    return service.views.cluster(cluster)
 
 
 async def register(service: Service, request: web.Request) -> Response:

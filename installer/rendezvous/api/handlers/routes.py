@@ -24,7 +24,6 @@ def _by(*schemes: Scheme) -> frozenset[Scheme]:
 C = "/clusters/{cluster_id}"
 I = "/infra-envs/{infra_env_id}"  # noqa: E741
 H = I + "/hosts/{host_id}"
-
 # Watchers may read hosts and logs beyond what the specification lists: wait-for explains failures with them, and would
 # otherwise have to carry the user's token, which may change things.
 ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
@@ -105,7 +104,6 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("POST", "/events", _by(AGENT), ae.trigger),
     ("GET", "/component-versions", _by(USER), an.component_versions),
 )
-
 DAY2 = "hosts are added to an installed cluster with an image of their own, not by this service"
 DISCONNECTED = "clusters without any connection are installed with `agent create image`"
 # Operations of the specification that are not offered: no cluster gets into the state that they are for. They answer
@@ -121,8 +119,6 @@ NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (
 SIGNED = frozenset(
     ("GET", C + path) for path in ("/downloads/files", "/downloads/credentials", "/logs", "/manifests/files")
 )
-
-
 # What the specification has as application/octet-stream.
 BINARY = SIGNED | frozenset(
     ("GET", path)

@@ -95,8 +95,8 @@ def uuid(text: str, name: str, place: str) -> None:
         raise Unparsable(f"{name} in {place} must be of type uuid: {shortened(text, 80)!r}")
 
 
-def date_time(text: str, name: str, place: str = "body") -> datetime:
-    """A moment in UTC, which is meant where no zone is named, as go-openapi takes it. Raises Unparsable."""
+def date_time(text: str, name: str) -> datetime:
+    """A moment of the body in UTC, which is meant where no zone is named, as go-openapi takes it. Raises Unparsable."""
     try:
         moment = datetime.fromisoformat(text) if DATE.match(text) else None
         # The first and the last hours of a calendar may be in no year of UTC.
@@ -104,7 +104,7 @@ def date_time(text: str, name: str, place: str = "body") -> datetime:
     except (ValueError, OverflowError):
         at = None
     if at is None:
-        raise Unparsable(f"{name} in {place} must be of type date-time: {shortened(text, 80)!r}")
+        raise Unparsable(f"{name} in body must be of type date-time: {shortened(text, 80)!r}")
     return at
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import ip_address
 from itertools import combinations, product
 
 from installer.assisted.enums import VipVerification
@@ -20,29 +19,15 @@ from installer.rendezvous.validations.verdict import (
 )
 
 UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined."
-
-
 NOT_DISCOVERED = "Hosts have not been discovered yet"
-
-
 TOO_SMALL = ". The machine network range is too small for the cluster. Please redefine the network."
-
-
 VIP_NAMES = {"api": "API", "ingress": "Ingress"}
-
-
 # Room for 128 addresses in each host's part (upstream's MinMaskDelta).
 HOST_BITS = 7
-
-
 # Hosts for which a cluster network must have room, however few there are.
 LEAST_HOSTS = 4
-
-
 # Others need not look at host_prefix; then these hold.
 WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
-
-
 USUAL_PREFIX = {4: 23, 6: 64}
 
 
@@ -70,8 +55,7 @@ def _machine(view: ClusterView) -> list[str]:
     Upstream forgets those that the user gave until the first host is known; here they are kept, and count then.
     """
     cluster, cidrs = view.cluster, view.cidrs("machine")
-    by_vips = not (networks.user_managed(cluster) or networks.own_load_balancer(cluster))
-    assigned_later = by_vips and not view.discovered and len(set(networks.families(cidrs))) < 2
+    assigned_later = networks.has_vips(cluster) and not view.discovered and len(set(networks.families(cidrs))) < 2
     return [] if assigned_later else cidrs
 
 
@@ -105,7 +89,7 @@ def no_overlap(view: ClusterView) -> Verdict:
     )
     for first, second in combinations(kinds, 2):
         for one, other in product(view.cidrs(first), view.cidrs(second)):
-            if networks.overlapping((one, other)):
+            if networks.overlap(one, other):
                 names = f"{first.capitalize()} Network and {second.capitalize()} Network"
                 return failure(f"CIDRS Overlapping: {names}: CIDRS {one} and {other} overlap.")
     return success("No CIDRS are overlapping.")
@@ -179,7 +163,7 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
     verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
     """
     looked = False
-    wanted = ip_address(vip)
+    wanted = networks.address_of(vip)
     for host, inventory in view.hosts:
         if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
             return f"by host {shown_name(host)}"
@@ -203,7 +187,7 @@ def _wrong_place(vip: str, what: str, cidr: str) -> str:
     """Why a VIP cannot be in a machine network, empty when it can."""
     if not cidr:
         return f"{what} <{vip}> cannot be set if Machine Network CIDR is empty"
-    address, network = ip_address(vip), networks.network_of(cidr)
+    address, network = networks.address_of(vip), networks.network_of(cidr)
     if address not in network:
         return f"{what} <{vip}> does not belong to machine-network-cidr <{cidr}>"
     if address.version == 4 and address == network.broadcast_address:
@@ -252,12 +236,7 @@ def _with_our_load_balancer(view: ClusterView, which: str) -> Verdict:
         elif vip in view.vips(other):
             bad.append(f"{what} <{vip}> appears both in apiVIPs and ingressVIPs")
         elif user:
-            small = _room(cidr, len(view.hosts)) < 0
-            hint = (
-                ". The machine network range is too small for the cluster. Please redefine the network."
-                if small
-                else ""
-            )
+            hint = TOO_SMALL if _room(cidr, len(view.hosts)) < 0 else ""
             bad.append(f"{what} <{vip}> is already in use in cidr {cidr}, {user}{hint}")
         elif user is None and not {"verify-vips", "free-network-addresses"} <= view.settings.disabled_steps:
             unverified.append(f"{what} <{vip}> are not verified yet.")

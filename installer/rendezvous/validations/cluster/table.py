@@ -10,7 +10,6 @@ from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.validation_ids import ClusterValidation as V
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info
-from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import machinenetworks, networks
 from installer.rendezvous.validations.cluster import networks as net
 from installer.rendezvous.validations.cluster.view import ClusterView
@@ -49,8 +48,6 @@ READY_HOST = (
     HostStatus.INSTALLING_IN_PROGRESS,
     HostStatus.INSTALLED,
 )
-
-
 THIRD_PARTY = ("Cilium", "Calico", "CiscoACI", "None")
 
 
@@ -61,17 +58,13 @@ def _all_ready(view: ClusterView) -> Verdict:
     return success("All hosts in the cluster are ready to install.")
 
 
-def _role(host: Host) -> Role:
-    return host.suggested_role if host.role is Role.AUTO else host.role
-
-
 def _masters(view: ClusterView) -> Verdict:
     want = view.cluster.control_plane_count
-    count = {role: sum(1 for host, _ in view.hosts if _role(host) is role) for role in Role}
+    count = {role: sum(1 for host, _ in view.hosts if host.effective_role is role) for role in Role}
     astray = [
-        f"{net.shown_name(host)} ({_role(host)})"
+        f"{net.shown_name(host)} ({host.effective_role})"
         for host, _ in view.hosts
-        if host.bootstrap and _role(host) != Role.MASTER
+        if host.bootstrap and host.effective_role != Role.MASTER
     ]
     if astray:
         return failure(f"The rendezvous host must be a control plane node, it has another role: {', '.join(astray)}")

@@ -69,7 +69,7 @@ def test_a_wrong_token_does_not_spoil_a_right_one_beside_it() -> None:
     assert authenticator().check(headers, one(AGENT, USER)) is USER
 
 
-def test_what_is_no_token_is_told_without_it() -> None:
+def test_a_malformed_token_is_refused_without_being_quoted() -> None:
     good = KEYS.token("agentAuth")
     head, body, signature = good.split(".")
     for token in (
@@ -85,7 +85,7 @@ def test_what_is_no_token_is_told_without_it() -> None:
         assert not token or len(token) < 6 or token not in caught.value.reason
 
 
-def test_a_token_as_long_as_may_be_is_looked_at() -> None:
+def test_a_token_of_the_greatest_length_is_checked() -> None:
     bare = len(KEYS.token("agentAuth", more=""))
     token = KEYS.token("agentAuth", more="x" * (auth.LONGEST - bare) * 3)[: auth.LONGEST]
     with pytest.raises(Unauthorized, match=r"not valid: (?!it has more)"):
@@ -111,7 +111,7 @@ def test_a_token_ends() -> None:
         authenticator().check({HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) - 1)}, one(AGENT))
 
 
-def test_only_what_was_proven_is_known() -> None:
+def test_only_verified_tokens_are_remembered() -> None:
     verifier = authenticator()
     good, bad = header(AGENT), {HEADERS[AGENT]: STRANGERS.token("agentAuth")}
     assert verifier.recognized({}, one(AGENT)) is None
@@ -135,7 +135,7 @@ def test_a_known_token_costs_no_signature() -> None:
         assert verifier.check(good, one(AGENT)) is AGENT
 
 
-def test_who_is_here_is_not_forgotten_for_those_who_come() -> None:
+def test_known_tokens_are_not_forgotten_for_new_ones() -> None:
     verifier = authenticator()
     good = header(AGENT)
     verifier.check(good, one(AGENT))
@@ -245,7 +245,7 @@ def test_checks_for_strangers_are_braked_and_who_is_known_is_not(tmp_path: Path)
     braked(tmp_path, use)
 
 
-def test_a_flood_does_not_hold_the_brake_for_ever(tmp_path: Path) -> None:
+def test_the_rate_limit_of_strangers_recovers_after_a_flood(tmp_path: Path) -> None:
     """What is refused costs nothing: in the long run, one a second is looked at, however many ask."""
 
     async def use(client: TestClient, clock: Turned) -> None:

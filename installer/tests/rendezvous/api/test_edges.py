@@ -209,7 +209,7 @@ def test_what_a_caller_gets_wrong_is_told_by_its_name(
 
 
 @pytest.mark.parametrize("where", sorted(TEXTS), ids=" ".join)
-def test_what_is_a_text_is_no_object(where: tuple[str, str], tmp_path: Path) -> None:
+def test_a_body_that_must_be_a_text_is_refused_as_an_object(where: tuple[str, str], tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         bodies: tuple[Any, ...] = (None, [], {}, 7, True, ["x"])
         for body in bodies:

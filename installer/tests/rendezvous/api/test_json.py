@@ -34,7 +34,7 @@ def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
-def test_what_is_read() -> None:
+def test_json_is_read_with_limits() -> None:
     assert plainjson.parsed('{"a": [1, 2.5, null, "x"]}') == plainjson.parsed(b'{"a":[1,2.5,null,"x"]}')
     assert plainjson.parsed(nested(DEEPEST)) == json.loads(nested(DEEPEST))
     assert plainjson.parsed(b'"' + b"[" * 1000 + b'"') == "[" * 1000
@@ -156,7 +156,7 @@ def test_no_body_stops_the_loop(tmp_path: Path) -> None:
     assert 0 < longest < LIMIT
 
 
-def test_what_quotes_others_has_an_end() -> None:
+def test_quoted_texts_are_shortened() -> None:
     """Redacting is dear: about a tenth of a second a megabyte."""
     long = "password: " * 500_000
     assert len(BadRequest(f"{long} is no name").reason) <= LONGEST + 2

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import assisted_service_client as public
 import pytest
 
 from installer.assisted.errors import ClientError
+from installer.testing.service.forked_kit import forked
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
 # This machine has no disk to spare: the real agent's real inventory has one more, with a speed; all else is untouched.
@@ -132,8 +134,14 @@ def test_discovery_to_installing_with_a_killed_service(service: Running, tmp_pat
         agent.wait(10)
 
 
-def test_tokens_fit_their_endpoints(service: Running) -> None:
-    assert service.client("watcherAuth").call("GET", "/clusters") == []
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with forked(tmp_path_factory.mktemp("answering")) as live:
+        yield live
+
+
+def test_tokens_fit_their_endpoints(answering: Running) -> None:
+    assert answering.client("watcherAuth").call("GET", "/clusters") == []
     for scheme, method, path in (
         ("watcherAuth", "POST", "/clusters"),
         ("agentAuth", "GET", "/clusters"),
@@ -141,12 +149,12 @@ def test_tokens_fit_their_endpoints(service: Running) -> None:
         ("userAuth", "POST", "/infra-envs/x/hosts"),
     ):
         with pytest.raises(ClientError) as caught:
-            service.client(scheme).call(method, path, {} if method == "POST" else None)
+            answering.client(scheme).call(method, path, {} if method == "POST" else None)
         assert caught.value.status == 401, (scheme, path)
 
 
-def test_error_bodies(service: Running) -> None:
-    user = service.client()
+def test_error_bodies(answering: Running) -> None:
+    user = answering.client()
     with pytest.raises(ClientError, match=r"HTTP 404: cluster .* was not found"):
         user.call("GET", "/clusters/6d3f6d5a-0000-4000-8000-000000000000")
     with pytest.raises(ClientError, match="HTTP 400: pull_secret in body is required"):
@@ -160,7 +168,7 @@ def test_error_bodies(service: Running) -> None:
 )
 def test_a_host_is_told_which_agent_to_run_from_now_on(tmp_path: Path, wanted: str, own: str) -> None:
     """Upstream's agent starts its runner from that image: the one that it has would be told to upgrade for ever."""
-    with running(tmp_path, AGENT_DOCKER_IMAGE=wanted) as live:
+    with forked(tmp_path, AGENT_DOCKER_IMAGE=wanted) as live:
         cluster = live.client().call("POST", "/clusters", CLUSTER)
         params = {"name": "e", "cluster_id": cluster["id"], "pull_secret": PULL_SECRET, "openshift_version": "4.18.0"}
         infra_env = live.client().call("POST", "/infra-envs", params)

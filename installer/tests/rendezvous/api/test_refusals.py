@@ -11,7 +11,8 @@ from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
 from installer.rendezvous.resources.reports import MOST_REFUSED
-from installer.testing.service.rendezvous_kit import Running, make_keys, running
+from installer.testing.service.forked_kit import forked
+from installer.testing.service.rendezvous_kit import Running, make_keys
 
 HOST = {"host_id": "00000000-0000-4000-8000-000000000001", "discovery_agent_version": "v"}
 INFRA_ENV = "00000000-0000-4000-8000-0000000000e1"
@@ -19,7 +20,7 @@ INFRA_ENV = "00000000-0000-4000-8000-0000000000e1"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running(tmp_path_factory.mktemp("service")) as one:
+    with forked(tmp_path_factory.mktemp("service")) as one:
         yield one
 
 

@@ -36,7 +36,7 @@ def refused(text: str, method: str = "GET", key: bytes = KEY, why: str = "signat
         signing.check(key, method, text)
 
 
-def test_what_was_signed_is_let_in() -> None:
+def test_a_signed_request_is_let_in() -> None:
     for query in ({}, {"file_name": "a"}, {"file_name": "a b&c=d;e+f/é", "folder": ""}):
         text = target(**query)
         signing.check(KEY, "GET", text)
@@ -91,11 +91,11 @@ def test_a_method_that_does_more_is_not_signed() -> None:
         refused(target(file_name="x"), method)
 
 
-def test_another_key_is_not() -> None:
+def test_a_signature_of_another_key_is_refused() -> None:
     refused(target(), key=b"other")
 
 
-def test_it_ends() -> None:
+def test_a_signature_expires() -> None:
     begin = time.time()
     with mock.patch.object(signing.time, "time", return_value=begin):
         text, end = signing.signed(KEY, PATH, {}, lifetime=60)

@@ -23,7 +23,8 @@ from installer.rendezvous.store.documents import FencingCredentials
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.store.shapes import LoadBalancer
 from installer.rendezvous.validations import hints
-from installer.testing.service.rendezvous_kit import PULL_SECRET, Running, inventory, running
+from installer.testing.service.forked_kit import forked
+from installer.testing.service.rendezvous_kit import PULL_SECRET, Running, inventory
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"
 OVERRIDES = {"agent-install.openshift.io/install-config-overrides": '{"fips":true}'}
@@ -87,7 +88,7 @@ def write_host(root: Path, name: str, mac: str, role: str = "master", **device_h
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Running]:
-    with running(tmp_path) as live:
+    with forked(tmp_path) as live:
         yield live
 
 

@@ -17,7 +17,7 @@ from installer.testing.service.place_kit import AGENT, HALF, USER, Place, at, re
 FORM = b'--a\r\nContent-Disposition: form-data; name="upfile"; filename="x"\r\n\r\n'
 
 
-def test_who_says_nothing_goes(tmp_path: Path) -> None:
+def test_a_silent_connection_is_ended(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         silent = {
             "nothing at all": await place.connect(tls=False),
@@ -60,7 +60,7 @@ def test_the_next_request_of_a_connection_must_come_as_a_whole_too(tmp_path: Pat
     at(tmp_path, use, head=2.0)
 
 
-def test_a_rest_has_an_end(tmp_path: Path) -> None:
+def test_a_connection_at_rest_is_ended(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
         assert await peer.get("/clusters", USER) == 200
@@ -69,7 +69,7 @@ def test_a_rest_has_an_end(tmp_path: Path) -> None:
     at(tmp_path, use, idle=1.0)
 
 
-def test_a_slow_request_is_one_as_long_as_it_comes_in_time(tmp_path: Path) -> None:
+def test_a_slow_request_within_its_time_is_answered(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
         for part in (text := request("GET", "/clusters", USER))[: len(text) // 2], text[len(text) // 2 :]:
@@ -80,7 +80,7 @@ def test_a_slow_request_is_one_as_long_as_it_comes_in_time(tmp_path: Path) -> No
     at(tmp_path, use, head=5.0)
 
 
-def test_an_answer_that_takes_long_is_no_silence(tmp_path: Path) -> None:
+def test_a_connection_that_waits_for_its_answer_is_not_ended(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
 
@@ -95,7 +95,7 @@ def test_an_answer_that_takes_long_is_no_silence(tmp_path: Path) -> None:
     at(tmp_path, use, head=2.0)
 
 
-def test_who_is_closed_twice_while_it_is_answered_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_twice_during_an_answer_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def use(place: Place) -> None:
         peer, begin, messages = await place.connect(), place.gate.begin, []
 
@@ -189,7 +189,7 @@ def test_a_service_that_reads_slowly_does_not_blame_the_sender(tmp_path: Path) -
         at(tmp_path, use)
 
 
-def test_who_does_not_take_the_answer_goes(tmp_path: Path) -> None:
+def test_a_reader_that_takes_nothing_is_ended(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         cluster = place.fleet.cluster_id
         async with place.service.logs.upload(place.service.logs.path(cluster, None)) as upload:

@@ -1,15 +1,19 @@
-"""What is no good HTTP ends at the door, and is nobody's fault but the sender's."""
+"""Malformed HTTP is refused before any handler, and is not logged as the service's fault."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from installer.testing.service.api_kit import filled
 from installer.testing.service.place_kit import AGENT, USER, Place, at, request, until
-from installer.testing.service.rendezvous_kit import running
+from installer.testing.service.rendezvous_kit import Running
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ from installer.testing.service.rendezvous_kit import running
         ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
     ],
 )
-def test_games_with_http_end_at_the_door(tmp_path: Path, text: str, status: int) -> None:
+def test_malformed_http_is_refused_before_any_handler(tmp_path: Path, text: str, status: int) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
         target = text.replace("/clusters", filled("/clusters"), 1)
@@ -59,7 +63,6 @@ def test_games_with_http_end_at_the_door(tmp_path: Path, text: str, status: int)
 
 def test_a_body_is_not_unpacked(tmp_path: Path) -> None:
     """A small one may be large inside."""
-    import gzip
 
     async def use(place: Place) -> None:
         body = gzip.compress(b" " * 1024**2 + b"{}")
@@ -101,21 +104,13 @@ def test_what_is_no_http_does_not_fill_the_log(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:
-    with running(tmp_path) as service:
-        import subprocess
-        import sys
-
-        second = subprocess.run(
-            [sys.executable, "-m", "installer.rendezvous"],
-            env={**service.env, "WORK_DIR": str(tmp_path / "second")},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert second.returncode == 1
-        assert second.stderr.splitlines()[-1].startswith("assisted-service: LISTEN_HOST, LISTEN_PORT: cannot be")
-        assert "Traceback" not in second.stderr
+    service = Running(tmp_path)
+    with socket.create_server(("127.0.0.1", service.port)):
+        command = [sys.executable, "-m", "installer.rendezvous"]
+        ended = subprocess.run(command, env=service.env, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("assisted-service: LISTEN_HOST, LISTEN_PORT: cannot be")
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize(

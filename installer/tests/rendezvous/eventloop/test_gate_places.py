@@ -88,7 +88,7 @@ def test_two_thousand_agents_of_one_address_have_places() -> None:
     assert gate.BACKLOG >= 2000
 
 
-def test_who_waits_is_not_ended_for_who_comes(tmp_path: Path) -> None:
+def test_a_waiting_connection_is_not_ended_for_a_new_one(tmp_path: Path) -> None:
     """Where nobody is idle, newcomers wait outside, and what an address has too many of goes away."""
 
     async def use(place: Place) -> None:
@@ -129,7 +129,7 @@ def test_an_address_with_too_many_who_said_something_gets_no_more(tmp_path: Path
     at(tmp_path, use, in_all=64, head=60.0, patience=60.0)
 
 
-def test_who_waits_is_let_in_when_somebodys_time_is_up(tmp_path: Path) -> None:
+def test_a_waiting_connection_is_let_in_when_a_greeting_takes_too_long(tmp_path: Path) -> None:
     """Though nothing else happens then."""
 
     async def use(place: Place) -> None:
@@ -145,7 +145,7 @@ def test_who_waits_is_let_in_when_somebodys_time_is_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_who_is_slow_is_ended_when_others_wait_and_then_only(tmp_path: Path, tls: bool) -> None:
+def test_a_slow_greeting_is_ended_only_while_others_wait(tmp_path: Path, tls: bool) -> None:
     """A handshake or a head that comes byte by byte keeps nobody out for long, of its own address or another."""
 
     async def use(place: Place) -> None:
@@ -201,7 +201,7 @@ def test_one_address_never_has_all_places(tmp_path: Path) -> None:
     at(tmp_path, use, in_all=64, head=60.0)
 
 
-def test_places_come_to_an_end_for_all_and_back(tmp_path: Path) -> None:
+def test_places_run_out_and_are_free_again(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         workers = []
         for number in range(32):
@@ -220,7 +220,7 @@ def test_places_come_to_an_end_for_all_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/metrics", "/page/stream", "/clusters"])
-def test_only_a_proof_makes_no_stranger(tmp_path: Path, path: str) -> None:
+def test_only_a_token_or_signature_ends_being_a_stranger(tmp_path: Path, path: str) -> None:
     async def use(place: Place) -> None:
         peer = await place.connect()
         target = path if path != "/clusters" else filled(path)
@@ -235,7 +235,7 @@ def test_only_a_proof_makes_no_stranger(tmp_path: Path, path: str) -> None:
     at(tmp_path, use, in_all=256, head=60.0, patience=60.0)
 
 
-def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
+def test_connections_that_end_in_any_way_leave_nothing(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         for tls, first_bytes in ((False, b""), (False, b"GET / HTTP/1.1\r\n\r\n"), (True, b""), (True, b"\0" * 100)):
             for _ in range(5):
@@ -251,7 +251,7 @@ def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
     at(tmp_path, use, head=60.0)
 
 
-def test_slow_work_keeps_nobody_out(tmp_path: Path) -> None:
+def test_slow_work_does_not_keep_new_connections_out(tmp_path: Path) -> None:
     """Handshakes and the checks of proofs wait for no thread: not for those that make images, nor for any other."""
 
     async def use(place: Place) -> None:

@@ -19,15 +19,14 @@ import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
-from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.auth import Scheme
 from installer.assisted.errors import ConfigurationError
 from installer.rendezvous import settings
 from installer.rendezvous.api.app import PAGE, Page, build
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.page import feed as page
-from installer.testing.engine.fleet_kit import Fleet, Machine, Network
-from installer.testing.engine.world_kit import World
-from installer.testing.service.api_kit import KEYS, header
+from installer.testing.engine.fleet_kit import Fleet
+from installer.testing.service.api_kit import header, secured, service_of
 from installer.testing.service.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
 
 PATH = "/page/stream"
@@ -36,22 +35,17 @@ Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]
 
 def serve(directory: Path, use: Use, hosts: int = 2, **env: str) -> None:
     """The application in this process over a cluster of hosts that have answered everything."""
-    world = World(directory, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64, **env)
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(hosts)])
-    fleet.discover()
-    auth = Authenticator("agent-installer-local", KEYS.public_base64)
-    service = Service(world.engine, world.engine.settings, auth, lambda job: {})
+    fleet = secured(directory, hosts, **env)
 
     async def run() -> None:
-        app = build(service)
+        app = build(service_of(fleet.world))
         async with TestClient(TestServer(app)) as client:
             await use(client, fleet, app[PAGE])
 
     try:
         asyncio.run(run())
     finally:
-        world.store.close()
+        fleet.world.store.close()
 
 
 async def until(answer: ClientResponse, last: str) -> list[tuple[str, Any]]:
@@ -65,7 +59,7 @@ async def until(answer: ClientResponse, last: str) -> list[tuple[str, Any]]:
     return messages
 
 
-def test_who_may_look(tmp_path: Path) -> None:
+def test_who_may_see_the_page(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         for headers in ({}, header(Scheme.AGENT), {"Authorization": make_keys().token("userAuth")}):
             assert (await client.get(PATH, headers=headers)).status == 401
@@ -172,7 +166,7 @@ def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
     serve(tmp_path, use)
 
 
-def test_nothing_of_it_is_read_before_somebody_looks() -> None:
+def test_the_page_is_not_imported_before_somebody_looks() -> None:
     code = "import installer.rendezvous.api.app, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 

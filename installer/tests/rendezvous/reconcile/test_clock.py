@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from installer.assisted.enums import ClusterStatus
 from installer.rendezvous.clock import age, to_text
 from installer.rendezvous.resources import clusters
-from installer.testing.engine.clock_kit import JUMPS, clock_messages, go, installing, restart, service, tick
+from installer.testing.engine.clock_kit import JUMPS, Installing, clock_messages, go, restart, tick
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.engine.store_kit import locked
 from installer.testing.engine.world_kit import World
+from installer.testing.service.api_kit import service_of
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_clock_that_is_set_fails_no_installation(tmp_path: Path, jump: float) -> None:
-    world, fleet = installing(tmp_path)
+def test_a_clock_that_is_set_fails_no_installation(installing: Installing, jump: float) -> None:
+    world, fleet = installing
     go(world, fleet, 20)
     before = fleet.judgements()
     world.clock.jump(jump)
@@ -37,14 +37,13 @@ def test_a_clock_that_is_set_fails_no_installation(tmp_path: Path, jump: float) 
     wall = to_text(world.clock.at)
     assert 0 <= age(fleet.host(fleet.machines[0]).checked_in_at, world.clock.at) < 10
     assert abs(age(world.store.cluster(fleet.cluster_id).status_updated_at, datetime.fromisoformat(wall))) < 200
-    world.store.close()
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_silence_is_counted_on(tmp_path: Path, jump: float) -> None:
+def test_a_hosts_silence_is_counted_across_a_set_clock(installing: Installing, jump: float) -> None:
     """180 s, 120 more for the bootstrap host: neither sooner nor later, whatever the wall clock says meanwhile."""
-    world, fleet = installing(tmp_path)
-    new_service = service(world)
+    world, fleet = installing
+    new_service = service_of(world)
     tick(world, new_service)
     for passed in range(5, 181, 5):
         world.clock.go(5)
@@ -55,7 +54,6 @@ def test_silence_is_counted_on(tmp_path: Path, jump: float) -> None:
     world.clock.go(5)
     tick(world, new_service)
     assert lost(fleet) == 2
-    world.store.close()
 
 
 def test_a_preparation_does_not_count_what_the_service_slept(world: World) -> None:
@@ -144,8 +142,8 @@ def lost(fleet: Fleet) -> int:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_stages_and_statuses_are_counted_on(tmp_path: Path, jump: float) -> None:
-    world, fleet = installing(tmp_path)
+def test_time_outs_are_counted_across_a_set_clock(installing: Installing, jump: float) -> None:
+    world, fleet = installing
     go(world, fleet, 15 * 60, every=30)
     world.clock.jump(jump)
     go(world, fleet, 15 * 60 - 30, every=30)
@@ -153,7 +151,6 @@ def test_stages_and_statuses_are_counted_on(tmp_path: Path, jump: float) -> None
     go(world, fleet, 60, every=30)
     assert set(fleet.statuses()) == {"error"}
     assert "took longer than expected (1800 s)" in fleet.host(fleet.machines[0]).status_info
-    world.store.close()
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -195,7 +192,7 @@ def test_steps_are_asked_for_again_in_their_own_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("draw", [0.004, -0.004, 1.9, -1.9])
-def test_a_clock_that_is_drawn_is_followed_without_a_word(world: World, draw: float) -> None:
+def test_a_clock_that_is_slewed_is_followed_without_an_event(world: World, draw: float) -> None:
     cluster_id, _ = world.known_host()
     version = world.store.version(cluster_id)
     for _ in range(3):
@@ -210,8 +207,8 @@ def test_a_clock_that_is_drawn_is_followed_without_a_word(world: World, draw: fl
     assert len(clock_messages(world)) == 1
 
 
-def test_a_jump_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
-    world, fleet = installing(tmp_path)
+def test_a_jump_that_cannot_be_noted_is_noted_later(installing: Installing) -> None:
+    world, fleet = installing
     go(world, fleet, 10)
     before = fleet.judgements()
     world.clock.jump(3600)
@@ -224,13 +221,12 @@ def test_a_jump_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
     assert clock_messages(world) == ["The service's clock was set forward by 3600 s; time-outs count on as before"]
     assert fleet.judgements() == before
     assert world.clock.ahead() == pytest.approx(0)
-    world.store.close()
 
 
-def test_a_service_that_stood_still_blames_nobody(tmp_path: Path) -> None:
+def test_a_service_that_stood_still_blames_nobody(installing: Installing) -> None:
     """Stopped with its machine for 305 s, of which the monotonic clock knows."""
-    world, fleet = installing(tmp_path)
-    new_service = service(world)
+    world, fleet = installing
+    new_service = service_of(world)
     tick(world, new_service)
     world.clock.go(305)
     tick(world, new_service)
@@ -242,11 +238,10 @@ def test_a_service_that_stood_still_blames_nobody(tmp_path: Path) -> None:
     world.clock.go(5)
     tick(world, new_service)
     assert lost(fleet) == 2
-    world.store.close()
 
 
 @pytest.mark.parametrize(("late", "kept"), [(34.0, True), (36.0, False)])
-def test_how_long_is_standing_still(world: World, late: float, kept: bool) -> None:
+def test_a_late_look_counts_as_standing_still_from_35_seconds(world: World, late: float, kept: bool) -> None:
     since = world.engine.since
     world.clock.go(late)
     world.engine.keep_time()

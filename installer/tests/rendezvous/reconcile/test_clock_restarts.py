@@ -13,13 +13,13 @@ from installer.rendezvous.clock import SteadyClock, age, moved, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
-from installer.testing.engine.clock_kit import JUMPS, clock_messages, go, installing, restart, revived
+from installer.testing.engine.clock_kit import JUMPS, Installing, clock_messages, go, restart, revived
 from installer.testing.engine.store_kit import locked
 from installer.testing.engine.world_kit import World
 
 
 @pytest.mark.parametrize("rate", [-0.083, 0.083, 0.0])
-def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World, rate: float) -> None:
+def test_a_clock_that_is_slewed_for_long_is_no_jump_after_a_restart(world: World, rate: float) -> None:
     """chrony draws a clock by up to 83 ms a second, for half an hour when it was some minutes wrong."""
     cluster_id, infra_env_id = world.known_host()
     for _ in range(390):
@@ -50,8 +50,8 @@ def test_a_service_starts_without_an_anchor_that_cannot_be_read(world: World, ca
 
 
 @pytest.mark.parametrize("jump", [*JUMPS, 0.0])
-def test_a_clock_that_is_set_while_the_service_is_away(tmp_path: Path, jump: float) -> None:
-    world, fleet = installing(tmp_path)
+def test_a_clock_that_is_set_while_the_service_is_away(installing: Installing, jump: float) -> None:
+    world, fleet = installing
     go(world, fleet, 10 * 60, every=30)
     world.clock.go(60)
     world.clock.jump(jump)
@@ -64,11 +64,10 @@ def test_a_clock_that_is_set_while_the_service_is_away(tmp_path: Path, jump: flo
     assert set(fleet.statuses()) == {"installing-in-progress"}
     go(world, fleet, 90, every=30)
     assert set(fleet.statuses()) == {"error"}
-    world.store.close()
 
 
-def test_drawn_for_hours_is_not_set(tmp_path: Path) -> None:
-    world, _ = installing(tmp_path)
+def test_a_clock_slewed_for_hours_is_not_taken_for_set(installing: Installing) -> None:
+    world, _ = installing
     world.clock.go(10 * 3600)
     world.clock.jump(18)
     restart(world)
@@ -77,12 +76,11 @@ def test_drawn_for_hours_is_not_set(tmp_path: Path) -> None:
     world.clock.jump(60)
     restart(world)
     assert clock_messages(world) == ["The service's clock was set forward by 60 s; time-outs count on as before"]
-    world.store.close()
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_what_was_told_once_is_not_told_again(tmp_path: Path, jump: float) -> None:
-    world, fleet = installing(tmp_path)
+def test_a_restart_does_not_report_a_set_clock_again(installing: Installing, jump: float) -> None:
+    world, fleet = installing
     go(world, fleet, 60, every=30)
     world.clock.jump(jump)
     world.engine.keep_time()
@@ -92,14 +90,13 @@ def test_what_was_told_once_is_not_told_again(tmp_path: Path, jump: float) -> No
     assert len(clock_messages(world)) == 1
     fleet.tick()
     assert fleet.judgements() == before
-    world.store.close()
 
 
 @pytest.mark.parametrize("boot", ["another", ""])
 def test_after_the_machines_own_start_no_time_is_in_the_future(
-    tmp_path: Path, boot: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, installing: Installing, boot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, fleet = installing(tmp_path)
+    world, fleet = installing
     go(world, fleet, 60, every=30)
     (tmp_path / "boot_id").write_text(boot)
     monkeypatch.setattr(clocks, "BOOT_ID", tmp_path / "boot_id")
@@ -114,11 +111,10 @@ def test_after_the_machines_own_start_no_time_is_in_the_future(
     world.clock.jump(600)
     restart(world, revived(world.clock, passed=5.0))
     assert len(clock_messages(world)) == 1
-    world.store.close()
 
 
-def test_a_service_starts_where_the_time_cannot_be_noted(tmp_path: Path) -> None:
-    world, _ = installing(tmp_path)
+def test_a_service_starts_where_the_time_cannot_be_noted(installing: Installing) -> None:
+    world, _ = installing
     settings, needs = world.engine.settings, world.engine.requirements
     with locked(world.store):
         other = Store(settings.db_path)
@@ -126,7 +122,6 @@ def test_a_service_starts_where_the_time_cannot_be_noted(tmp_path: Path) -> None
         engine = Engine(other, settings, needs, revived(world.clock))
         assert engine.since == engine.clock()
         other.close()
-    world.store.close()
 
 
 # the clock itself

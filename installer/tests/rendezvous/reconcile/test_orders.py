@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from installer.assisted.errors import ServiceError
 from installer.rendezvous.resources import clusters
-from installer.testing.engine.fleet_kit import API_VIP, Fleet, Machine, Network
-from installer.testing.engine.world_kit import World
+from installer.testing.engine.fleet_kit import API_VIP, discovered
 
 ACTIONS = st.lists(
     st.tuples(
@@ -26,16 +26,12 @@ ACTIONS = st.lists(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(ACTIONS, st.sampled_from([3, 5]), st.booleans())
-def test_no_order_of_things_leaves_the_tables(
+def test_no_order_of_actions_leads_outside_of_the_tables(
     tmp_path_factory: Any, actions: list[Any], count: int, started: bool
 ) -> None:
-    from installer.assisted.errors import ServiceError
-
-    world = World(tmp_path_factory.mktemp("w"))
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(count)])
+    fleet = discovered(tmp_path_factory.mktemp("w"), count)
+    world, network = fleet.world, fleet.machines[0].network
     try:
-        fleet.discover()
         if started:
             fleet.prepare()
         for what, which, number in actions:

@@ -59,7 +59,7 @@ def test_an_answer_to_no_step_changes_nothing(world: World, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["reboot", "INVENTORY"])
-def test_a_step_that_there_is_not(world: World, kind: Any) -> None:
+def test_an_unknown_step_is_refused(world: World, kind: Any) -> None:
     _, infra_env_id = world.known_host()
     with pytest.raises(BadRequest, match="is not a step type"):
         sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})

@@ -54,5 +54,5 @@ def test_a_step_that_failed_brings_no_machine_network(world: World) -> None:
     assert reported(world, {}, T.INVENTORY, 1) == []
 
 
-def test_several_hosts_bring_none(world: World) -> None:
+def test_several_hosts_give_no_machine_network(world: World) -> None:
     assert reported(world, {"control_plane_count": 3, "platform": {"type": "baremetal"}}) == []

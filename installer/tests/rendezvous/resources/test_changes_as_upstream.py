@@ -15,23 +15,16 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.store.model import Cluster
 from installer.testing.engine import sent_kit
-from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, Machine, discovered
 from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET
 
 VIPS = {"api_vips": [{"ip": "192.168.111.5"}], "ingress_vips": [{"ip": "192.168.111.6"}]}
 
 
-def fleet_of(world: World, **fields: Any) -> Fleet:
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(3)], **fields)
-    fleet.discover()
-    return fleet
-
-
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    return fleet_of(World(tmp_path))
+    return discovered(tmp_path)
 
 
 def change(fleet: Fleet, **body: Any) -> Cluster:
@@ -145,8 +138,7 @@ def test_networks_that_are_too_small_or_overlap_are_refused(fleet: Fleet, change
         change(fleet, **changes)
 
 
-def test_an_external_platform_keeps_what_is_not_said_anew(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_an_external_platform_keeps_what_is_not_said_anew(world: World) -> None:
     external = {"platform_name": "oci", "cloud_controller_manager": "External"}
     registered = sent_kit.register_cluster(
         world.engine, {**CLUSTER, "platform": {"type": "external", "external": external}}
@@ -172,8 +164,7 @@ def test_an_external_platform_keeps_what_is_not_said_anew(tmp_path: Path) -> Non
         ("-a", "", False), ("a/", "", False), ("a/b/c", "", False),
     ],
 )  # fmt: skip
-def test_node_labels_are_those_of_kubernetes(tmp_path: Path, key: str, value: str, good: bool) -> None:
-    world = World(tmp_path)
+def test_node_labels_are_those_of_kubernetes(world: World, key: str, value: str, good: bool) -> None:
     _, infra_env_id = world.known_host()
     body = {"node_labels": [{"key": key, "value": value}]}
     if good:
@@ -184,8 +175,7 @@ def test_node_labels_are_those_of_kubernetes(tmp_path: Path, key: str, value: st
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
 
 
-def test_a_disk_that_is_not_there_is_not_skipped(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_a_disk_that_is_not_there_is_not_skipped(world: World) -> None:
     _, infra_env_id = world.known_host()
     body = {"disks_skip_formatting": [{"disk_id": "/dev/none", "skip_formatting": True}]}
     with pytest.raises(BadRequest, match="Disk identifier /dev/none doesn't match any disk in the inventory"):
@@ -212,23 +202,20 @@ def test_arguments_of_the_installer(args: list[str], good: bool) -> None:
 
 
 @pytest.mark.parametrize("chosen", [[], [{"id": "/dev/sda", "role": "none"}], [{"id": "/dev/sda"}]])
-def test_a_choice_of_disks_names_the_one_to_install_on(tmp_path: Path, chosen: list[dict[str, str]]) -> None:
-    world = World(tmp_path)
+def test_a_choice_of_disks_names_the_one_to_install_on(world: World, chosen: list[dict[str, str]]) -> None:
     _, infra_env_id = world.known_host()
     with pytest.raises(Conflict, match="Requested installation disk is not part of the host's valid disks"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"disks_selected_config": chosen})
 
 
-def test_whose_validation_is_reset_is_looked_up_first(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_whose_validation_is_reset_is_looked_up_first(world: World) -> None:
     _, infra_env_id = world.known_host()
     for host_id, kind in ((HOST_ID, BadRequest), (HOST_ID[:-1] + "f", NotFound)):
         with pytest.raises(kind):
             hosts.reset_validation(world.engine, infra_env_id, host_id, "no-such-validation")
 
 
-def test_a_disk_without_a_name_is_not_skipped(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_a_disk_without_a_name_is_not_skipped(world: World) -> None:
     _, infra_env_id = world.known_host()
     body = {"disks_skip_formatting": [{"disk_id": "", "skip_formatting": True}]}
     with pytest.raises(BadRequest, match="doesn't match any disk in the inventory"):
@@ -268,11 +255,9 @@ def test_a_host_that_is_not_ready_is_named_when_roles_are_still_to_be_given_out(
 )  # fmt: skip
 def test_names_and_contents_of_manifests(fleet: Fleet, body: dict[str, str], status: int) -> None:
     manifest = {"file_name": "a.yaml", "content": "YTogMQo=", **body}
-    if status == 200:
-        assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest).content == b'{"a":1}'
-        return
-    if status == 201:
-        assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest).content == b"a: 1\n"
+    if status < 400:
+        wanted = b"a: 1\n" if status == 201 else b'{"a":1}'
+        assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest).content == wanted
         return
     with pytest.raises(ServiceError) as caught:
         sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest)
@@ -283,10 +268,8 @@ def test_names_and_contents_of_manifests(fleet: Fleet, body: dict[str, str], sta
 def test_a_manifest_that_is_a_byte_order_mark_is_yaml_without_a_document_and_no_json(fleet: Fleet, mark: bytes) -> None:
     content = base64.b64encode(mark).decode()
     for name in ("a.yaml", "a.yml", "a.yaml.patch"):
-        assert (
-            sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, {"file_name": name, "content": content}).content
-            == mark
-        )
+        body = {"file_name": name, "content": content}
+        assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, body).content == mark
     with pytest.raises(BadRequest, match=r"manifest a\.json is not valid JSON"):
         sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, {"file_name": "a.json", "content": content})
 
@@ -294,8 +277,7 @@ def test_a_manifest_that_is_a_byte_order_mark_is_yaml_without_a_document_and_no_
 @pytest.mark.parametrize(
     ("value", "good"), [("a=b", True), ("", True), ('a="b c"', True), ("a b", False), ("a\n", False)]
 )
-def test_values_of_kernel_arguments(tmp_path: Path, value: str, good: int) -> None:
-    world = World(tmp_path)
+def test_values_of_kernel_arguments(world: World, value: str, good: int) -> None:
     body: dict[str, Any] = {
         "name": "",
         "pull_secret": PULL_SECRET,

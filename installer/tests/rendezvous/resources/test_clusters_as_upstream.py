@@ -20,7 +20,6 @@ from installer.testing.service.rendezvous_kit import PULL_SECRET
 
 BODY = {"name": "c1", "openshift_version": "4.19", "pull_secret": PULL_SECRET, "base_dns_domain": "example.com"}
 RELEASE = '[{"version": "4.19.0", "url": "r.example/r@sha256:0", "cpu_architecture": "x86_64"}]'
-
 # Field, value, status of POST /clusters with it, status of PATCH /clusters/ID with it.
 VALUES: list[tuple[str, Any, int, int]] = [
     ("openshift_version", "4.19.0", 201, 400),
@@ -233,11 +232,8 @@ VIPS: list[tuple[list[str], list[str], dict[str, Any], int, int]] = [
         201,
     ),
 ]
-
-
 # More of VALUES, recorded the same way once those were right.
 MORE = [tuple(row) for row in json.loads(Path(__file__).with_name("values_as_upstream.json").read_text())]
-
 # A cluster, a change of it, and what is answered to that.
 CHANGES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
     ({}, {"load_balancer": {"type": "user-managed"}}, 201),
@@ -253,9 +249,9 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], int]] = [
 ]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, RELEASE_IMAGES=RELEASE)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("world"), RELEASE_IMAGES=RELEASE)
 
 
 def statuses(world: World, body: dict[str, Any]) -> tuple[int, int]:

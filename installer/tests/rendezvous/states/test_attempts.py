@@ -29,7 +29,7 @@ from installer.testing.service.api_kit import header, serve
 
 @pytest.mark.parametrize("ended", [out_of_time, cancelled, was_reset])
 @pytest.mark.parametrize("late", [OLD, None])
-def test_a_late_preparation_is_nobodys(
+def test_files_of_an_earlier_attempts_preparation_are_dropped(
     world: World, ended: Callable[[World, str], None], late: dict[str, bytes] | None
 ) -> None:
     cluster_id, _ = world.known_host()

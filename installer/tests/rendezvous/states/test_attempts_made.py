@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import PrepareError
 from installer.rendezvous.api.context import Service
@@ -23,7 +22,7 @@ from installer.testing.engine import sent_kit
 from installer.testing.engine.attempts_kit import MANIFEST, NEW, OLD, out_of_time
 from installer.testing.engine.store_kit import no_more_bytes
 from installer.testing.engine.world_kit import World
-from installer.testing.service.rendezvous_kit import make_keys
+from installer.testing.service.api_kit import service_of
 
 
 class Generator:
@@ -48,19 +47,16 @@ class Generator:
         self.let[attempt].set()
 
 
-async def until(what: str, seen: Callable[[], Any], deadline: float = 20.0) -> None:
-    end = time.monotonic() + deadline
+async def until(what: str, seen: Callable[[], Any]) -> None:
+    end = time.monotonic() + 20
     while not seen():
-        assert time.monotonic() < end, f"{what}: not within {deadline:.0f} s"
+        assert time.monotonic() < end, f"{what}: not within 20 s"
         await asyncio.sleep(0.01)
 
 
 def serving(world: World, use: Callable[[Service, Generator], Awaitable[None]]) -> None:
     generator = Generator()
-    keys = make_keys()
-    service = Service(
-        world.engine, world.engine.settings, Authenticator("agent-installer-local", keys.public_base64), generator
-    )
+    service = service_of(world, generator)
 
     async def run() -> None:
         try:
@@ -107,7 +103,7 @@ def test_an_attempt_does_not_wait_for_the_one_before(world: World) -> None:
     serving(world, use)
 
 
-def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
+def test_generated_files_are_stored_once_the_disk_has_room(world: World) -> None:
     cluster_id, _ = world.known_host()
     world.engine.settings = dataclasses.replace(world.engine.settings, monitor_seconds=0.02)
 
@@ -160,7 +156,7 @@ def test_a_generator_that_fails_says_why(world: World, result: PrepareError, rea
     serving(world, use)
 
 
-def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
+def test_deleting_a_cluster_ends_its_preparation(world: World) -> None:
     cluster_id, _ = world.known_host()
 
     async def use(service: Service, results: Generator) -> None:
@@ -178,7 +174,7 @@ def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
     serving(world, use)
 
 
-def test_the_end_of_the_service_ends_what_it_makes(world: World, tmp_path: Path) -> None:
+def test_the_services_end_ends_its_preparations(world: World, tmp_path: Path) -> None:
     cluster_id, _ = world.known_host()
 
     async def use(service: Service, results: Generator) -> None:

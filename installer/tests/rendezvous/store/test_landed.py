@@ -97,7 +97,7 @@ def test_what_is_kept_is_shown_the_same_after_the_next_start(landed: Store) -> N
         again.close()
 
 
-def test_lists_that_stood_in_texts() -> None:
+def test_lists_stored_as_texts_by_older_versions_are_read() -> None:
     networks = [{"network_yaml": "interfaces: []", "mac_interface_map": []}]
     arguments = [{"operation": "append", "value": "x=1"}]
     row = {"id": "e", "name": "e", "cluster_id": "c", "static_network_config": json.dumps(networks)}
@@ -110,7 +110,7 @@ def test_lists_that_stood_in_texts() -> None:
 
 
 @pytest.mark.parametrize("value", ["[", 7, [7]])
-def test_what_no_version_wrote_is_refused(value: Any) -> None:
+def test_a_field_that_no_version_wrote_is_refused(value: Any) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode(json.dumps({"id": "e", "name": "e", "static_network_config": value}).encode(), InfraEnv)
 

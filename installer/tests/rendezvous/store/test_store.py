@@ -127,7 +127,7 @@ def test_small_changes_fail_at_the_commit(store: Store, write: str, monkeypatch:
     assert picture(store) != before
 
 
-def test_what_others_saw_of_a_failed_change_is_numbered_anew(store: Store) -> None:
+def test_versions_seen_during_a_failed_change_are_not_used_again(store: Store) -> None:
     versions: set[int] = {store.version("c")}
     hosts: set[int] = {store.host_version(HOST)}
 
@@ -165,7 +165,7 @@ def test_a_removal_that_fails_leaves_numbers_that_were_never_given(store: Store)
         seen_host.add(store.host_version(HOST))
 
 
-def test_what_never_came_to_be_has_no_number(store: Store) -> None:
+def test_a_record_that_was_not_stored_has_no_version(store: Store) -> None:
     def act() -> None:
         store.put_cluster(Cluster(id="new", name="n"))
         store.put_host(Host(id="new", infra_env_id="e", cluster_id="new"))

@@ -104,7 +104,7 @@ def test_manifests_and_files_by_name(store: Store) -> None:
     assert (store.manifests("c"), len(store.manifests("d")), store.file_names("d")) == ([], 1, ["master.ign"])
 
 
-def test_a_cluster_that_goes_takes_its_files_and_its_number_along(store: Store) -> None:
+def test_deleting_a_cluster_removes_its_files_and_version(store: Store) -> None:
     with store.change():
         store.delete_cluster("c")
         store.delete_cluster("never there")
@@ -119,7 +119,7 @@ def test_a_cluster_that_goes_takes_its_files_and_its_number_along(store: Store) 
     again.close()
 
 
-def test_an_infra_env_that_goes_takes_its_hosts_along(store: Store) -> None:
+def test_deleting_an_infra_env_removes_its_hosts(store: Store) -> None:
     with store.change():
         store.put_infra_env(InfraEnv(id="other", name="o"))
         store.put_host(Host(id="h", infra_env_id="other", cluster_id="c"))
@@ -140,7 +140,7 @@ def test_an_infra_env_that_goes_takes_its_hosts_along(store: Store) -> None:
     assert store.find_host("e", "h") is None
 
 
-def test_a_host_that_goes_is_nowhere_any_more(store: Store) -> None:
+def test_a_deleted_host_is_in_no_list(store: Store) -> None:
     before = store.version("c")
     with store.change():
         # What was not written yet of it is not written after all.
@@ -209,7 +209,7 @@ OPERATIONS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(OPERATIONS, max_size=4)), max_size=8))
-def test_no_order_of_changes_parts_memory_and_database(tmp_path_factory: Any, changes: list[Any]) -> None:
+def test_memory_and_database_are_the_same_after_any_order_of_changes(tmp_path_factory: Any, changes: list[Any]) -> None:
     """Kept or abandoned: what the store tells is what one tells that reads the same file anew, order and all."""
     directory = tmp_path_factory.mktemp("store")
     store = Store(directory / "assisted.db")

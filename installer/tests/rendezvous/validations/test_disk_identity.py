@@ -174,7 +174,7 @@ def test_size_and_model_tell_a_nameless_disk_over_a_restart(world: World) -> Non
     assert (ordered(world, at) or {})["boot_device"] == "/dev/sda"
 
 
-def test_the_place_tells_where_nothing_else_does(world: World) -> None:
+def test_the_path_identifies_a_disk_that_has_nothing_else(world: World) -> None:
     at = booted(world, disk("vda", by_path="/dev/disk/by-path/pci-1"), disk("vdb", by_path="/dev/disk/by-path/pci-2"))
     select(world, at, "/dev/vda")
     restart(world, at)

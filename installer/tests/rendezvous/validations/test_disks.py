@@ -268,7 +268,7 @@ def test_a_user_who_takes_another_disk_than_the_hints_keeps_it(world: World, tmp
     assert len(rest.patched) == 1
 
 
-def test_before_there_is_an_inventory_nothing_is_missing(world: World, tmp_path: Path) -> None:
+def test_no_disk_is_missing_before_there_is_an_inventory(world: World, tmp_path: Path) -> None:
     _, infra_env_id = world.known_host(disks=three())
     mine, _ = client(world, infra_env_id, tmp_path)
     wanted = [

@@ -79,7 +79,7 @@ def test_where_vips_tell_nothing(changes: dict[str, Any]) -> None:
     assert computed(cluster("10.0.0.0/8", **changes), [NEAR]) == ["10.0.0.0/8"]
 
 
-def test_without_hosts_all_stays() -> None:
+def test_machine_networks_stay_while_there_are_no_hosts() -> None:
     assert computed(cluster("10.0.0.0/8"), []) == ["10.0.0.0/8"]
 
 

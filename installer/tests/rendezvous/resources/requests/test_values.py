@@ -1,4 +1,4 @@
-"""Values that are refused at the door: of the right type, and of no use."""
+"""Values of the right type that are refused all the same, before anything is changed."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_each_vip_counts() -> None:
     assert CHECKS["ingress-vips-valid"](cluster_view(**two)) == unverified("ingress", "192.168.111.6", "192.168.111.7")
 
 
-def test_where_they_may_lie() -> None:
+def test_vips_must_lie_in_their_machine_network() -> None:
     check = CHECKS["ingress-vips-valid"]
     machine = [{"cidr": NETWORK}, {"cidr": "10.1.0.0/16"}]
     far = cluster_view(cluster={"machine_networks": machine, "ingress_vips": [{"ip": "10.2.0.1"}]})
@@ -132,7 +132,7 @@ def test_a_network_without_room_is_told() -> None:
     )
 
 
-def test_nothing_is_said_before_hosts_are_there() -> None:
+def test_vips_are_pending_before_hosts_are_discovered() -> None:
     bare = cluster_view(inventories={"h0": None, "h1": None, "h2": None})
     assert CHECKS["api-vips-valid"](bare) == Verdict(PENDING, "Hosts have not been discovered yet")
     assert CHECKS["api-vips-valid"](cluster_view(**vips("api"))) == Verdict(PENDING, "API virtual IPs are undefined.")
