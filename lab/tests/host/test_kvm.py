@@ -20,11 +20,6 @@ def test_an_accelerator_that_is_none_is_unusable():
     assert not kvm.run_tiny_guest("nonsense", deadline=20).usable
 
 
-@pytest.mark.lab  # the firmware takes seconds of a processor
-def test_the_firmware_runs_where_guests_run():
-    assert kvm.run_firmware("tcg", deadline=120).usable
-
-
 def test_an_accelerator_that_is_none_runs_no_firmware():
     verdict = kvm.run_firmware("nonsense", deadline=20)
     assert not verdict.usable
