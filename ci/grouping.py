@@ -1,4 +1,4 @@
-"""How `pytest -n N --dist loadfile` distributes tests: a module stays in one worker, what takes longest comes first.
+"""How `pytest -n N --dist loadfile` distributes tests: a module stays in one worker, what takes longest comes early.
 
 So a module's registry, service or ISO is made once, and so is what the modules of some folders share. Modules of real
 labs run side by side as labs of several checkouts do: what is left on the machine is looked for by the lab's own name
@@ -7,13 +7,14 @@ or users, and each worker has its own directory of labs (lab/tests/conftest.py).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-#: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
+#: Seconds that modules take, where these are far more than the number of their tests tells. They come early, so that no
 #: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
 LONG: Mapping[str, float] = {
     "lab/tests/machines/container/fence/test_walls.py": 150,
@@ -82,7 +83,14 @@ LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/machines/containe
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """By file or folder, what takes longest first."""
+    """By file or folder, what takes longest first, of LONG and of the others in turn.
+
+    Many of LONG wait for most of their time: the processors would have little to do while all workers had one of these.
+    """
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        self._turns = itertools.count()
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
@@ -92,7 +100,8 @@ class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
         return LONG.get(scope, (_EACH_LAB if LABS.match(scope) else _EACH) * len(self.workqueue[scope]))
 
     def _assign_work_unit(self, node: object) -> None:
-        longest = max(self.workqueue, key=self._seconds)
+        others = [scope for scope in self.workqueue if scope not in LONG]
+        longest = max(others if others and next(self._turns) % 2 else self.workqueue, key=self._seconds)
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 
