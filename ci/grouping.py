@@ -7,7 +7,6 @@ or users, and each worker has its own directory of labs (lab/tests/conftest.py).
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
 
@@ -83,14 +82,10 @@ LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/machines/containe
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """By file or folder, what takes longest first, of LONG and of the others in turn.
+    """By file or folder, what takes longest first; every other worker begins with what is not in LONG.
 
-    Many of LONG wait for most of their time: the processors would have little to do while all workers had one of these.
+    Much of LONG waits for most of its time: the processors would have little to do while all workers ran such modules.
     """
-
-    def __init__(self, config: pytest.Config, log: object) -> None:
-        super().__init__(config, log)
-        self._turns = itertools.count()
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
@@ -100,8 +95,8 @@ class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
         return LONG.get(scope, (_EACH_LAB if LABS.match(scope) else _EACH) * len(self.workqueue[scope]))
 
     def _assign_work_unit(self, node: object) -> None:
-        others = [scope for scope in self.workqueue if scope not in LONG]
-        longest = max(others if others and next(self._turns) % 2 else self.workqueue, key=self._seconds)
+        others = [scope for scope in self.workqueue if scope not in LONG] if self.nodes.index(node) % 2 else []
+        longest = max(others or self.workqueue, key=self._seconds)
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 
