@@ -37,18 +37,42 @@ def test_where_cgroup2_is_not_mounted_the_machines_own_mount_tells():
     assert missing_controllers(V2, "proc /proc proc rw 0 0\n") == []
 
 
-def test_a_proxy_needs_its_program(tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "tinyproxy" else "/bin/x")
-    proxied = msgspec.structs.replace(topology.sno().with_machines("container"), proxy=True)
-    assert any("apt-get install tinyproxy-bin" in line for line in preflight.problems(proxied, tmp_path, "x"))
-    assert not any("tinyproxy" in line for line in preflight.problems(topology.sno(), tmp_path, "x"))
+def sno(**fields):
+    return msgspec.structs.replace(topology.sno(), **fields)
 
 
-def test_a_tang_server_needs_its_programs(tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name.endswith("tangd") else "/bin/x")
-    bound = msgspec.structs.replace(topology.sno(), tang=True)
-    assert any("apt-get install tang-common" in line for line in preflight.problems(bound, tmp_path, "x"))
-    assert not any("tang" in line for line in preflight.problems(topology.sno(), tmp_path, "x"))
+def node(**fields):
+    return sno(nodes=(msgspec.structs.replace(topology.sno().nodes[0], **fields),))
+
+
+ROOT, REMOTE = topology.Disk(root=True), topology.Disk(bus="iscsi", portals=("lab",), root=True)
+NEEDS = {
+    "a disk that holds data": (node(disks=(ROOT, topology.Disk(holds="data"))), preflight.DISK_PROGRAMS),
+    "a proxy": (sno(proxy=True), preflight.PROXY_PROGRAMS),
+    "a Tang server": (sno(tang=True), preflight.TANG_PROGRAMS),
+    "a load balancer": (sno(load_balancer=True), preflight.BALANCER_PROGRAMS),
+    "an iSCSI disk": (node(disks=(REMOTE,)), preflight.ISCSI_PROGRAMS),
+    "a TPM": (node(tpm=True), preflight.TPM_PROGRAMS),
+}
+#: What container machines have without the host's programs.
+OF_VMS = ("an iSCSI disk", "a TPM")
+
+
+@pytest.mark.parametrize("machine", ["vm", "container"])
+@pytest.mark.parametrize("what", NEEDS)
+def test_programs_that_some_labs_need(tmp_path, monkeypatch, what, machine):
+    """Of a lab that needs none of them nobody has to install one."""
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    shape, programs = NEEDS[what]
+    told = {
+        program: f"{program} is not installed, {what} needs it: apt-get install {package}"
+        for program, package in programs.items()
+    }
+    lines = preflight.problems(shape.with_machines(machine), tmp_path, "x")
+    missing = [line for line in lines if ", " in line and " needs it: apt-get" in line]
+    assert missing == ([] if machine == "container" and what in OF_VMS else [*told.values()])
+    plain = preflight.problems(topology.sno().with_machines(machine), tmp_path, "x")
+    assert not set(told.values()) & set(plain)
 
 
 def test_preflight_names_every_problem(tmp_path, monkeypatch):
