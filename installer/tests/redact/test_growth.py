@@ -27,7 +27,7 @@ NASTY = (
 
 @pytest.mark.parametrize("unit", NASTY)
 def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    """Eight times the text: eight times the processor's time, where a square would be 64."""
+    """Sixteen times the text: sixteen times the processor's time, where a square would be 256."""
 
     def seconds(size: int) -> float:
         text = (unit * (size // len(unit) + 1))[:size]
@@ -35,6 +35,6 @@ def test_the_time_grows_as_the_text_does(unit: str) -> None:
         redact(text)
         return time.process_time() - begin
 
-    small = min(seconds(2_000) for _ in range(3))
+    small = min(seconds(4_000) for _ in range(3))
     # Other programs only add to it: one that is quick enough is enough.
-    assert any(seconds(16_000) < 24 * max(small, 0.0005) for _ in range(3))
+    assert any(seconds(64_000) < 50 * max(small, 0.001) for _ in range(3))
