@@ -105,6 +105,8 @@ def _shape(name: str, masters: int, workers: int = 0, arbiters: int = 0) -> Shap
         nodes = _nodes(masters, workers, addressing, firmware, stack=stack, arbiters=arbiters, master_mib=memory)
         return _topology(name, addressing, stack, nodes)
 
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"The preset `{name}` (docs/topology.md)."
     return make
 
 
