@@ -1,10 +1,10 @@
-"""What goes wrong in informers and is told in one line."""
+"""Exceptions of ci/informer; each message is one line."""
 
 from ci.errors import CiError
 
 
 class InformerError(CiError):
-    """Bad input, or nothing to say: one line, naming file, field, value, rule."""
+    """Bad input, or nothing to report: one line, naming file, field, value, rule."""
 
 
 class HistoryError(InformerError):

@@ -92,7 +92,7 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
         manifests, install = _read(files)
     for name in consumed.get(MANIFESTS, {}):
         log.info("Consuming %s from target directory", _ASSETS[name])
-    hosts = host_files(ztp.with_networks((), manifests), TARGET, awaited=0)
+    hosts = host_files(ztp.with_networks((), manifests), TARGET, required=0)
     release = resolve_release(install, IMAGE_VARIABLES.values(), TARGET)
     if paths.IMAGE_SET not in files:
         files[paths.IMAGE_SET] = dump(cluster_image_set(release.image, release.version)).encode()

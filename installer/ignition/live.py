@@ -20,14 +20,14 @@ from installer.redact.program import program
 SERVICE_PORT = 8090
 TLS_DIR = "/opt/agent/tls"
 
-# Payload components by the variable that the scripts know them by.
+# Payload components, by the environment variable in which scripts find their images.
 IMAGE_VARIABLES = {
     "SERVICE_IMAGE": "agent-installer-api-server",
     "AGENT_DOCKER_IMAGE": "agent-installer-node-agent",
     "INSTALLER_IMAGE": "agent-installer-orchestrator",
     "CONTROLLER_IMAGE": "agent-installer-csr-approver",
 }
-# What hosts pull before and while they are installed, where the payload has it (every OpenShift payload does).
+# Optional images that hosts pull before and while they are installed (every OpenShift payload has them).
 PULLED_IMAGES = {"MCO_IMAGE": "machine-config-operator", "MUST_GATHER_IMAGE": "must-gather"}
 
 UNITS = (
@@ -42,7 +42,7 @@ UNITS = (
     "install-status.service",
 )
 NETWORK_UNIT = "pre-network-manager-config.service"
-#: What install-status.sh has to complain of: wait-for reads it (installer/observe/outside.py).
+#: sshd shows what install-status.sh complains of as its banner, which wait-for reads (installer/observe/outside.py).
 SSHD_BANNER = "Banner /run/agent-installer/banner\n"
 NETWORK_SCRIPT = "pre-network-manager-config.sh"
 # Units that are enabled only where the initrd brings agent-tui.
@@ -54,7 +54,7 @@ class HostFiles:
     """One host of the inputs: what is written for it under /etc/assisted.
 
     `network` is the content of its network directory (reference §4.2), empty for DHCP; `root_device_hints` is YAML.
-    `awaited`: whether the installation waits for it; a host that only an NMStateConfig names may stay away.
+    `required`: whether the installation waits for it; a host that only an NMStateConfig names may stay away.
     """
 
     hostname: str = ""
@@ -63,7 +63,7 @@ class HostFiles:
     macs: tuple[str, ...] = ()
     root_device_hints: str = ""
     network: Mapping[str, str] = field(default_factory=dict, repr=False)
-    awaited: bool = True
+    required: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ def _environment(inputs: LiveInputs) -> list[File]:
     }
     images = {name: inputs.images[tag] for name, tag in IMAGE_VARIABLES.items()}
     images |= {name: inputs.images[tag] for name, tag in PULLED_IMAGES.items() if tag in inputs.images}
-    start = {
+    start_cluster = {
         "REQUIRED_MASTER_NODES": str(inputs.masters),
         "REQUIRED_ARBITER_NODES": str(inputs.arbiters),
         "REQUIRED_WORKER_NODES": str(inputs.workers),
@@ -153,14 +153,14 @@ def _environment(inputs: LiveInputs) -> list[File]:
         File.text(f"{share}/assisted-service.env", env_file(service), 0o600),
         File.text(f"{share}/agent-images.env", env_file(images)),
         File.text("/etc/assisted/agent-installer.env", env_file({"RELEASE_IMAGE": inputs.release_image}), 0o600),
-        File.text("/usr/local/share/start-cluster/start-cluster.env", env_file(start), 0o600),
+        File.text("/usr/local/share/start-cluster/start-cluster.env", env_file(start_cluster), 0o600),
     ]
 
 
 def host_config_files(inputs: LiveInputs) -> list[File]:
     """The files in which a live system, whichever host it is, finds its own network, hostname, role and disk hints."""
     files = []
-    for index, host in enumerate(host for host in inputs.hosts if host.awaited):
+    for index, host in enumerate(host for host in inputs.hosts if host.required):
         base = f"/etc/assisted/hostconfig/{host.hostname or f'host-{index}'}"
         macs = [mac.lower() for mac in host.macs]
         files.append(File.text(f"{base}/mac_addresses", "".join(f"{mac}\n" for mac in macs)))
@@ -170,7 +170,7 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
             files.append(File.text(f"{base}/role", host.role))
         if host.hostname and macs:
             files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname, 0o600))
-    # Directories are numbered among the hosts that have a network of their own.
+    # N of hostN counts only hosts with a network document.
     for index, host in enumerate(host for host in inputs.hosts if host.network):
         for name, text in host.network.items():
             files.append(File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600))

@@ -1,4 +1,4 @@
-"""The few questions to the new cluster's API that a bootstrap host asks, by plain REST (cluster.md §8.1)."""
+"""A REST client for the few requests of a bootstrap host to the new cluster's API (cluster.md §8.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUTS = Timeouts(connect=20.0, silence=20.0, request=60.0)
 class KubeApi:
     """GET requests with the client certificate of a kubeconfig, over one connection as long as it lasts.
 
-    It is asked each few seconds, and a handshake costs more than most answers.
+    The API is polled every few seconds, and a handshake costs more than most answers.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -33,7 +33,7 @@ class KubeApi:
             server = endpoint(cluster["server"], ca_pem=authority)
             if server.context is None:
                 raise ValueError("the server is not on https")
-            with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
+            with _pem_file(user["client-certificate-data"]) as cert, _pem_file(user["client-key-data"]) as key:
                 server.context.load_cert_chain(cert.path, key.path)
         except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError, ClientError) as error:
             # bootkube may still be writing the kubeconfig: it is read again until it is complete.
@@ -68,7 +68,7 @@ class KubeApi:
         return False
 
 
-def _temporary(encoded: str) -> MemoryFile:
+def _pem_file(encoded: str) -> MemoryFile:
     return MemoryFile("kubeconfig.pem", base64.b64decode(encoded))
 
 

@@ -21,7 +21,7 @@ from lab.commands import completion
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
-from lab.commands.terminal import converse, describe, describe_networks
+from lab.commands.terminal import connect_console, describe, describe_networks
 from lab.errors import LabError, PreflightError, SubjectError, TopologyError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
@@ -319,7 +319,7 @@ def _console(arguments: argparse.Namespace) -> int:
         console = _running(lab, arguments.node).console
         if console.input_socket is None:
             raise LabError(f"{arguments.node} has no serial line to type on")
-        return converse(console.input_socket, console.raw()[-2000:])
+        return connect_console(console.input_socket, console.raw()[-2000:])
 
 
 def _shot(arguments: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from lab.topology import Network, NodeSpec, Topology
 _LEAVE = b"\x1d"
 
 
-def converse(path: Path, recent: bytes = b"") -> int:
+def connect_console(path: Path, recent: bytes = b"") -> int:
     """Connect the terminal to the serial line at `path`, after showing `recent`.
 
     Returns 0 when the user left, 1 when the line was closed.
@@ -67,9 +67,9 @@ def cards(topology: Topology, node: NodeSpec) -> list[str]:
     for link in topology.links(node):
         ends = [link.network.name] if link.network else []
         ends += [f"{network.name} (VLAN {network.vlan})" for network in link.trunk]
-        whole = f" {link.bond.mode} of {'+'.join(nic.name for nic in link.nics)}" if link.bond else ""
-        held = " ".join(text for text, _ in link.addresses)
-        lines.append(f"{link.name}{whole} {link.mac} in {', '.join(ends)}{': ' * bool(held)}{held}")
+        bond = f" {link.bond.mode} of {'+'.join(nic.name for nic in link.nics)}" if link.bond else ""
+        addresses = ": " + " ".join(text for text, _ in link.addresses) if link.addresses else ""
+        lines.append(f"{link.name}{bond} {link.mac} in {', '.join(ends)}{addresses}")
     return lines
 
 
@@ -84,4 +84,4 @@ def _features(network: Network) -> list[str]:
         f"VLAN {network.vlan}": network.vlan, f"MTU {network.mtu}": network.mtu != 1500, "DHCP": network.dhcp,
         "DHCPv6": network.dhcpv6, "router advertisements": network.router_advertisements, "BMCs": network.bmc,
     }  # fmt: skip
-    return [*network.lab_addresses, *(text for text, true in features.items() if true)]
+    return [*network.lab_addresses, *(text for text, is_set in features.items() if is_set)]

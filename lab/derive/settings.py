@@ -1,4 +1,4 @@
-"""`--set FIELD=VALUE`: fields of a topology that the user wants otherwise."""
+"""`--set FIELD=VALUE`: fields of a topology that the user changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.release.cluster import yamltext
 from lab.topology import Topology, written
 
 #: Lists, and the fields for a single value that they replace.
-_INSTEAD = {
+_REPLACED_BY_LIST = {
     "nics": ("mac",),
     "disks": ("disk_gib",),
     "networks": ("machine_network", "address", "aliases", "addressing"),
@@ -53,15 +53,15 @@ def _put(document: Any, path: str, value: Any, source: str) -> None:
         if isinstance(container, list | tuple) and isinstance(step, int):
             if step >= len(container):
                 folder = walked[: walked.rfind(".") + 1]
-                instead = [] if container else [folder + name for name in _INSTEAD.get(str(steps[number - 1]), ())]
-                names = " or ".join([*instead, f"all of {walked}"])
-                rule = f"there is no {walked}[{step}]: {len(container)} are there; set {names}"
+                single = () if container else _REPLACED_BY_LIST.get(str(steps[number - 1]), ())
+                names = " or ".join([*(folder + name for name in single), f"all of {walked}"])
+                rule = f"there is no {walked}[{step}]: {walked} has {len(container)} entries; set {names}"
                 raise TopologyError(source, rule)
         elif not isinstance(container, dict) or isinstance(step, int):
-            raise TopologyError(source, f"{step} is no field there")
+            raise TopologyError(source, f"{walked or 'a topology'} has no field {step}")
         if last:
             container[step] = value
-            for name in _INSTEAD.get(str(step), ()) if value else ():
+            for name in _REPLACED_BY_LIST.get(str(step), ()) if value else ():
                 container.pop(name, None)
         else:
             container = container.get(step) if isinstance(container, dict) else container[step]

@@ -23,18 +23,18 @@ MACHINE_NETWORK = "192.168.111.0/24"
 class Topology(Checked, frozen=True, kw_only=True):
     """A cluster's machines and its networks.
 
-    A lab has the networks that `networks` lists. Without any it has one, `machine_network`: there `address` (default:
-    its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
-    machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
+    A lab has the networks that `networks` lists. Without any it has one, `machine_network`: `address` is
+    the lab's own there (default: its first), `aliases` are more of the lab's addresses (they may lie outside), and with
+    `addressing: dhcp` every machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
     With `load_balancer`, the lab is the load balancer that OpenShift asks users for: api, api-int and *.apps lead to
     it, at the virtual IPs, which are the lab's then, wherever they lie, or, without any, at the lab's own address.
 
-    `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
+    `boot` is how machines boot their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of cards without tags, whatever the machines themselves are configured with later.
 
     With `proxy`, hosts reach the registry through the lab's HTTP proxy alone; with `tang`, the lab has a Tang server.
-    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
+    `bmc` is the vendor of the machines' BMCs (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
@@ -62,28 +62,28 @@ class Topology(Checked, frozen=True, kw_only=True):
     ipmi: bool = False
 
     def fill(self) -> None:
-        """What follows from `networks` and the lists of virtual IPs."""
+        """Set the fields that follow from `networks` and from the lists of virtual IPs."""
         if self.networks:
             if self.machine_network == MACHINE_NETWORK and (subnets := self.machine_subnets):
                 msgspec.structs.force_setattr(self, "machine_network", str(subnets[0]))
             if any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
                 msgspec.structs.force_setattr(self, "addressing", "dhcp")
-        for one, several in (("api_vip", self.api_vips), ("ingress_vip", self.ingress_vips)):
-            if several and getattr(self, one) is None:
-                msgspec.structs.force_setattr(self, one, several[0])
+        for field, vips in (("api_vip", self.api_vips), ("ingress_vip", self.ingress_vips)):
+            if vips and getattr(self, field) is None:
+                msgspec.structs.force_setattr(self, field, vips[0])
 
     def derived_fields(self) -> Iterator[str]:
-        """See the class."""
+        """See Checked."""
         yield from (f"{name}_vip" for name in ("api", "ingress") if getattr(self, f"{name}_vips"))
         if self.networks and self.machine_network == str(next(iter(self.machine_subnets), "")):
             yield "machine_network"
         if self.networks and any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
             yield "addressing"
 
-    # -- what is wrong with it -------------------------------------------------------------------------------------
+    # -- validation -----------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[Problem]:
-        """See the class."""
+        """See Checked."""
         yield from words.label("name", self.name)
         yield from (words.domain if "." in self.cluster_name else words.label)("cluster_name", self.cluster_name)
         yield from words.domain("base_domain", self.base_domain)
@@ -99,10 +99,10 @@ class Topology(Checked, frozen=True, kw_only=True):
         macs = ((f"nodes[{i}].{path}", mac) for i, node in enumerate(self.nodes) for path, mac in node.mac_fields)
         yield from unique(macs, "mac")
         yield from unique(self._addresses(), "address")
-        others = (
-            addresses_of(self.nodes) if self.load_balancer else [*addresses_of(self.nodes), *self._virtual_addresses()]
-        )
-        yield from taken_elsewhere(self.networks, {text: path for path, text in reversed(others)})
+        taken = [*addresses_of(self.nodes)]
+        if not self.load_balancer:
+            taken += self._virtual_addresses()
+        yield from taken_elsewhere(self.networks, {text: path for path, text in reversed(taken)})
 
     def _single_network(self) -> Iterator[Problem]:
         if words.subnet(self.machine_network) is None:
@@ -148,7 +148,7 @@ class Topology(Checked, frozen=True, kw_only=True):
                     elif field != "network" and not network.vlan:
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
                 if valid:
-                    yield from self._placed(place, node, one)
+                    yield from self._address_problems(place, node, one)
 
     def _network_boots(self) -> Iterator[Problem]:
         for i, node in enumerate(self.nodes):
@@ -168,7 +168,7 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield "boot", why
 
     def boots_in(self, network: Network) -> bool:
-        """Whether firmware is told in this network what to boot."""
+        """Whether the lab tells firmware in this network what to boot."""
         if not network.ipv4:
             return False
         asking = (node for node in self.nodes if self.boot in FROM_NETWORK or network.name in node.portals)
@@ -178,7 +178,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         """The cards by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
         return portal_links(node, self.links(node))
 
-    def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
+    def _address_problems(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)
         for k, text in enumerate(one.addresses):
             where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
@@ -186,9 +186,9 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield from network.reserved(where, text)
             known = any(network.subnets for network in networks)
             if known and words.address(text) is not None and not any(network.holds(text) for network in networks):
-                outside = f"machine_network {self.machine_network}" if not self.networks else ""
-                outside = outside or " and ".join(str(net) for n in networks for net in n.subnets)
-                yield where, f"{text} is outside {outside}"
+                subnets = " and ".join(str(net) for n in networks for net in n.subnets)
+                expected = subnets if self.networks else f"machine_network {self.machine_network}"
+                yield where, f"{text} is outside {expected}"
 
     def _vips(self) -> Iterator[Problem]:
         for name in ("api", "ingress"):
@@ -202,7 +202,7 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
             if several and one != several[0]:
                 yield f"{name}_vip", f"{one} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
-            subnets = () if self.load_balancer else self.machine_subnets  # a balancer may be anywhere
+            subnets = () if self.load_balancer else self.machine_subnets  # its VIPs need no machine network
             yield from words.virtual_ips(name, vips, subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
@@ -211,7 +211,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         for i, net in enumerate(self.all_networks):
             prefix = f"networks[{i}]." if self.networks else ""
             by_path += [(f"{prefix}address{'6' if ':' in text else ''}, the lab's own,", text) for text in net.own]
-            # What one network says twice it tells itself, unless it is not listed.
+            # Repeats within a listed network are reported by Network.problems.
             aliases = dict.fromkeys(net.aliases) if self.networks else net.aliases
             mine = net.own if self.networks else ()
             by_path += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(aliases) if text not in mine]
@@ -232,7 +232,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     @property
     def all_networks(self) -> tuple[Network, ...]:
-        """Its networks."""
+        """The listed networks, or the only one."""
         return self.networks or (
             only_network(self.machine_network, self.address or "", self.addressing == "dhcp", self.aliases),
         )
@@ -314,7 +314,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     @property
     def fenced(self) -> bool:
-        """Whether there are two masters and nobody else who votes: they fence each other."""
+        """Whether there are two masters and no arbiter: they fence each other."""
         return len(self.masters) == 2 and not self.arbiters
 
     @property

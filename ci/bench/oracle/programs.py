@@ -23,7 +23,8 @@ HOME_VARIABLE = "ORACLE_HOME"
 # A registry that does not answer (nobody listens on port 443): both programs make manifests without it.
 RELEASE = f"127.0.0.1/ocp/release@sha256:{'1' * 64}"
 MANIFESTS = ("agent", "create", "cluster-manifests")
-PATIENCE_S = 120
+TIMEOUT_S = 120
+# Inputs that a process answers before another takes its place.
 _PER_PROCESS = 200
 _HINT = """there is no openshift-install in {home}: fetch a snapshot of github:openshift/installer, cut the cloud SDKs
 off its `agent` commands, `go build` it with an `agent create ignition-json` added, and leave it there with
@@ -65,10 +66,9 @@ class Edit:
 
 @dataclass(frozen=True)
 class Input:
-    """A name and the files of an asset directory, by relative path; `base`: whether others were made from it.
+    """A name and the files of an asset directory, by relative path; `base`: whether other inputs are variants of it.
 
-    `again`: what is done to the directory before the command runs there once more, which is what counts then; None
-    where it runs once.
+    `again`: edits before the command runs there a second time, whose answer is the one compared; None: it runs once.
     """
 
     name: str
@@ -104,27 +104,27 @@ def oracle_home() -> Path:
 
 
 class Oracle:
-    """openshift-install. `keep` is where its answers stay: a later run asks only what is new."""
+    """openshift-install. It is run only for inputs whose answer is not in the cache below `keep`."""
 
     def __init__(self, home: Path, keep: Path) -> None:
         self._program = home / "openshift-install"
-        self._place = Path(tempfile.mkdtemp(prefix="oracle-"))
+        self._work = Path(tempfile.mkdtemp(prefix="oracle-"))
         for name, text in _STAND_INS.items():
-            path = self._place / "bin" / name
+            path = self._work / "bin" / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
             path.chmod(0o755)
-        self._env = environment(f"{self._place / 'bin'}:/usr/bin:/bin", self._place, home / "installer/data/data")
+        self._env = environment(f"{self._work / 'bin'}:/usr/bin:/bin", self._work, home / "installer/data/data")
         status = self._program.stat()
-        self._salt = f"{status.st_size} {status.st_mtime_ns} {RELEASE} {_STAND_INS}"
+        self._version = f"{status.st_size} {status.st_mtime_ns} {RELEASE} {_STAND_INS}"
         keep.mkdir(parents=True, exist_ok=True)
-        self._kept = keep / f"{hashlib.sha256(self._salt.encode()).hexdigest()[:16]}.jsonl"
+        self._kept = keep / f"{hashlib.sha256(self._version.encode()).hexdigest()[:16]}.jsonl"
 
     def __enter__(self) -> Oracle:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._place)
+        shutil.rmtree(self._work)
 
     def answers(self, inputs: Sequence[Input], command: Sequence[str] = MANIFESTS) -> list[Answer]:
         """What it answers to each input, in their order."""
@@ -140,14 +140,14 @@ class Oracle:
 
     def ask(self, one: Input, command: Sequence[str] = MANIFESTS) -> Answer:
         """Run it on one input."""
-        directory = Path(tempfile.mkdtemp(dir=self._place))
+        directory = Path(tempfile.mkdtemp(dir=self._work))
         one.put(directory)
         argv = [str(self._program), *command, "--dir", str(directory)]
         try:
             if one.again is not None:
-                subprocess.run(argv, env=self._env, capture_output=True, timeout=PATIENCE_S, check=False)
+                subprocess.run(argv, env=self._env, capture_output=True, timeout=TIMEOUT_S, check=False)
                 one.edit(directory)
-            completed = subprocess.run(argv, env=self._env, capture_output=True, timeout=PATIENCE_S, check=False)
+            completed = subprocess.run(argv, env=self._env, capture_output=True, timeout=TIMEOUT_S, check=False)
             code, text = completed.returncode, completed.stderr.decode(errors="replace")
         except subprocess.TimeoutExpired:
             code, text = None, ""
@@ -158,7 +158,7 @@ class Oracle:
     def _key(self, one: Input, command: Sequence[str]) -> str:
         files = [(name, hashlib.sha256(data).hexdigest()) for name, data in sorted(one.files.items())]
         again = () if one.again is None else (one.again,)
-        return hashlib.sha256(repr((self._salt, tuple(command), files, *again)).encode()).hexdigest()
+        return hashlib.sha256(repr((self._version, tuple(command), files, *again)).encode()).hexdigest()
 
     def _cached_answers(self) -> dict[str, Answer]:
         answers = {}
@@ -173,7 +173,7 @@ class Oracle:
 
 
 def environment(path: str, home: Path, data: Path) -> dict[str, str]:
-    """What either program finds in its environment."""
+    """The environment of both programs."""
     return {
         "PATH": path,
         "HOME": str(home),
@@ -186,11 +186,12 @@ def environment(path: str, home: Path, data: Path) -> dict[str, str]:
 
 def node0_answers(inputs: Sequence[Input], ask: Callable[[Input], Answer] | None = None) -> list[Answer]:
     """What node0 answers to each input, in their order: as its command does, in processes forked from one that has
-    imported it, since starting Python anew takes longer than the work. `ask`: another question than for manifests."""
+    imported it, since starting Python anew takes longer than the work. `ask` runs one input; by default it makes its
+    manifests."""
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
+        work = Path(name)
         context = multiprocessing.get_context("fork")
-        env = environment("/usr/bin:/bin", place, place)
+        env = environment("/usr/bin:/bin", work, work)
         with context.Pool(os.cpu_count(), _prepare, (env,), maxtasksperchild=_PER_PROCESS) as pool:
             pending = pool.imap(ask or create_manifests, inputs)
             return list(progress(pending, len(inputs), "node0"))
@@ -205,7 +206,7 @@ def _prepare(env: dict[str, str]) -> None:
 
 
 def _too_long(*_: object) -> None:
-    raise TimeoutError(f"no answer within {PATIENCE_S} s")
+    raise TimeoutError(f"no answer within {TIMEOUT_S} s")
 
 
 def create_manifests(one: Input) -> Answer:
@@ -217,7 +218,7 @@ def create_manifests(one: Input) -> Answer:
         streams = [os.dup(stream) for stream in (1, 2)]
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
-        signal.alarm(PATIENCE_S)
+        signal.alarm(TIMEOUT_S)
         code: int | None
         try:
             command = [*MANIFESTS, "--dir", name]

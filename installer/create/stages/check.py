@@ -74,11 +74,11 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     source = _from_manifests if files.from_manifests else _from_configs
     inputs = source(files, target, for_image=for_image)
     _log_rendezvous(inputs.rendezvous_ip)
-    awaited = len(inputs.agent.hosts if files.from_manifests else inputs.hosts)
+    required = len(inputs.agent.hosts if files.from_manifests else inputs.hosts)
     return replace(
         inputs,
         install=with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip),
-        host_files=tuple(host_files(inputs.hosts, target, awaited=awaited)),
+        host_files=tuple(host_files(inputs.hosts, target, required=required)),
     )
 
 

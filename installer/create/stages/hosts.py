@@ -32,8 +32,8 @@ def network_files(host: Host) -> dict[str, str]:
     return host_network_files(nics, host.network_config)
 
 
-def host_files(hosts: Sequence[Host], target: str, *, awaited: int) -> list[HostFiles]:
-    """What is written for every host; `target` is for messages. The first `awaited` of them are those of the configs,
+def host_files(hosts: Sequence[Host], target: str, *, required: int) -> list[HostFiles]:
+    """What is written for every host; `target` is for messages. The first `required` of them are those of the configs,
     the others those that only NMStateConfigs name. Raises ConfigError with the faulty network configs of all hosts."""
     files, errors = [], []
     for index, host in enumerate(hosts):
@@ -49,7 +49,7 @@ def host_files(hosts: Sequence[Host], target: str, *, awaited: int) -> list[Host
                 macs=tuple(nic.mac_address for nic in host.interfaces),
                 root_device_hints=hints_yaml(host.root_device_hints),
                 network=network,
-                awaited=index < awaited,
+                required=index < required,
             )
         )
     if errors:

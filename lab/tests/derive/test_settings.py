@@ -21,7 +21,7 @@ def test_fields_are_changed_in_order():
     ("setting", "rule"),
     [
         ("nodes[0].memory_mib", "want FIELD=VALUE"),
-        ("nodes[9].vcpu=1", "3 are there; set all of nodes$"),
+        ("nodes[9].vcpu=1", "nodes has 3 entries; set all of nodes$"),
         ("nodes[0].vcpu=many", r"nodes\[0\].vcpu: 'many' is not a whole number"),
         ("nodes[0].tpm=5", r"nodes\[0\].tpm: 5 is not true or false"),
         ("nodes[0].name=5", r"nodes\[0\].name: 5 is a number to YAML; put it in quotes"),
@@ -30,14 +30,14 @@ def test_fields_are_changed_in_order():
         ("nodes[0].colour=red", r"nodes\[0\].colour: there is no field 'colour'; there are name, role"),
         (
             "nodes[0].disks[0].size_gib=9",
-            r"there is no nodes\[0\].disks\[0\]: 0 are there; set nodes\[0\].disk_gib or all of nodes\[0\].disks$",
+            r"nodes\[0\].disks has 0 entries; set nodes\[0\].disk_gib or all of nodes\[0\].disks$",
         ),
         (
             "networks[0].mtu=9000",
-            "0 are there; set machine_network or address or aliases or addressing or all of networks$",
+            "networks has 0 entries; set machine_network or address or aliases or addressing or all of networks$",
         ),
         ("nodes[0].nics=[{mac: a, mac: b}]", 'key "mac" already set in map'),
-        ("nodes.x=1", "x is no field there"),
+        ("nodes.x=1", "nodes has no field x"),
         ("nodes[0].ip=1.2.3.4", "outside machine_network"),
         ("name=[", "line 2: did not find expected node content"),
     ],

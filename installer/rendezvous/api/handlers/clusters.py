@@ -21,7 +21,7 @@ from installer.rendezvous.validations.hostview import inventory_of
 
 Response = web.StreamResponse
 ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER, Role.AUTO)
-# What upstream watches in every cluster, whether or not anything has been reported of them.
+# Operators that upstream monitors in every cluster, even before they report.
 BUILT_IN = ("console",)
 LONGEST_SETTINGS = 1 << 20
 
@@ -52,7 +52,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 
 async def get(service: Service, request: web.Request) -> Response:
-    """GET /clusters/{id}: as judged by everything that was reported so far."""
+    """GET /clusters/{id}: after evaluating everything that was reported so far."""
     await service.reconcile_pending(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     # The specification has a query parameter; a header is accepted too.
@@ -219,7 +219,7 @@ async def list_operators(service: Service, request: web.Request) -> Response:
     operators = _cluster(service, request).monitored_operators
     chosen = [item for item in operators if wanted is None or item.get("name") == wanted]
     if wanted is not None and not chosen and wanted not in BUILT_IN:
-        raise NotFound(f"operator {shortened(wanted, 80)} is none of the cluster's")
+        raise NotFound(f"operator {shortened(wanted, 80)} is no operator of this cluster")
     return reply(chosen)
 
 
@@ -263,7 +263,7 @@ async def set_ui_settings(service: Service, request: web.Request) -> Response:
 
 
 async def supported_platforms(service: Service, request: web.Request) -> Response:
-    """GET /clusters/{id}/supported-platforms: what the hosts that have registered can all be part of."""
+    """GET /clusters/{id}/supported-platforms: the platforms that all registered hosts support."""
     cluster = _cluster(service, request)
     hosts = service.engine.store.hosts(cluster_id=cluster.id)
     makers = [inventory.system_vendor.manufacturer.lower() for host in hosts if (inventory := inventory_of(host))]

@@ -90,7 +90,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 def _double(text: str, at: int) -> tuple[str, int]:
     """What stands in double quotes, backslashes before the signs that mean something there taken off."""
-    quoted = next(_TO_QUOTE.finditer(text, at))
+    quoted = next(_TO_QUOTE.finditer(text, at))  # it matches everywhere, if only nothing
     return _ESCAPED.sub(lambda sign: sign[1].strip("\n"), quoted[0]), quoted.end() + 1
 
 
