@@ -56,7 +56,7 @@ class _Below:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def __get__(self, layout: Layout, owner: type[Layout]) -> Path:
+    def __get__(self, layout: Layout | None, owner: type[Layout]) -> Path:
         if layout is None:
             raise AttributeError(f"{owner.__name__} has paths only as an instance")
         return layout.root / self._path

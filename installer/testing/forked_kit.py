@@ -11,7 +11,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 #: A command's function: it is given its arguments and returns its exit code.
 Main = Callable[[Sequence[str]], int]
@@ -50,16 +50,25 @@ def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, se
     return Forked(main, arguments, stdin=stdin).wait(seconds)
 
 
-def _become(main: Main, arguments: Sequence[str], streams: Sequence[int]) -> None:
-    """The child: runs the command and ends; nothing of the test's process is tidied up here."""
-    code = 1
-    try:
+def _become(main: Main, arguments: Sequence[str], streams: Sequence[int]) -> NoReturn:
+    """The child: runs the command with these standard streams, within its memory."""
+
+    def run() -> int:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - until its end
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
-        code = main(arguments)
+        return main(arguments)
+
+    end_with(run)
+
+
+def end_with(run: Callable[[], int]) -> NoReturn:
+    """In a forked child: run this and end with its exit code; nothing of the test's process is tidied up here."""
+    code = 1
+    try:
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - until its end
+        code = run()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from installer.rendezvous import __main__ as program
-from installer.testing.service.rendezvous_kit import Running, wait_for
+from installer.testing.forked_kit import end_with
+from installer.testing.service.rendezvous_kit import Running, started, wait_for
 
 
 def process(main: Callable[[], int], **options: Any) -> subprocess.Popen[Any]:
@@ -26,16 +25,7 @@ def process(main: Callable[[], int], **options: Any) -> subprocess.Popen[Any]:
     def child() -> None:
         # Popen, too, waits for an end of a file here: until a program is run in the child.
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115 - until its end
-        code = 1
-        try:
-            code = main()
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+        end_with(main)
 
     # `preexec_fn` does not return, so no program of any name is run.
     return subprocess.Popen(["forked"], preexec_fn=child, **options)
@@ -57,12 +47,6 @@ class Forked(Running):
         return program.main([])
 
 
-@contextmanager
-def forked(directory: Path, **env: str) -> Iterator[Running]:
+def forked(directory: Path, **env: str) -> AbstractContextManager[Running]:
     """A service for the length of the block; `env` is added to its environment."""
-    service = Forked(directory, **env)
-    service.start()
-    try:
-        yield service
-    finally:
-        service.stop()
+    return started(Forked(directory, **env))

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -203,10 +203,14 @@ class Running:
             self.process.wait(20)
 
 
-@contextmanager
-def running(directory: Path, **env: str) -> Iterator[Running]:
+def running(directory: Path, **env: str) -> AbstractContextManager[Running]:
     """A service for the length of the block; `env` is added to its environment."""
-    service = Running(directory, **env)
+    return started(Running(directory, **env))
+
+
+@contextmanager
+def started(service: Running) -> Iterator[Running]:
+    """This service, for the length of the block."""
     service.start()
     try:
         yield service
