@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "installer.agent.swarm": {"installer.agent", "installer.agent.errors", "installer.assisted", "installer.hostsys"},
     "installer.assisted": set(),
+    "installer.common": set(),
     "installer.config": {
         "installer.config.decode", "installer.config.fielderror", "installer.config.types", "installer.config.values",
     },
