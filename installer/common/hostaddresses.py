@@ -101,7 +101,7 @@ def no_router(text: str, taken: Mapping[str, Place]) -> str:
 
 def outside(hosts: Sequence[HostAddresses[P]], subnets: Sequence[Subnet]) -> Iterator[tuple[P, str]]:
     """Find hosts whose addresses are all static and in none of the machine networks."""
-    for host in hosts:
+    for host in hosts if subnets else ():
         held = [str(interface.ip) for _, interface, _ in host.addresses if interface is not None]
         if held and not host.asks and not any(ip_address(text) in subnet for text in held for subnet in subnets):
             yield host.place, f"{', '.join(held)}: none is in machineNetwork, {', '.join(map(str, subnets))}"

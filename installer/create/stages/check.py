@@ -92,6 +92,8 @@ def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallC
     cidrs = [entry.cidr for entry in config.networking.machine_network if entry.cidr]
     nets = [cidr for cidr in cidrs if ip in ipaddress.ip_network(cidr, strict=False)]
     parts = [part for part in config.proxy.no_proxy.split(",") if part]
+    if config.proxy.no_proxy == "*":
+        return config  # all of it already, and valid only alone
     joined = ",".join([*parts, *(net for net in nets[:1] if net not in parts)])
     return replace(config, proxy=replace(config.proxy, no_proxy=joined))
 
