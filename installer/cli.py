@@ -143,6 +143,11 @@ def _add_wait_for(commands: Any) -> None:
             )
 
 
+def _add_graph(commands: Any) -> None:
+    graph = _command(commands, "graph", "Print what the targets of create are made from, as a DOT graph")
+    graph.add_argument("--output-file", default="", metavar="FILE", help="write it here (default: standard output)")
+
+
 def _add_gather(commands: Any) -> None:
     gather = _command(
         commands,
@@ -205,8 +210,7 @@ def parser() -> argparse.ArgumentParser:
     agent = _command(commands, "agent", "Install a cluster with one ISO and no other machine's help")
     agent_commands = agent.add_subparsers(dest="agent", required=True, metavar="COMMAND")
     _add_create(agent_commands)
-    graph = _command(agent_commands, "graph", "Print what the targets of create are made from, as a DOT graph")
-    graph.add_argument("--output-file", default="", metavar="FILE", help="write it here (default: standard output)")
+    _add_graph(agent_commands)
     _add_wait_for(agent_commands)
     _add_gather(agent_commands)
     _add_service(commands)
@@ -215,7 +219,17 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
     # It has options of its own (see main).
     commands.add_parser("swarm", help="Simulate many agents against a rendezvous service, for load", add_help=False)
-    _command(commands, "version", "Print this program's version and its release image")
+    _command(commands, "version", "Print this program's version, commit and release image")
+    _add_graph(commands)
+    helped = _command(commands, "help", "Print the help of a command")
+    helped.add_argument("words", nargs="*", metavar="COMMAND", help="its words, such as agent create")
+    completion = _command(
+        commands,
+        "completion",
+        "Print a script by which a shell completes this program's command lines",
+        epilog='in ~/.bashrc: eval "$(node0 completion bash)"',
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that reads the script")
     return top
 
 
@@ -287,14 +301,46 @@ def _version() -> int:
     from installer.create.stages.resolve import DEFAULT_RELEASE
     from installer.overrides import release_override
 
+    override = release_override()
     print(f"node0 {version('node0')}")
-    print(f"release image {release_override() or DEFAULT_RELEASE}")
+    if commit := _commit():
+        print(f"built from commit {commit}")
+    print(f"release image {override or DEFAULT_RELEASE}")
+    # That of another release is known once it is read.
+    print(f"release architecture {'unknown' if override else 'amd64'}")
+    return 0
+
+
+def _commit() -> str:
+    """Return the checkout's commit; empty where this is no checkout."""
+    import subprocess
+
+    checkout = Path(__file__).resolve().parents[1]
+    if not (checkout / ".git").exists():
+        return ""
+    try:
+        command = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), "rev-parse", "HEAD"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _completion(shell: str) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["node0"], shell=shell))
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.command == "version":
         return _version()
+    if args.command == "completion":
+        return _completion(args.shell)
+    if args.command == "graph":
+        return _graph(args.output_file)
+    if args.command == "help":
+        parser().error("help takes the words of a command alone: node0 help [COMMAND]...")
     if args.command == "swarm":  # without one, main has passed the error on
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
@@ -322,9 +368,9 @@ def _run(args: argparse.Namespace) -> int:
     return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
 
 
-def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     command_line = parser()
-    for word in sys.argv[1:] if argv is None else argv:
+    for word in argv:
         if word.startswith("--") and word.endswith("=--"):
             # argparse would take the -- away, and leave a list where there is to be a value.
             command_line.error(f"argument {word[:-3]}: expected one argument")
@@ -344,11 +390,17 @@ def _unusable(directory: Path) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
     words = sys.argv[1:] if argv is None else list(argv)
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser(), always_complete_options="long")  # ends the process
+    if words[:1] == ["help"] and not any(word.startswith("-") for word in words):
+        words = [*words[1:], "--help"]
     if words[:1] == ["swarm"]:
         from installer.agent.swarm import command as swarm
 
         return swarm.main(words[1:])
-    args = _parsed(argv)
+    args = _parsed(words)
     directory = args.dir if args.command == "agent" else None
     if getattr(args, "target", None) == "agent-config-template":  # needs no asset directory
         with contextlib.suppress(OSError):

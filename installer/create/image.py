@@ -23,6 +23,7 @@ from installer.ignition.early import network_archive
 from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config
 from installer.image import cpio
 from installer.image.artifacts import LiveChanges, prepare_iso, write_rootfs
+from installer.image.copy import IMAGE_MODE
 from installer.image.iso.minimal import check_url
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,8 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
     target = directory / f"agent.{architecture(inputs.install)}.iso"
     with Outputs(directory) as outputs:
         try:
-            outputs.take(prepare_iso(payload.iso, target, changes, rootfs_url=url, prefetched=prefetched.copy))
+            copy = prefetched.copy
+            outputs.take(prepare_iso(payload.iso, target, changes, rootfs_url=url, prefetched=copy, mode=IMAGE_MODE))
             if minimal is not None and not minimal.published:
                 write_rootfs(payload.iso, outputs.folder(BOOT_ARTIFACTS) / url.rpartition("/")[2])
         except IsoError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from installer.config.state import FILE as STATE_FILE
 from installer.config.state import State
 from installer.errors import StateError
-from installer.image.copy import PrefetchedCopy
+from installer.image.copy import IMAGE_MODE, PrefetchedCopy
 from installer.release import image_cache
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def prefetch(directory: Path) -> Iterator[Prefetched]:
         base = image_cache.likely()
         if base is not None:
             with contextlib.suppress(OSError):  # reported later, when it is sure that this copy is wanted
-                copy = stack.enter_context(PrefetchedCopy(base, directory / "agent.iso"))
+                copy = stack.enter_context(PrefetchedCopy(base, directory / "agent.iso", IMAGE_MODE))
         state: State | None = None
         credentials: BackgroundCredentials | None = None
         with contextlib.suppress(StateError):  # reported later

@@ -23,6 +23,7 @@ from installer.credentials import background
 from installer.errors import AssetError, RegistryUnreachable, ReleaseNotByDigest, StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.image.artifacts import LiveChanges, write_pxe
+from installer.image.copy import IMAGE_MODE
 from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
@@ -116,7 +117,7 @@ def pxe_files(directory: Path) -> None:
     arch = architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
     with Outputs(directory) as outputs:
-        arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url)
+        arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url, mode=IMAGE_MODE)
         write(outputs, files.state, inputs, secrets, images=payload.release.components)
     folder = directory / BOOT_ARTIFACTS
     if url:

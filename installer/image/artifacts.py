@@ -11,7 +11,7 @@ from typing import BinaryIO
 from installer.errors import EmbedTooBig, IsoError
 from installer.files import Partial, write_private
 from installer.image import cpio
-from installer.image.copy import PrefetchedCopy
+from installer.image.copy import IMAGE_MODE, PrefetchedCopy
 from installer.image.iso.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches
 from installer.image.iso.grow import add_to_initrd, embed_ignition
 from installer.image.iso.iso9660 import Iso
@@ -39,7 +39,13 @@ class LiveChanges:
 
 
 def prepare_iso(
-    base: Path, target: Path, changes: LiveChanges, *, rootfs_url: str = "", prefetched: PrefetchedCopy | None = None
+    base: Path,
+    target: Path,
+    changes: LiveChanges,
+    *,
+    rootfs_url: str = "",
+    prefetched: PrefetchedCopy | None = None,
+    mode: int = 0o600,
 ) -> Partial:
     """Write the changed ISO beside `target`, in one pass; returns the file that is to be committed.
 
@@ -59,7 +65,7 @@ def prepare_iso(
                 log.debug("Ignition content length exceeds the default embed area, the final image grows")
         except EmbedTooBig as error:
             raise EmbedTooBig(base, "the Ignition config", error.size, error.limit, hint=changes.hint) from error
-        partial, how = overlay.prepare(target, prefetched=prefetched)
+        partial, how = overlay.prepare(target, mode, prefetched)
         log.debug("base ISO copied by %s", how)
         return partial
 
@@ -75,7 +81,7 @@ def write_rootfs(base: Path, dest: Path) -> None:
         extract_rootfs(Overlay(file), base, dest)
 
 
-def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, *, tail: bytes = b"") -> int:
+def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, *, tail: bytes = b"", mode: int = IMAGE_MODE) -> int:
     """One file of the ISO, with more bytes behind its padded end; returns its size."""
     extent = iso.find(path)
     if extent is None or extent.directory:
@@ -85,12 +91,14 @@ def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, *, tail: bytes = b"")
     part.truncate(extent.length)
     if tail:
         part.write_at((extent.length + 3) // 4 * 4, tail)
-    part.save(dest, 0o644 if not tail else 0o600)
+    part.save(dest, mode)
     return part.size
 
 
-def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url: str = "") -> str:
+def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url: str = "", mode: int = 0o600) -> str:
     """Write kernel, initrd with the config in it, and rootfs into `folder`; returns the kernel's arguments.
+
+    `mode` is the initrd's, which holds secrets.
 
     With `url` (bootArtifactsBaseURL) an iPXE script too, on s390x what its loader needs. Raises IsoError.
     """
@@ -100,7 +108,7 @@ def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url:
         area = kargs_area(iso)
         arguments = edited_kargs(live_kargs(area.default) if area else "", changes.kargs)
         archive = cpio.joined(changes.initrd, cpio.compress(cpio.pack({CONFIG_NAME: changes.ignition})))
-        initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", tail=archive)
+        initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", tail=archive, mode=mode)
         _copy(file, iso, f"{_PXE}/vmlinuz", folder / f"{prefix}-vmlinuz")
         extract_rootfs(Overlay(file), base, folder / f"{prefix}-rootfs.img")
         if arch == _S390X:

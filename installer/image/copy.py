@@ -17,6 +17,9 @@ FICLONE = 0x40049409
 CHUNK = 1 << 26
 NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
+#: Of what web servers and hypervisors, users of their own, serve to hosts; as upstream's, less the caller's umask.
+IMAGE_MODE = 0o644
+
 
 def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
     """Copy all of one open file to an empty other; returns how: "reflink", "copy_file_range" or "sendfile".
@@ -86,13 +89,13 @@ class PrefetchedCopy:
     A context: what was not taken with `finish` when it ends is given up and leaves nothing behind.
     """
 
-    def __init__(self, base: Path, dest: Path) -> None:
+    def __init__(self, base: Path, dest: Path, mode: int = 0o600) -> None:
         self._how = ""
         self._error: OSError | None = None
         self._stop = threading.Event()
         self._source = os.open(base, os.O_RDONLY)
         try:
-            self.partial = Partial(dest)
+            self.partial = Partial(dest, mode)
         except OSError:
             os.close(self._source)
             raise

@@ -143,7 +143,9 @@ def read_pull_secret(files: Mapping[str, bytes]) -> str:
     data = config.string_data or {}
     path = "stringData"
     problem: FieldError | None = None
-    if not data:
+    if not data and config.data:
+        problem = required(path, "the pull secret is read from stringData, as plain text; data is not read")
+    elif not data:
         problem = required(path, "the pull secret is empty")
     elif SECRET_KEY not in data:
         problem = required(path, f"the pull secret key '{SECRET_KEY}' is not defined")

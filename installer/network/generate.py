@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from installer.network.document import read_document
-from installer.network.errors import InvalidNetworkConfig
+from installer.network.errors import InvalidNetworkConfig, Problem
 from installer.network.keyfile import render
 from installer.network.profiles.place import place
 from installer.network.profiles.plan import Plan, make_plan
 from installer.network.profiles.sections import Sections, interface_profiles
 from installer.network.reading.reader import Problems
+from installer.network.reading.values import describe
 
+# An interface in a problem's path; the list itself where it is none.
+_INTERFACE = re.compile(r"interfaces(\[\d+\])?")
 SUFFIX = ".nmconnection"
 
 
@@ -23,12 +27,36 @@ def profiles(config: Any, check: Callable[[Plan, Problems], None] | None = None)
     """
     problems = Problems()
     document = read_document({} if config is None else config, problems)
+    unread = _unread(config, problems.all)
+    read = len(problems.all)
     plan, extra = place(document, make_plan(document, problems), problems)
     if check is not None:
         check(plan, problems)
     if problems.all:
-        raise InvalidNetworkConfig(problems.all)
+        further = (problem for problem in problems.all[read:] if not _follows(problem, unread))
+        raise InvalidNetworkConfig([*problems.all[:read], *further])
     return [profile for one in plan.ordered() for profile in interface_profiles(one, plan, extra)]
+
+
+def _unread(config: Any, problems: Sequence[Problem]) -> dict[str, str]:
+    """The interfaces that could not be read, by their paths: their names as problems show them, empty if unknown."""
+    found = {match[0]: "" for problem in problems if (match := _INTERFACE.match(problem.path))}
+    entries = config.get("interfaces") if isinstance(config, Mapping) else None
+    for path in found:
+        index = path.removeprefix("interfaces").strip("[]")
+        entry = entries[int(index)] if index and isinstance(entries, list | tuple) else None
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if isinstance(name, str) and name and not any(problem.path == f"{path}.name" for problem in problems):
+            found[path] = describe(name)
+    return found
+
+
+def _follows(problem: Problem, unread: Mapping[str, str]) -> bool:
+    """Whether a problem of how parts fit together may be there only because an interface could not be read."""
+    if any(problem.path.startswith(path) for path in unread if path != "interfaces"):
+        return True
+    # The problem is that an interface lacks something, or that none has it.
+    return bool(unread) and (not problem.value or problem.value in unread.values() or "" in unread.values())
 
 
 def keyfiles(config: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -149,6 +150,15 @@ def _read_whole(image: OpenImage) -> None:
                 pass
 
 
+def _through_proxy(images: Images) -> bool:
+    """Return whether this environment has a proxy that is on the way to a registry of these images."""
+    proxies = urllib.request.getproxies_environment()
+    mirrors = [mirror for source in images.sources for mirror in source.mirrors]
+    registries = {name.partition("/")[0].partition(":")[0] for name in (*images.names.values(), *mirrors)}
+    asked = [name for name in registries if name != "localhost" and not name.startswith("127.")]  # Go asks no proxy
+    return ("https" in proxies or "http" in proxies) and any(not urllib.request.proxy_bypass(name) for name in asked)
+
+
 def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: bool = False) -> tuple[str, ...]:
     """Why hosts cannot pull the images that they need from the start, as seen from here; empty when all can be pulled.
 
@@ -156,6 +166,10 @@ def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: 
     well, at most 1 GiB of each.
     """
     problems = []
+    hosts = "Hosts cannot pull"
+    if _through_proxy(images):
+        # What hosts reach does not follow from what the administrator's proxy lets through.
+        hosts = "The proxy of this environment, which hosts do not use, does not let this machine pull"
     try:
         with RegistryAccess(images.pull_secret, images.sources, images.trust_bundle) as access:
             for tag, name in images.names.items():
@@ -165,9 +179,9 @@ def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: 
                         if whole:
                             _read_whole(opened)
                 except (RegistryUnreachable, PullSecretRejected, RegistryCertificateError) as error:
-                    return (f"Hosts cannot pull images: {error}",)
+                    return (f"{hosts} images: {error}",)
                 except InstallerError as error:
-                    problems.append(f"Hosts cannot pull {tag}: {error}")
+                    problems.append(f"{hosts} {tag}: {error}")
     except InstallerError:
         # Without skopeo nothing is known.
         return ()

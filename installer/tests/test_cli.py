@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -160,7 +161,10 @@ def test_a_release_that_is_no_image_name(capsys, monkeypatch, tmp_path):
             assert "release image" not in captured.out
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", " r.example/x@sha256:1\n")
     assert main(["version"]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["release image r.example/x@sha256:1"]
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "release image r.example/x@sha256:1",
+        "release architecture unknown",
+    ]
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
@@ -207,7 +211,37 @@ def test_version(capsys, words):
     except SystemExit as ended:
         code = ended.code
     assert code == 0
-    assert capsys.readouterr().out.startswith("node0 ")
+    name, commit, image, architecture = capsys.readouterr().out.splitlines()
+    assert name.startswith("node0 ")
+    # Scripts take the commit as the fourth word, the image as the third.
+    assert re.fullmatch(r"built from commit [0-9a-f]{40}", commit)
+    assert image.startswith("release image ")
+    assert architecture == "release architecture amd64"
+
+
+def test_help_of_a_command(capsys):
+    for words, named in (
+        (["help"], "COMMAND"),
+        (["help", "agent", "create"], "node0 agent create"),
+        (["help", "swarm"], "node0 swarm"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        assert named in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "nope"])
+    assert ended.value.code == 2
+
+
+def test_bash_completes_command_lines(capsys, tmp_path):
+    assert main(["completion", "bash"]) == 0
+    assert "complete" in capsys.readouterr().out
+    line = "node0 agent create pxe"
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "words")}
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    subprocess.run([sys.executable, "-m", "installer"], env={**os.environ, **asked}, timeout=60, check=True)
+    assert (tmp_path / "words").read_text().strip() == "pxe-files"
 
 
 def test_swarm_has_options_of_its_own(capsys):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, cast
 
+from installer.common import hostaddresses
 from lab.derive import attachment, contradictions, fencing, hints
 from lab.derive.attachment import Attachment, Card
 from lab.derive.contradictions import Membership
@@ -22,10 +23,6 @@ DEFAULT_NETWORK = "10.0.0.0/16"
 DEFAULT_REPLICAS = 3
 #: More than any machine can run, and fewer than the MAC addresses that the lab may give out.
 MAX_NODES = 128
-#: The names that a host has until it is given one (installer.md §5.4, hostname-valid).
-DEFAULT_HOSTNAMES = {
-    f"localhost{number}{domain}" for number in ("", "4", "6") for domain in ("", f".localdomain{number}")
-}
 ROLES: tuple[Role, ...] = ("master", "arbiter", "worker")
 PLATFORMS: tuple[Platform, ...] = ("none", "baremetal", "external")
 
@@ -133,8 +130,8 @@ def _names(listed: list[tuple[Field, Host]]) -> None:
             continue
         for _, rule in words.label(place.path, host.name):
             place.wrong(rule)
-        if place.text().lower() in DEFAULT_HOSTNAMES:
-            place.wrong(f"{place.text()} is no host's name to the service, which would hold it up (hostname-valid)")
+        if rule := hostaddresses.hostname(place.text()):
+            place.wrong(rule)
         if host.name in seen:
             rule = f"name {host.name} is used more than once, by {seen[host.name].path} too; labs go by its first label"
             entry.wrong(rule)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from ipaddress import ip_address, ip_network
 from itertools import combinations, product
 
+from installer.common import hostaddresses
+from installer.common.hostaddresses import HostAddresses, never_within
 from lab.derive.attachment import Attachment, Iface, is_default
-from lab.derive.fields import Field, Problems, Subnet
-from lab.topology.words import never_answers, never_within
+from lab.derive.fields import Field, Subnet
+from lab.topology.words import never_answers
 from lab.topology.words import subnet as network_of
 
 
@@ -41,7 +43,9 @@ def check(
     """
     problems = rendezvous.problems
     _repeated_macs(hosts)
-    taken = dict(_static_addresses(hosts))
+    static = {entry.path: _addresses_of(entry, attachment) for entry, _, attachment in hosts}
+    taken = hostaddresses.holders([*static.values()])
+    _note(hostaddresses.static_addresses([*static.values()]))
     address = rendezvous.address()
     holders = [entry for entry, _, one in hosts if address in {str(own.ip) for own in one.addresses}]
     first = next(iter([*holders, *asking]), None)
@@ -49,9 +53,7 @@ def check(
         _unlisted_hosts(networks, subnets, unlisted=unlisted)
     elif membership is Membership.RENDEZVOUS:
         _unlisted_hosts(networks, subnets, unlisted=first is None)
-    for text, place in virtual:
-        if text in taken:
-            place.wrong(f"{text} is an address of {taken[text].path} too")
+    _note(hostaddresses.virtual_addresses(virtual, taken))
     for entry, _, attachment in hosts:
         _overlapping(entry, attachment)
         if attachment.has_no_address and not attachment.over_no_card:
@@ -70,8 +72,16 @@ def check(
             _routes_and_servers(attachment, attachment.document, {**dict(virtual), **taken})
     _tags(hosts)
     if subnets:
-        asked = [one for one in hosts if membership is not Membership.RENDEZVOUS or one[0] is first]
-        _outside_machine_networks(asked, subnets, problems)
+        _note(
+            hostaddresses.outside(
+                [
+                    static[entry.path]
+                    for entry, _, _ in hosts
+                    if membership is not Membership.RENDEZVOUS or entry is first
+                ],
+                subnets,
+            )
+        )
     if address and not problems.lines:
         _rendezvous(address, hosts, subnets, place=rendezvous, taken=taken, elsewhere=bool(asking))
 
@@ -103,22 +113,19 @@ def _repeated_macs(hosts: Sequence[tuple[Field, str, Attachment]]) -> None:
             seen.setdefault(card.mac, card.place)
 
 
-def _static_addresses(hosts: Sequence[tuple[Field, str, Attachment]]) -> Iterator[tuple[str, Field]]:
-    """Each static address with its field; those that two hosts have, or that no host can have, are noted."""
-    seen: dict[str, Field] = {}
-    for _, _, attachment in hosts:
-        networks = {str(one.ip): one for one in attachment.addresses}
-        for text, place in attachment.places:
-            if text in seen:
-                place.wrong(f"{text} is that of {seen[text].path} too")
-            elif text in networks and (rule := never_within(networks[text].network, networks[text].ip)):
-                place.wrong(rule)
-            seen.setdefault(text, place)
-        own = {str(one.ip) for one in attachment.addresses}
-        for text in attachment.routers:
-            if text in own:
-                seen[text].wrong(f"{text} is the next hop of the host's own default route, which leads nowhere then")
-    yield from seen.items()
+def _note(problems: Iterable[tuple[Field, str]]) -> None:
+    for place, rule in problems:
+        place.wrong(rule)
+
+
+def _addresses_of(entry: Field, attachment: Attachment) -> HostAddresses[Field]:
+    networks = {str(address.ip): address for address in attachment.addresses}
+    return HostAddresses(
+        entry.get("networkConfig"),
+        tuple((text, networks.get(text), place) for text, place in attachment.places),
+        routers=attachment.routers,
+        asks=any(iface.dynamic for iface in attachment.ifaces),
+    )
 
 
 def _overlapping(entry: Field, attachment: Attachment) -> None:
@@ -213,8 +220,8 @@ def _routes_and_servers(attachment: Attachment, document: Field, taken: Mapping[
         text = place.address()
         if text not in attachment.routers or text in own or ip_address(text).is_link_local:
             continue
-        if text in taken:
-            place.wrong(f"{text} is that of {taken[text].path} too, and no router's")
+        if rule := hostaddresses.no_router(text, taken):
+            place.wrong(rule)
         elif ip_address(text).version not in asks and not any(_holds(cidr, text) for cidr in neighbours):
             place.wrong(f"{text} is in none of the host's networks, {', '.join(neighbours)}: it cannot be reached")
     if asks:
@@ -250,19 +257,6 @@ def _holds(cidr: str, text: str) -> bool:
     return network is not None and ip_address(text) in network
 
 
-def _outside_machine_networks(
-    hosts: Sequence[tuple[Field, str, Attachment]], subnets: Sequence[Subnet], problems: Problems
-) -> None:
-    """Note hosts whose addresses are all static and outside of the machine networks."""
-    networks = ", ".join(map(str, subnets))
-    for entry, _, attachment in hosts:
-        asks = any(iface.dynamic for iface in attachment.ifaces)
-        held = [str(one.ip) for one in attachment.addresses]
-        if held and not asks and not any(ip_address(text) in subnet for text in held for subnet in subnets):
-            rule = f"{', '.join(held)}: none is in machineNetwork, {networks}"
-            problems.add(entry.source, f"{entry.path}.networkConfig", rule)
-
-
 def _rendezvous(
     address: str,
     hosts: Sequence[tuple[Field, str, Attachment]],
@@ -277,7 +271,5 @@ def _rendezvous(
         entry, role = holder
         if role not in ("", "master"):
             place.wrong(f"{address} is the address of {entry.path}, whose role is {role}; it has to be a master's")
-    elif not any(ip_address(address) in subnet for subnet in subnets):
-        place.wrong(f"{address} is in none of the machine networks, {', '.join(map(str, subnets))}")
-    elif not elsewhere:
-        place.wrong(f"{address} is no host's: they have {', '.join(taken)}, and no master asks for one")
+    elif rule := hostaddresses.rendezvous(address, [*taken], subnets, asked=elsewhere):
+        place.wrong(rule)

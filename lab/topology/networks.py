@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from installer.common.hostaddresses import never_within
 from lab.topology import words
 from lab.topology.errors import Problem
 from lab.topology.problems import Checked, remembered, unique, within
@@ -108,7 +109,7 @@ class Network(Checked, frozen=True, kw_only=True):
     def reserved(self, path: str, text: str) -> Iterator[Problem]:
         """Whether an address is one that this network has for itself."""
         subnet, address = self.subnet_of(text), words.address(text)
-        if subnet is not None and address is not None and (rule := words.never_within(subnet, address)):
+        if subnet is not None and address is not None and (rule := never_within(subnet, address)):
             yield path, rule
 
     @property

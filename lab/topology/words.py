@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from installer.common.hostaddresses import never_within
 from lab.topology.errors import Problem
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -101,15 +102,6 @@ def never_answers(address: Address) -> str:
     kinds = {"a multicast": address.is_multicast, "a loopback": address.is_loopback, "no": address.is_unspecified}
     kind = next((kind for kind, is_so in kinds.items() if is_so), "")
     return f"{address} is {kind} address: nobody answers hosts there" if kind else ""
-
-
-def never_within(network: Subnet, address: Address) -> str:
-    """Why no host of this network has this address of it; empty where one can."""
-    if network.version == 6 or network.prefixlen > 30:
-        return ""
-    kinds: dict[Address, str] = {network.network_address: "network's own", network.broadcast_address: "broadcast"}
-    kind = kinds.get(address)
-    return f"{address} is the {kind} address of {network}: no host can have it" if kind else ""
 
 
 def no_network(network: Subnet) -> str:

@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "installer.agent.swarm": {"installer.agent", "installer.agent.errors", "installer.assisted", "installer.hostsys"},
     "installer.assisted": set(),
+    "installer.common": set(),
     "installer.config": {
         "installer.config.decode", "installer.config.fielderror", "installer.config.types", "installer.config.values",
     },
@@ -47,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "installer.config", "installer.config.decode", "installer.config.fielderror", "installer.config.load",
         "installer.config.rendezvous", "installer.config.types", "installer.config.values", "installer.create.outputs",
         "installer.credentials", "installer.ignition", "installer.manifests", "installer.network", "installer.release",
+        "installer.rendezvous.rehearsal",
     },
     "installer.credentials": set(),
     "installer.formats": set(),
@@ -135,6 +137,11 @@ ALLOWED: dict[str, set[str]] = {
     "installer.rendezvous.discovery": {
         "installer.assisted", "installer.ignition", "installer.image", "installer.image.iso", "installer.network",
         "installer.release", "installer.rendezvous", "installer.rendezvous.prepare", "installer.rendezvous.store",
+    },
+    # What the service would refuse, for `agent create`.
+    "installer.rendezvous.rehearsal": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.client", "installer.rendezvous.resources",
+        "installer.rendezvous.resources.requests", "installer.rendezvous.store",
     },
     "installer.rendezvous.client": {"installer.assisted", "installer.rendezvous", "installer.rendezvous.validations"},
     "installer.rendezvous.__main__": {

@@ -16,6 +16,8 @@ from ci.tests.house.arrows import ALLOWED
 COMMON = ("installer", "installer.formats", "installer.redact")
 #: May be imported throughout lab/, and import nothing of ours: the cluster's programs have some of them, alone.
 LEAVES = ("lab.buses", "lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
+#: The bottom room, which everybody may import.
+BOTTOM = "installer.common"
 #: Packages whose __init__ imports from the rooms below, so that users need not name these.
 FACADES = ("lab",)
 #: The command, which imports all rooms of installer/ and is imported by none.
@@ -61,7 +63,7 @@ def may(importer: str, imported: str) -> bool:
         return importer in COMMAND or start in ("installer.testing", "installer.tests", "ci.tests")
     if imported in LEAVES:
         return importer.split(".")[0] in ("lab", "scenarios", "ci")
-    if start == end or (importer in FACADES and imported.startswith(importer + ".")):
+    if start == end or end == BOTTOM or (importer in FACADES and imported.startswith(importer + ".")):
         return True
     if end.endswith(".tests"):
         return start == "ci.tests" or (start.endswith(".tests") and start.split(".")[0] == end.split(".")[0])

@@ -52,6 +52,8 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
             yield required(f"{path}.interfaces", "at least one interface must be defined for each node")
         for number, interface in enumerate(host.interfaces):
             yield from _interface(f"{path}.interfaces[{number}]", interface, seen)
+            if host.network_config and not interface.name:
+                yield required(f"{path}.interfaces[{number}].name", "the name that networkConfig has for this NIC")
         if host.root_device_hints is not None:
             yield from _hints(f"{path}.rootDeviceHints", host.root_device_hints)
         if host.role and host.role not in ROLES:

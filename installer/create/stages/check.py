@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.metadata import version
 
+from installer.config.contradictions import contradictions
 from installer.config.fielderror import raise_if_any
 from installer.config.load import (
     AGENT_CONFIG_FILE,
@@ -74,6 +75,7 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     source = _from_manifests if files.from_manifests else _from_configs
     inputs = source(files, target, for_image=for_image)
     _log_rendezvous(inputs.rendezvous_ip)
+    _log_contradictions(inputs, from_manifests=files.from_manifests)
     required = len(inputs.agent.hosts if files.from_manifests else inputs.hosts)
     return replace(
         inputs,
@@ -90,6 +92,8 @@ def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallC
     cidrs = [entry.cidr for entry in config.networking.machine_network if entry.cidr]
     nets = [cidr for cidr in cidrs if ip in ipaddress.ip_network(cidr, strict=False)]
     parts = [part for part in config.proxy.no_proxy.split(",") if part]
+    if config.proxy.no_proxy == "*":
+        return config  # all of it already, and valid only alone
     joined = ",".join([*parts, *(net for net in nets[:1] if net not in parts)])
     return replace(config, proxy=replace(config.proxy, no_proxy=joined))
 
@@ -173,6 +177,15 @@ def _check_networks(install: InstallConfig, target: str) -> None:
         stage = f'failed to fetch dependency of "{target}": failed to generate asset "AgentClusterInstall Config"'
         problems = list(networks.errors(install.networking, install.masters + install.workers))
         raise_if_any(f"{stage}: invalid NetworkType configured", problems, INSTALL_CONFIG_FILE)
+
+
+def _log_contradictions(inputs: Inputs, *, from_manifests: bool) -> None:
+    file, path = AGENT_CONFIG_FILE, "hosts"
+    if not inputs.agent.hosts:
+        place = ("cluster-manifests/nmstateconfig.yaml", "hosts") if from_manifests else None
+        file, path = place or (INSTALL_CONFIG_FILE, "platform.baremetal.hosts")
+    for line in contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, file=file, path=path):
+        log.warning(line)
 
 
 def _log_rendezvous(address: str) -> None:

@@ -190,5 +190,6 @@ def _extra_manifests(directory: Path) -> dict[str, bytes]:
                 raise ConfigError(f"failed to load {name} file: it is a link that leads nowhere", file=name)
             contents[name] = data
         elif not path.name.startswith("."):
-            log.warning("%s is ignored: extra manifests end in .yaml or .yml", name)
+            why = "folders are not looked into" if path.is_dir() else "extra manifests end in .yaml or .yml"
+            log.warning("%s is ignored: %s", name, why)
     return contents

@@ -6,10 +6,12 @@ from installer.config.types.install import InstallConfig
 from installer.create.stages.check import Inputs
 from installer.create.stages.resolve import ResolvedRelease, digest_sources
 from installer.create.stages.secrets import Secrets
+from installer.errors import ConfigError
 from installer.formats.yamltext import dump
 from installer.ignition.live import LiveInputs
 from installer.manifests import cluster
 from installer.release import registries_conf
+from installer.rendezvous.rehearsal import refusals
 
 
 def proxy_environment(config: InstallConfig) -> dict[str, str]:
@@ -32,13 +34,25 @@ def kernel_arguments(config: InstallConfig) -> tuple[str, ...]:
 
 
 def manifest_files(inputs: Inputs, release: ResolvedRelease) -> dict[str, bytes]:
-    """cluster-manifests/ by file name: as they were given, or made from the install-config and the hosts."""
+    """Return cluster-manifests/ by file name: as they were given, or made from the install-config and the hosts.
+
+    Raises ConfigError for what the rendezvous service would refuse once the hosts have booted.
+    """
     source = cluster.Inputs(
         inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release_version=release.version
     )
     if inputs.manifests is not None:
-        return {**cluster.image_set_file(release.image, release.version), **inputs.manifests}
-    return {**cluster.cluster_manifests(source), **inputs.kept}
+        files = {**cluster.image_set_file(release.image, release.version), **inputs.manifests}
+    else:
+        files = {**cluster.cluster_manifests(source), **inputs.kept}
+    refused = refusals(files, inputs.extra_manifests, release_image=release.image, version=release.version)
+    if refused:
+        texts = [f"{name}: {reason}" for name, reason in refused]
+        problems = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        raise ConfigError(
+            f"the rendezvous service would refuse what the hosts register: {problems}", file=refused[0][0]
+        )
+    return files
 
 
 def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, console: bool = False) -> LiveInputs:

@@ -32,7 +32,7 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
     enabled = on is True
     if not enabled:
         _refuse_without_enabled(fields, on, dhcp=dhcp, autoconf=autoconf, addressed=bool(addresses))
-    if autoconf and not dhcp and enabled:
+    if autoconf and not dhcp and enabled and not fields.problems.covers(fields.at("dhcp")):
         fields.problem("autoconf", True, "autoconf without dhcp is not supported")
     auto_dns, auto_table, dynamic = _dynamic(fields, family)
     addr_gen_mode, token = _addr_gen_mode(fields, autoconf) if family == 6 else ("", "")
@@ -75,6 +75,8 @@ def loopback_ip(family: int) -> IpConfig:
 
 def _refuse_without_enabled(fields: Fields, on: bool | None, *, dhcp: bool, autoconf: bool, addressed: bool) -> None:
     """Upstream drops all of these silently (§3): a host that was meant to have an address would have none."""
+    if on is None and fields.problems.covers(fields.at("enabled")):
+        return
     why = "needs enabled: true, which is missing" if on is None else "contradicts enabled: false"
     if addressed:
         fields.problem("address", fields.raw("address"), why)

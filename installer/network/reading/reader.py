@@ -30,11 +30,23 @@ class Problems:
 
     def __init__(self) -> None:
         self.all: list[Problem] = []
+        self._unreadable: set[str] = set()
 
-    def add(self, path: str, value: Any, rule: str) -> None:
-        """Notes one problem; `value` is shortened for display, and not shown if it is None or may be secret."""
+    def add(self, path: str, value: Any, rule: str, *, unreadable: bool = False) -> None:
+        """Note a problem; `value` is shortened for display, and not shown if it is None or may be secret.
+
+        Further problems of what is `unreadable`, and of what would be in it, follow from this one and are not noted.
+        """
+        if self.covers(path):
+            return
         shown = "" if values.may_be_secret(path, value) else values.describe(value)
         self.all.append(Problem(path, shown, rule))
+        if unreadable:
+            self._unreadable.add(path)
+
+    def covers(self, path: str) -> bool:
+        """Return whether the value at this path, or one that it is in, cannot be read."""
+        return any(path == top or path.startswith((f"{top}.", f"{top}[")) for top in self._unreadable if top)
 
 
 class Fields:
@@ -49,7 +61,7 @@ class Fields:
         self._source: dict[str, Any] = {}
         self._seen: set[str] = set()
         if not isinstance(source, Mapping):
-            problems.add(path, source, "must be a mapping of fields")
+            problems.add(path, source, "must be a mapping of fields", unreadable=True)
             return
         for key, value in source.items():
             if isinstance(key, str):
@@ -62,9 +74,9 @@ class Fields:
         shown = name if _PLAIN.fullmatch(name) else values.describe(shown_name(name))
         return f"{self.path}.{shown}" if self.path and name else self.path or shown
 
-    def problem(self, name: str, value: Any, rule: str) -> None:
-        """Notes a problem with a field of this mapping."""
-        self.problems.add(self.at(name), value, rule)
+    def problem(self, name: str, value: Any, rule: str, *, unreadable: bool = False) -> None:
+        """Note a problem with a field of this mapping (see `Problems.add`)."""
+        self.problems.add(self.at(name), value, rule, unreadable=unreadable)
 
     def raw(self, name: str, *aliases: str) -> Any:
         """The value unchecked, or None; `aliases` are other names of the field, of which only one may be given."""
@@ -82,7 +94,7 @@ class Fields:
         """Notes a problem with each of the fields that is there and null."""
         for name in names:
             if name in self._source and self._source[name] is None:
-                self.problem(name, None, "must not be null")
+                self.problem(name, None, "must not be null", unreadable=True)
 
     def names(self) -> list[str]:
         """The names of the fields given, for mappings whose keys are free; counts them all as taken."""
@@ -95,14 +107,14 @@ class Fields:
             return None
         result = read(value)
         if result is None:
-            self.problem(name, value, rule)
+            self.problem(name, value, rule, unreadable=True)
         return result
 
     def required(self, name: str) -> bool:
         """Notes a problem when the field is missing; returns whether it is there."""
         if not self.has(name):
             self._seen.add(name)
-            self.problem(name, None, "is required")
+            self.problem(name, None, "is required", unreadable=True)
             return False
         return True
 
@@ -137,9 +149,10 @@ class Fields:
         result = values.clean_text(value)
         if result is None:
             rule = "must be text (quoted) on one line, without blanks at its ends"
-            self.problem(name, value if shown else None, rule if shown else f"{rule} (value not shown)")
+            rule = rule if shown else f"{rule} (value not shown)"
+            self.problem(name, value if shown else None, rule, unreadable=True)
         elif check is not None and not check(result):
-            self.problem(name, value, rule)
+            self.problem(name, value, rule, unreadable=True)
             return None
         return result
 
@@ -185,7 +198,7 @@ class Fields:
         value = self.raw(name)
         result = None if value is None else values.address(value)
         if value is not None and result is None:
-            self.problem(name, value, "must be an IP address")
+            self.problem(name, value, "must be an IP address", unreadable=True)
         return result
 
     def table(self, name: str, *aliases: str) -> Fields | None:
@@ -199,7 +212,7 @@ class Fields:
         if value is None:
             return
         if not isinstance(value, list | tuple):
-            self.problem(name, value, "must be a list")
+            self.problem(name, value, "must be a list", unreadable=True)
             return
         for index, member in enumerate(value):
             yield f"{self.at(name)}[{index}]", member

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,28 @@ FENCING = "fencing-credentials.yaml"
 def documents(path: Path) -> list[dict[str, Any]]:
     """The YAML documents of a file. Raises ManifestError."""
     try:
-        parsed = load_all(read_input(path))
+        return _documents(str(path), read_input(path))
     except OSError as error:
         raise ManifestError(str(path), f"cannot be read: {error.strerror or error}") from None
+
+
+def _documents(name: str, data: bytes) -> list[dict[str, Any]]:
+    try:
+        parsed = load_all(data)
     except YamlError as error:
-        raise ManifestError(str(path), f"is not YAML: {error}") from None
+        raise ManifestError(name, f"is not YAML: {error}") from None
     if not all(isinstance(item, dict) for item in parsed):
-        raise ManifestError(str(path), "must hold objects")
-    return parsed
+        raise ManifestError(name, "must hold objects")
+    return [_without_nulls(item) for item in parsed]
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return it as Go decodes it: a field that is null is absent, an entry of a list that is null an empty one."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [{} if inner is None else _without_nulls(inner) for inner in value]
+    return value
 
 
 @dataclass(frozen=True)
@@ -49,31 +63,40 @@ class Manifests:
 
 
 def load(directory: Path) -> Manifests:
-    """All manifests of a directory. Raises ManifestError when one that is needed is missing or wrong."""
-    by_kind: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(directory.glob("*.y*ml")):
-        for document in documents(path):
-            by_kind.setdefault(str(document.get("kind")), []).append(document)
+    """Read all manifests of a directory. Raises ManifestError when one that is needed is missing or wrong."""
+    return _of_kinds(str(directory), (item for path in sorted(directory.glob("*.y*ml")) for item in documents(path)))
 
-    def one(kind: str) -> dict[str, Any]:
+
+def parse(files: Mapping[str, bytes]) -> Manifests:
+    """Read manifests from their contents by file name, as `load` reads a directory's. Raises ManifestError."""
+    texts = {name: data for name, data in files.items() if name.endswith((".yaml", ".yml"))}
+    return _of_kinds("cluster-manifests", (item for name, data in texts.items() for item in _documents(name, data)))
+
+
+def _of_kinds(directory: str, objects: Iterable[dict[str, Any]]) -> Manifests:
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for document in objects:
+        by_kind.setdefault(str(document.get("kind")), []).append(document)
+
+    def single(kind: str) -> dict[str, Any]:
         of_kind = by_kind.get(kind, [])
         if len(of_kind) != 1:
-            raise ManifestError(str(directory), f"must hold exactly one {kind}, found {len(of_kind)}")
+            raise ManifestError(directory, f"must hold exactly one {kind}, found {len(of_kind)}")
         return of_kind[0]
 
-    secret = one("Secret")
+    secret = single("Secret")
     data = (secret.get("stringData") or {}).get(".dockerconfigjson", "")
     if not data:
-        raise ManifestError(str(directory), 'pull secret: stringData[".dockerconfigjson"]: Required value')
+        raise ManifestError(directory, 'pull secret: stringData[".dockerconfigjson"]: Required value')
     try:
         compact = json.dumps(jsontext.loads(data), separators=(",", ":"))
     except ValueError:
-        raise ManifestError(str(directory), "pull secret is not JSON") from None
+        raise ManifestError(directory, "pull secret is not JSON") from None
     return Manifests(
-        cluster_install=one("AgentClusterInstall"),
-        cluster_deployment=one("ClusterDeployment"),
+        cluster_install=single("AgentClusterInstall"),
+        cluster_deployment=single("ClusterDeployment"),
         image_set=(by_kind.get("ClusterImageSet") or [{}])[0],
-        infra_env=one("InfraEnv"),
+        infra_env=single("InfraEnv"),
         pull_secret=compact,
         nmstate=tuple(by_kind.get("NMStateConfig", [])),
     )
@@ -83,6 +106,10 @@ def _proxy(spec: Mapping[str, Any]) -> dict[str, str]:
     proxy = spec.get("proxy") or {}
     names = {"httpProxy": "http_proxy", "httpsProxy": "https_proxy", "noProxy": "no_proxy"}
     return {names[key]: str(value) for key, value in proxy.items() if key in names and value}
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return str((manifest.get("metadata") or {}).get("name") or "")
 
 
 def _architecture(manifests: Manifests) -> str:
@@ -104,7 +131,7 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
     masters = int(provision.get("controlPlaneAgents") or 3)
     platform = str(spec.get("platformType") or ("None" if masters == 1 else "BareMetal")).lower()
     body: dict[str, Any] = {
-        "name": deployment.get("clusterName") or manifests.cluster_install["metadata"]["name"],
+        "name": deployment.get("clusterName") or _name(manifests.cluster_install),
         "base_dns_domain": deployment.get("baseDomain", ""),
         "openshift_version": version or image_set.removeprefix("openshift-") or "unknown",
         "ocp_release_image": release_image or (manifests.image_set.get("spec") or {}).get("releaseImage", ""),
@@ -115,12 +142,12 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
         "platform": {"type": platform},
         "network_type": networking.get("networkType") or "OVNKubernetes",
         "user_managed_networking": networking.get("userManagedNetworking", platform in ("none", "external")),
-        "machine_networks": [{"cidr": item["cidr"]} for item in networking.get("machineNetwork") or []],
+        "machine_networks": [{"cidr": item.get("cidr", "")} for item in networking.get("machineNetwork") or []],
         "cluster_networks": [
-            {"cidr": item["cidr"], "host_prefix": item.get("hostPrefix", 0)}
+            {"cidr": item.get("cidr", ""), "host_prefix": item.get("hostPrefix", 0)}
             for item in networking.get("clusterNetwork") or []
         ],
-        "service_networks": [{"cidr": cidr} for cidr in networking.get("serviceNetwork") or []],
+        "service_networks": [{"cidr": cidr or ""} for cidr in networking.get("serviceNetwork") or []],
         **_proxy(spec),
     }
     for key in ("cluster_networks", "service_networks"):
@@ -128,7 +155,7 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
             del body[key]
     for kind in ("api", "ingress"):
         many = spec.get(f"{kind}VIPs") or ([spec[f"{kind}VIP"]] if spec.get(f"{kind}VIP") else [])
-        body[f"{kind}_vips"] = [{"ip": ip} for ip in many]
+        body[f"{kind}_vips"] = [{"ip": ip or ""} for ip in many]
     external = spec.get("external")
     if external:
         # An empty name is against the specification.
@@ -172,20 +199,20 @@ def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, ver
             {
                 "network_yaml": yaml.safe_dump(config.get("config") or {}, sort_keys=False),
                 "mac_interface_map": [
-                    {"mac_address": nic["macAddress"], "logical_nic_name": nic["name"]}
+                    {"mac_address": nic.get("macAddress", ""), "logical_nic_name": nic.get("name", "")}
                     for nic in config.get("interfaces") or []
                 ],
             }
         )
     body: dict[str, Any] = {
-        "name": manifests.infra_env["metadata"]["name"],
+        "name": _name(manifests.infra_env),
         "cluster_id": cluster_id,
         "openshift_version": version,
         "pull_secret": manifests.pull_secret,
         "ssh_authorized_key": spec.get("sshAuthorizedKey", ""),
         "image_type": image_type,
         "cpu_architecture": _architecture(manifests),
-        "additional_ntp_sources": ",".join(spec.get("additionalNTPSources") or []),
+        "additional_ntp_sources": ",".join(str(source) for source in spec.get("additionalNTPSources") or [] if source),
         "additional_trust_bundle": spec.get("additionalTrustBundle") or "",
     }
     if static:

@@ -34,6 +34,7 @@ from installer.rendezvous.resources.requests.clusters import (
 )
 from installer.rendezvous.resources.requests.overrides import InstallConfigOverrides
 from installer.rendezvous.resources.requests.params import decoded, required
+from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
@@ -112,12 +113,10 @@ def _check_host_bits(cluster: Cluster, body: ClusterUpdate, changes: dict[str, A
                     raise BadRequest(f"{key}: {item.cidr} is not a valid network CIDR")
 
 
-def register(engine: Engine, body: ClusterParams) -> Cluster:
-    """RegisterCluster. Raises BadRequest."""
+def new(settings: Settings, body: ClusterParams, stamp: str = "") -> Cluster:
+    """Return the cluster that a body asks for, registered at `stamp`. Raises BadRequest."""
     for key in ("name", "openshift_version", "pull_secret"):
         required(getattr(body, key) or None, key)
-    stamp = to_text(engine.clock())
-    identity = str(uuid.uuid4())
     changes = _changes(body)
     requested = networking.Networks.of(None, changes)
     changes.setdefault("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 23}])
@@ -129,17 +128,23 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     platforms.check_compatible(platform, umn, count=count, balancer=body.load_balancer)
     changes |= {"control_plane_count": count, "high_availability_mode": mode}
     changes |= {"platform": platform.sent_fields(), "user_managed_networking": umn}
-    releases.check(engine.settings, changes)
-    base = {"id": identity, "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
+    releases.check(settings, changes)
+    base = {"id": str(uuid.uuid4()), "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
     cluster = from_map({**base, **changes}, Cluster)
     networking.check_registration(
         requested, networking.Networks.of(cluster, {}), user_managed=body.user_managed_networking or False
     )
+    return cluster
+
+
+def register(engine: Engine, body: ClusterParams) -> Cluster:
+    """RegisterCluster. Raises BadRequest."""
+    cluster = new(engine.settings, body, to_text(engine.clock()))
     with engine.store.change():
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("cluster_registration_succeeded", cluster=cluster, name=cluster.name))
-        engine.reconcile(identity)
-    return engine.store.cluster(identity)
+        engine.reconcile(cluster.id)
+    return engine.store.cluster(cluster.id)
 
 
 #: Credentials may also be read while they are made anew, and when an earlier attempt has made them.
@@ -201,8 +206,8 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
     return engine.store.cluster(cluster_id)
 
 
-def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
-    """PATCH install-config: overrides as a JSON object in text. Raises BadRequest or Conflict."""
+def checked_overrides(text: str) -> str:
+    """Return install-config overrides, a JSON object in text, if they can be applied. Raises BadRequest."""
     try:
         value = plainjson.parsed(text) if text else {}
     except ValueError as error:
@@ -212,6 +217,12 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     if not isinstance(value, dict):
         raise BadRequest("install-config overrides must be a JSON object")
     decoded(value, InstallConfigOverrides)
+    return text
+
+
+def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
+    """PATCH install-config. Raises BadRequest or Conflict."""
+    text = checked_overrides(text)
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         check_editable(cluster)

@@ -17,7 +17,8 @@ from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
 from installer.rendezvous.resources.requests.params import required
-from installer.rendezvous.store.model import InfraEnv
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, InfraEnv
 
 replace = msgspec.structs.replace
 PLAIN = (
@@ -87,16 +88,15 @@ def _check_static(items: list[StaticNetworkParams]) -> None:
         raise BadRequest("; ".join(problems))
 
 
-def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
+def _check_architecture(settings: Settings, infra_env: InfraEnv, cluster: Cluster | None) -> None:
     """Raise BadRequest unless the architecture is the cluster's and the release has it."""
-    if infra_env.cluster_id:
-        cluster = engine.store.cluster(infra_env.cluster_id)
+    if cluster is not None:
         theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
         if theirs not in ("", "multi", infra_env.cpu_architecture):
             raise BadRequest(
                 f"cpu_architecture {infra_env.cpu_architecture} does not match that of cluster {cluster.name}, {theirs}"
             )
-    architectures.check_known(engine.settings, infra_env.cpu_architecture)
+    architectures.check_known(settings, infra_env.cpu_architecture)
 
 
 def _identity(engine: Engine) -> str:
@@ -106,17 +106,15 @@ def _identity(engine: Engine) -> str:
     return str(uuid.uuid4()) if taken else wanted
 
 
-def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
-    """RegisterInfraEnv. Raises BadRequest or NotFound."""
+def new(settings: Settings, body: InfraEnvParams, cluster: Cluster | None, identity: str) -> InfraEnv:
+    """Return the infra-env that a body asks for, of this cluster if any. Raises BadRequest."""
     required(body.name, "name")
     required(body.pull_secret or None, "pull_secret")
-    if body.cluster_id:
-        engine.store.cluster(body.cluster_id)
     stamp = now_text()
     infra_env = msgspec.convert(
         {
             **stored_fields(body),
-            "id": _identity(engine),
+            "id": identity,
             "name": body.name,
             "cluster_id": body.cluster_id,
             "created_at": stamp,
@@ -124,7 +122,17 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
         },
         InfraEnv,
     )
-    _check_architecture(engine, infra_env)
+    _check_architecture(settings, infra_env, cluster)
+    return infra_env
+
+
+def _cluster_of(engine: Engine, cluster_id: str | None) -> Cluster | None:
+    return engine.store.cluster(cluster_id) if cluster_id else None
+
+
+def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
+    """RegisterInfraEnv. Raises BadRequest or NotFound."""
+    infra_env = new(engine.settings, body, _cluster_of(engine, body.cluster_id), _identity(engine))
     with engine.store.change():
         engine.store.put_infra_env(infra_env)
         engine.store.add_event(events.make("infra_env_registered", infra_env=infra_env, name=infra_env.name))
@@ -137,7 +145,7 @@ def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
-        _check_architecture(engine, infra_env)
+        _check_architecture(engine.settings, infra_env, _cluster_of(engine, infra_env.cluster_id))
         engine.store.put_infra_env(infra_env)
     return infra_env
 

@@ -75,6 +75,12 @@ def put(
     return manifest
 
 
+def check_new(name: str, content: bytes, folder: str = "openshift") -> None:
+    """Raise BadRequest or Unprocessable unless this can be a manifest."""
+    _check_name(folder, name)
+    check_content(name, content)
+
+
 def check_content(name: str, content: bytes) -> None:
     """Hold a manifest's content against the form that its name says: YAML, JSON, or a patch of YAML; at most 1 MiB.
 

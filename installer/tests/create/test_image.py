@@ -53,7 +53,9 @@ def test_outputs(directory, lab, capsys):
         "rendezvousIP",
     ]
     assert (directory / "rendezvousIP").read_text() == "192.168.111.80"
-    for name in ("agent.x86_64.iso", ".openshift_install_state.json", "auth/kubeconfig", "auth/kubeadmin-password"):
+    # Web servers and hypervisors read the image.
+    assert (directory / "agent.x86_64.iso").stat().st_mode & 0o777 == 0o644
+    for name in (".openshift_install_state.json", "auth/kubeconfig", "auth/kubeadmin-password"):
         assert (directory / name).stat().st_mode & 0o777 == 0o600, name
     log = (directory / ".openshift_install.log").read_text()
     state = json.loads((directory / ".openshift_install_state.json").read_text())
@@ -167,6 +169,12 @@ def test_extra_manifests_fips_and_proxy(directory, monkeypatch):
     proxy = files["/etc/systemd/system.conf.d/10-default-env.conf"]
     assert "%%20" in proxy
     assert "example.com,192.168.111.0/24" in proxy
+    # Beside *, which is valid only alone, a network is not added.
+    install["proxy"]["noProxy"] = "*"
+    (directory / "install-config.yaml").write_text(text(install))
+    assert create(directory) == 0
+    _config, files = content(directory / "agent.x86_64.iso")
+    assert 'NO_PROXY="*"' in files["/etc/systemd/system.conf.d/10-default-env.conf"]
     with (directory / "agent.x86_64.iso").open("rb") as file:
         iso = Iso(file, "x")
         assert current_kargs(iso, kargs_area(iso)) == KARGS + (" fips=1" if rsa == 0 else "")

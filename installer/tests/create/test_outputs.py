@@ -138,7 +138,7 @@ def test_pxe_files(directory, lab, capsys):
     assert initrd.startswith(base)
     config = cpio.unpack(gzip.decompress(initrd[(len(base) + 3) // 4 * 4 :]))["config.ign"]
     assert json.loads(config)["ignition"]["version"] == "3.2.0"
-    assert (boot / "agent.x86_64-initrd.img").stat().st_mode & 0o777 == 0o600
+    assert (boot / "agent.x86_64-initrd.img").stat().st_mode & 0o777 == 0o644
     # Without a URL there is no script; the old folder goes as a whole.
     inputs(directory, lab[0])
     assert create("pxe-files", directory) == 0

@@ -10,18 +10,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
+from installer.config.load import parse_install_config
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.config.types.agent import Host, Interface
 from installer.errors import ConfigError, InstallerError
 from installer.formats.yamltext import compose_all
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
-from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.manifests.completed import completed
-from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
-
-RELEASE = "registry.example/release@sha256:" + "0" * 64
+from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, text
+from installer.testing.create.manifests_kit import RELEASE, edited, generated
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,21 +28,6 @@ def composed_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read, "compose_all", functools.cache(lambda text: [*compose_all(text)]))
         yield
-
-
-def generated(install=SNO, agent=AGENT):
-    config = parse_install_config(text(install))
-    parsed = parse_agent_config(text(agent))
-    hosts = resolve_hosts(config, parsed)
-    manifests = cluster_manifests(Inputs(config, ("ntp.example",), hosts, RELEASE, release_version="4.18.0"))
-    return config, hosts, {f"{names.DIRECTORY}/{name}": data for name, data in manifests.items()}
-
-
-def edited(files, name, path, value):
-    """The files with a field of one document changed; `...` removes it."""
-    documents = [d for d in yaml.safe_load_all(files[name]) if d]
-    documents[0] = changed(documents[0], path, value)
-    return {**files, name: yaml.safe_dump_all(documents).encode()}
 
 
 @pytest.mark.parametrize("install", [SNO, COMPACT, {**SNO, "fips": True, "sshKey": ""}], ids=["sno", "compact", "fips"])
@@ -109,6 +92,13 @@ def test_rules(name, path, value, message):
     assert str(caught.value).startswith("failed to fetch Agent Installer ISO: ")
     assert "\n" not in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_pull_secret_in_data_is_said_to_be_there():
+    _config, _hosts, files = generated()
+    files[names.PULL_SECRET] = b"{kind: Secret, apiVersion: v1, data: {.dockerconfigjson: e30=}}"
+    with pytest.raises(ConfigError, match="is read from stringData, as plain text; data is not read"):
+        read.read_pull_secret(files)
 
 
 def test_pod_networks_of_other_network_types_are_not_judged():

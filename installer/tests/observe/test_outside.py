@@ -125,6 +125,17 @@ def test_images_that_cannot_be_had(tmp_path: Path) -> None:
 
 
 @needs
+def test_a_proxy_of_this_machine_says_nothing_of_hosts(monkeypatch: pytest.MonkeyPatch, closed: int) -> None:
+    images = Images({"agent": f"registry.invalid/x@sha256:{'0' * 64}"}, '{"auths": {}}', "", ())
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{closed}")
+    [line] = outside.image_problems(images)
+    assert line.startswith("The proxy of this environment, which hosts do not use, does not let this machine pull ")
+    monkeypatch.setenv("NO_PROXY", "other.example,registry.invalid")
+    [line] = outside.image_problems(images)
+    assert line.startswith("Hosts cannot pull images: ")
+
+
+@needs
 @pytest.mark.parametrize(
     "change", [lambda data: data[: len(data) // 2], lambda data: data[:-1] + bytes([data[-1] ^ 1])]
 )

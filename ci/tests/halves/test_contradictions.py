@@ -1,0 +1,133 @@
+"""Contradictions that `deploy --plan` refuses, and of which `agent create` warns."""
+
+import pytest
+
+from installer.config.contradictions import contradictions
+from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
+from installer.config.rendezvous import choose
+from installer.testing.create.inputs_kit import COMPACT, changed, many_hosts, text
+from lab.derive import derive
+from lab.errors import ConfigsError
+from lab.inputs.configs import Access, agent_config, install_config
+from scenarios.catalogue.ids import topology_of
+
+HOST_2 = "agent-config.yaml: hosts[2].networkConfig"
+IP = "interfaces[0].ipv4.address[0].ip"
+VIPS = "install-config.yaml: platform.baremetal"
+NAMES = [
+    "sno-ipv4-static-uefi",
+    "compact-ipv4-static-uefi",
+    "ha-ipv6-static-uefi",
+    "compact-ipv4-static-uefi-bond_vlan",
+    "sno-ipv4-dhcp-uefi",
+]
+ADDRESS = "hosts.2.networkConfig.interfaces.0.ipv4.address.0.ip"
+
+
+def three_hosts():
+    """Return valid inputs of a compact cluster with static addresses."""
+    _, agent = many_hosts(3)
+    for index, host in enumerate(agent["hosts"]):
+        host["networkConfig"]["interfaces"][0]["ipv4"]["address"] = [
+            {"ip": f"192.168.111.8{index}", "prefix-length": 24}
+        ]
+        host["networkConfig"]["routes"]["config"][0]["next-hop-address"] = "192.168.111.1"
+        host["rootDeviceHints"] = {"deviceName": "/dev/vda"}
+        host["networkConfig"]["dns-resolver"]["config"]["server"] = ["192.168.111.1"]
+    return (
+        changed(COMPACT, "compute", [{"name": "worker", "replicas": 0}]),
+        {**agent, "rendezvousIP": "192.168.111.80"},
+    )
+
+
+def warnings(install, agent):
+    """Return the lines of which `agent create` warns."""
+    parsed, listed = parse_install_config(text(install)), parse_agent_config(text(agent))
+    hosts = resolve_hosts(parsed, listed)
+    place = ("agent-config.yaml", "hosts") if listed.hosts else ("install-config.yaml", "platform.baremetal.hosts")
+    return list(contradictions(parsed, hosts, choose(listed, hosts), file=place[0], path=place[1]))
+
+
+def test_valid_inputs_have_no_warning():
+    install, agent = three_hosts()
+    assert warnings(install, agent) == []
+    derive(install, agent)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_scenarios_install_has_no_warning(name):
+    topology = topology_of(name)
+    access = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "", COMPACT["sshKey"], ())
+    assert warnings(install_config(topology, access), agent_config(topology)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place", "rule"),
+    [
+        ("rendezvousIP", "192.168.111.99", "agent-config.yaml: rendezvousIP", "192.168.111.99 is no host's"),
+        ("rendezvousIP", "10.9.9.9", "agent-config.yaml: rendezvousIP", "none of the machine networks"),
+        (ADDRESS, "192.168.111.81", f"{HOST_2}.{IP}", "is that of hosts[1]"),
+        (ADDRESS, "192.168.111.0", f"{HOST_2}.{IP}", "network's own"),
+        (ADDRESS, "192.168.111.1", f"{HOST_2}.{IP}", "next hop of the host's own default route"),
+        (ADDRESS, "10.3.3.3", HOST_2, "none is in machineNetwork"),
+        ("hosts.1.hostname", "localhost", "agent-config.yaml: hosts[1].hostname", "hostname-valid"),
+    ],
+)
+def test_both_halves_name_what_is_wrong_with_a_host(path, value, place, rule):
+    install, agent = three_hosts()
+    both_name(install, changed(agent, path, value), place, rule)
+
+
+@pytest.mark.parametrize(
+    ("field", "address", "place", "rule"),
+    [
+        ("apiVIPs", "192.168.111.81", f"{VIPS}.apiVIPs[0]", "is an address of hosts[1].networkConfig"),
+        ("apiVIPs", "192.168.111.1", "agent-config.yaml: hosts[0].networkConfig.routes", "no router's"),
+        ("ingressVIPs", "192.168.111.255", f"{VIPS}.ingressVIPs[0]", "broadcast address"),
+    ],
+)
+def test_both_halves_name_what_is_wrong_with_a_virtual_ip(field, address, place, rule):
+    install, agent = three_hosts()
+    both_name(changed(install, f"platform.baremetal.{field}", [address]), agent, place, rule)
+
+
+def both_name(install, agent, place, rule):
+    """Assert that `agent create` warns of it, and that no lab is derived."""
+    lines = warnings(install, agent)
+    assert any(line.startswith(f"{place}: ") and rule in line for line in lines), lines
+    with pytest.raises(ConfigsError) as refused:
+        derive(install, agent)
+    assert rule in str(refused.value)
+
+
+def test_names_of_two_hosts():
+    install, agent = three_hosts()
+    agent = changed(agent, "hosts.1.hostname", "host-0")
+    assert warnings(install, agent) == [
+        "agent-config.yaml: hosts[1].hostname: host-0 is the name of hosts[0] too (hostname-unique)"
+    ]
+    with pytest.raises(ConfigsError, match="host-0 is used more than once"):
+        derive(install, agent)
+
+
+def test_a_host_that_asks_may_have_any_address():
+    install, agent = three_hosts()
+    settings = "hosts.2.networkConfig.interfaces.0.ipv4"
+    dhcp = changed(agent, settings, {"enabled": True, "dhcp": True})
+    assert warnings(install, {**dhcp, "rendezvousIP": "192.168.111.99"}) == []
+    # An address counts only where its family is switched on.
+    off = changed(agent, settings, {"enabled": False, "address": [{"ip": "192.168.111.81", "prefix-length": 24}]})
+    assert warnings(install, off) == []
+
+
+def test_hosts_of_the_platform_are_named_by_their_own_path():
+    install, agent = three_hosts()
+    hosts = [
+        {"name": f"m{number}", "bootMACAddress": host["interfaces"][0]["macAddress"]}
+        for number, host in enumerate(agent.pop("hosts"))
+    ]
+    hosts[1]["name"] = "localhost"
+    install = changed(install, "platform.baremetal.hosts", hosts)
+    assert [line.split(" is ")[0] for line in warnings(install, agent)] == [
+        "install-config.yaml: platform.baremetal.hosts[1].name: localhost"
+    ]

@@ -1,0 +1,1 @@
+"""Code that installer, lab and ci share; it imports nothing of theirs."""

@@ -1,0 +1,136 @@
+"""Contradictions between hosts and networks, which the service would show only once the hosts have booted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_interface
+from typing import Any
+
+from installer.common import hostaddresses
+from installer.common.hostaddresses import HostAddresses, Interface, Subnet
+from installer.config.types.agent import Host
+from installer.config.types.install import InstallConfig
+from installer.config.values import check
+
+_TRUE = ("true", "yes", "on", "y", "1")  # as nmstate reads it (nmstate.md §3)
+
+
+@dataclass(frozen=True)
+class _Place:
+    file: str
+    path: str
+
+
+def contradictions(
+    install: InstallConfig, hosts: Sequence[Host], rendezvous_ip: str, *, file: str, path: str = "hosts"
+) -> Iterator[str]:
+    """Yield a line for each contradiction, with file and field; `hosts` stand in `file` at `path`.
+
+    None is an error: a host may have been given other addresses by the time that it boots.
+    """
+    entries = [_host(_Place(file, f"{path}[{index}].networkConfig"), host) for index, host in enumerate(hosts)]
+    networks = install.networking.machine_network if install.networking else ()
+    subnets = [subnet for entry in networks if (subnet := check.network(entry.cidr)) is not None]
+    virtual = list(_virtual(install))
+    taken = hostaddresses.holders(entries)
+    found = [
+        *_names(hosts, file, path),
+        *hostaddresses.static_addresses(entries),
+        *hostaddresses.virtual_addresses(virtual, taken),
+        *_virtual_in_networks(virtual, subnets),
+        *_routers(entries, {**dict(virtual), **taken}),
+        *hostaddresses.outside(_wanted(install, entries, rendezvous_ip), subnets),
+    ]
+    if rendezvous_ip and subnets:
+        masters = [entry for host, entry in zip(hosts, entries, strict=True) if host.role in ("", "master")]
+        asked = len(hosts) < install.masters + install.arbiters + install.workers or any(
+            entry.asks or not entry.addresses for entry in masters
+        )
+        if rule := hostaddresses.rendezvous(rendezvous_ip, [*taken], subnets, asked=asked):
+            found.append((_Place("agent-config.yaml", "rendezvousIP"), rule))
+    yield from dict.fromkeys(f"{place.file}: {place.path}: {rule}" for place, rule in found)
+
+
+def _wanted(
+    install: InstallConfig, entries: Sequence[HostAddresses[_Place]], rendezvous_ip: str
+) -> list[HostAddresses[_Place]]:
+    """The hosts that must have an address in a machine network (installer.md §5.4, belongs-to-machine-cidr)."""
+    if install.platform.baremetal is not None or install.masters + install.arbiters + install.workers == 1:
+        return [*entries]
+    return [entry for entry in entries if rendezvous_ip in {text for text, _, _ in entry.addresses}]
+
+
+def _virtual(install: InstallConfig) -> Iterator[tuple[str, _Place]]:
+    platform, name = install.platform.with_vips, install.platform.vips_of
+    if platform is not None:
+        for field, values in (("apiVIPs", platform.api_vips), ("ingressVIPs", platform.ingress_vips)):
+            for index, text in enumerate(values):
+                if (address := check.address(text)) is not None:
+                    yield str(address), _Place("install-config.yaml", f"platform.{name}.{field}[{index}]")
+
+
+def _names(hosts: Sequence[Host], file: str, path: str) -> Iterator[tuple[_Place, str]]:
+    seen: dict[str, str] = {}
+    for index, host in enumerate(hosts):
+        if not host.hostname:
+            continue
+        place = _Place(file, f"{path}[{index}].{'hostname' if path == 'hosts' else 'name'}")
+        if rule := hostaddresses.hostname(host.hostname):
+            yield place, rule
+        elif host.hostname.lower() in seen:
+            yield place, f"{host.hostname} is the name of {seen[host.hostname.lower()]} too (hostname-unique)"
+        seen.setdefault(host.hostname.lower(), f"{path}[{index}]")
+
+
+def _virtual_in_networks(
+    virtual: Sequence[tuple[str, _Place]], subnets: Sequence[Subnet]
+) -> Iterator[tuple[_Place, str]]:
+    for text, place in virtual:
+        for subnet in subnets:
+            address = ip_address(text)
+            if address in subnet and (rule := hostaddresses.never_within(subnet, address)):
+                yield place, rule
+
+
+def _routers(entries: Sequence[HostAddresses[_Place]], taken: dict[str, _Place]) -> Iterator[tuple[_Place, str]]:
+    for entry in entries:
+        own = {text for text, _, _ in entry.addresses}
+        for text in entry.routers:
+            if text not in own and (rule := hostaddresses.no_router(text, taken)):
+                yield _Place(entry.place.file, f"{entry.place.path}.routes"), rule
+
+
+def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
+    """Read addresses and default routes of a document that need not be valid: what cannot be read is left out."""
+    document = host.network_config if isinstance(host.network_config, dict) else {}
+    addresses: list[tuple[str, Interface | None, _Place]] = []
+    asks = not document
+    for index, interface in enumerate(_maps(document.get("interfaces"))):
+        if interface.get("state") in ("absent", "ignore"):
+            continue
+        for family in ("ipv4", "ipv6"):
+            settings = interface.get(family)
+            if not isinstance(settings, dict) or str(settings.get("enabled", True)).lower() not in _TRUE:
+                continue
+            asks |= any(str(settings.get(field)).lower() in _TRUE for field in ("dhcp", "autoconf"))
+            for number, entry in enumerate(_maps(settings.get("address"))):
+                path = f"{place.path}.interfaces[{index}].{family}.address[{number}].ip"
+                if own := _interface(entry):
+                    addresses.append((str(own.ip), own, _Place(place.file, path)))
+    routes = document.get("routes")
+    configured = _maps(routes.get("config")) if isinstance(routes, dict) else []
+    defaults = [route for route in configured if route.get("destination") in ("0.0.0.0/0", "::/0")]
+    hops = [check.address(str(route.get("next-hop-address", ""))) for route in defaults]
+    return HostAddresses(place, tuple(addresses), routers=tuple(str(hop) for hop in hops if hop), asks=asks)
+
+
+def _maps(value: object) -> list[dict[str, Any]]:
+    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
+
+
+def _interface(entry: dict[str, Any]) -> Interface | None:
+    try:
+        return ip_interface(f"{entry.get('ip')}/{entry.get('prefix-length')}")
+    except ValueError:
+        return None
