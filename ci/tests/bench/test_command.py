@@ -57,7 +57,6 @@ def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
     ("words", "problem"),
     [
         ("house image", "house is measured alone"),
-        ("mutants --root /nowhere", "--root is not a checkout"),
         ("redfish --schemas /usr", "redfish needs --schemas DIR and --ironic FILE"),
         ("image idle", "idle needs --lab ID"),
         ("conformity --spec /nowhere", "conformity needs --spec FILE"),

@@ -284,10 +284,9 @@ ALLOWED: dict[str, set[str]] = {
     "scenarios": {"lab.*", "drivers", "scenarios.catalogue", "scenarios.testing", "scenarios.testing.cluster"},
     "ci": {"ci.bench.measure", "lab", "lab.host", "lab.release", "lab.topology", "scenarios.catalogue"},
     "ci.errors": set(),
-    "ci.mutation": {"ci.errors"},
     "ci.bench.measure": set(),
     "ci.bench": {
-        "ci", "ci.bench.measure", "ci.informer.cli", "ci.mutation", "drivers", "installer.testing", "lab", "lab.bmcs",
+        "ci", "ci.bench.measure", "ci.informer.cli", "drivers", "installer.testing", "lab", "lab.bmcs",
         "lab.daemons", "lab.host", "lab.lab", "lab.release", "lab.release.os", "lab.testing", "lab.topology",
         "scenarios.catalogue",
     },
@@ -301,7 +300,7 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container.firmware.formats",
     },
     "ci.bench.__main__": {  # names all measurements
-        "ci.bench", "ci.bench.installs", "ci.bench.measure", "ci.bench.oracle", "ci.bench.service", "ci.mutation",
+        "ci.bench", "ci.bench.installs", "ci.bench.measure", "ci.bench.oracle", "ci.bench.service",
         "scenarios.catalogue",
     },
     "ci.informer": {
