@@ -35,7 +35,6 @@ LONG: Mapping[str, float] = {
     "ci/informer/tests/test_running.py": 13,
     "lab/tests/machines/container/fence/test_reader.py": 12,
     "ci/tests/halves/test_page_browser.py": 12,
-    "ci/tests/test_mutation.py": 12,
     "lab/tests/release/cluster/test_families.py": 11,
     "lab/tests/machines/container/firmware/test_live_netboot.py": 10,
     "ci/informer/tests/pages/test_pages.py": 10,

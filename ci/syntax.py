@@ -13,9 +13,19 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
+ROOT = Path(__file__).parents[1]
+ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 Node = TypeVar("Node", bound=ast.AST)
+
+
+def sources(*rooms: str, tests: bool = True) -> dict[str, str]:
+    """Return the texts of the modules of these rooms (default: all) by path; with tests and kits or without."""
+    paths = sorted(path.relative_to(ROOT) for room in rooms or ROOMS for path in (ROOT / room).rglob("*.py"))
+    kept = [path for path in paths if tests or not {"tests", "testing"} & set(path.parts)]
+    return {str(path): (ROOT / path).read_text() for path in kept}
 
 
 @functools.cache

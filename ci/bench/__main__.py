@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.mutation.plan import PACKAGES
 from lab.numbers import whole_type
 from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
-SAMPLE = whole_type(0, 1_000_000)
+SEED = whole_type(0, 1_000_000)
 SCENARIO = "sno-ipv4-static-uefi"
 DEFAULT = ("image", "builds", "media")
 
@@ -61,12 +59,6 @@ def _floor(args: argparse.Namespace) -> None:
         floor.run(args.scenario, topology_of(args.scenario))
 
 
-def _mutants(args: argparse.Namespace) -> None:
-    from ci.bench import mutants
-
-    mutants.run(args)
-
-
 def _oracle(args: argparse.Namespace) -> None:
     from ci.bench.oracle import bench, scripts
 
@@ -99,7 +91,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "fault-times": Benchmark(
         "how long faults went unnamed, from the evidence of runs", _run_of("naming", "evidence"), alone=True
     ),
-    "mutants": Benchmark("how many changes to the code the tests notice", _mutants, alone=True),
     "oracle": Benchmark(
         "verdicts, errors and manifests of many inputs against those of the real openshift-install, where it was built",
         _oracle,
@@ -110,9 +101,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "where it was built",
         _run_of("oracle.service.bench", "worlds", "seed"),
         alone=True,
-    ),
-    "house": Benchmark(
-        "lines, modules a folder, cycles, citations, start, create image", _run_of("house", "before"), alone=True
     ),
 }
 
@@ -137,7 +125,6 @@ def parser() -> argparse.ArgumentParser:
     )
     _options_of_installations(parser)
     _options_of_oracles(parser)
-    _options_of_mutants(parser)
     parser.add_argument(
         "--cold", action="store_true", help="builds: also build into an empty cache (about six minutes)"
     )
@@ -146,7 +133,6 @@ def parser() -> argparse.ArgumentParser:
         "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
         help="fault-times: directories that pytest's --artifacts named (default: artifacts)",
     )  # fmt: skip
-    parser.add_argument("--before", metavar="COMMIT", help="house: compare HEAD with this earlier commit")
     return parser
 
 
@@ -179,21 +165,8 @@ def _options_of_oracles(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="oracle: run openshift-install's integration scripts below DIR instead",
     )
+    add("--seed", type=SEED, default=1, help="oracle, oracle-service: seed of the inputs (default: 1)")
     add("--worlds", type=COUNT, default=200, help="oracle-service: number of scenarios (default: 200)")
-
-
-def _options_of_mutants(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("mutants")
-    add = group.add_argument
-    add("--package", action="append", choices=list(PACKAGES), help="a package to mutate (default: all)")
-    add("--module", default="", metavar="TEXT", help="only modules whose path contains this")
-    add("--sample", type=SAMPLE, default=60, metavar="N", help="mutants of each package; 0: all of them (default: 60)")
-    add("--seed", type=SAMPLE, default=1, help="seed of the sample, and of both oracles' inputs (default: 1)")
-    add("--list-survivors", action="store_true", help="print the mutants that no test killed")
-    add("--root", type=Path, default=ROOT, metavar="DIR", help="the checkout to mutate (default: this one)")
-    add("--jobs", type=COUNT, default=os.cpu_count() or 1, help="mutants to run in parallel (default: one per CPU)")
-    add("--budget", type=SECONDS, default=20, metavar="S", help="seconds of tests for each mutant (default: 20)")
-    add("--patience", type=SECONDS, default=15, metavar="S", help="seconds to wait for an endless mutant (default: 15)")
 
 
 def problems(args: argparse.Namespace) -> Iterator[str]:
@@ -201,8 +174,6 @@ def problems(args: argparse.Namespace) -> Iterator[str]:
     for name in args.what:
         if BENCHMARKS[name].alone and args.what != [name]:
             yield f"{name} is measured alone"
-    if "mutants" in args.what and not (args.root / "installer/tests").is_dir():
-        yield "--root is not a checkout"
     if "redfish" in args.what and not (_is(args.schemas, Path.is_dir) and _is(args.ironic, Path.is_file)):
         yield "redfish needs --schemas DIR and --ironic FILE"
     if "idle" in args.what and args.lab is None:

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 # What the command imports when it is needed: here once, so that no run that is forked has to.
-import installer.create.image
-import installer.create.targets
-import installer.iso_tool.command
-import installer.network.command
+import installer.create.image  # noqa: F401
+import installer.create.targets  # noqa: F401
+import installer.iso_tool.command  # noqa: F401
+import installer.network.command  # noqa: F401
 import installer.waitfor.command  # noqa: F401
 from installer import inputs
 from installer.cli import main

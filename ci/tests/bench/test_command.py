@@ -56,8 +56,7 @@ def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ("house image", "house is measured alone"),
-        ("mutants --root /nowhere", "--root is not a checkout"),
+        ("oracle image", "oracle is measured alone"),
         ("redfish --schemas /usr", "redfish needs --schemas DIR and --ironic FILE"),
         ("image idle", "idle needs --lab ID"),
         ("conformity --spec /nowhere", "conformity needs --spec FILE"),

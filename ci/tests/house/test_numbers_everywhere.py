@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from ci.imports import sources
-from ci.syntax import nodes
+from ci.syntax import nodes, sources
 from lab import numbers
 from lab.commands.cli import main as lab_main
 from lab.errors import LabError

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from ci.imports import sources
-from ci.syntax import nodes, walk
+from ci.syntax import nodes, sources, walk
 
 POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[+*?]|\{\{?[\d,]+\}\}?)\+")
 

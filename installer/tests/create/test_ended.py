@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 # What the command imports when it is needed: here once, so that no run that is forked has to.
-import installer.create.image
+import installer.create.image  # noqa: F401
 import installer.create.targets  # noqa: F401
 from installer import signals
 from installer.cli import main

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.imports import sources
-from ci.syntax import nodes, parse, walk
+from ci.syntax import nodes, parse, sources, walk
 
 #: Calls that fail a test.
 ASSERTING = ("raises", "warns", "fail", "timeout", "wait_for", "wait_until")

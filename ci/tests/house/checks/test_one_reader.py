@@ -4,8 +4,7 @@ import ast
 
 import pytest
 
-from ci.imports import sources
-from ci.syntax import nodes
+from ci.syntax import nodes, sources
 
 READERS = {"installer/formats/composer.py", "installer/formats/yamltext.py", "lab/release/cluster/yamltext.py"}
 # PyYAML's functions and classes that read, by name.

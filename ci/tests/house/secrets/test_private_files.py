@@ -5,8 +5,7 @@ import stat
 
 import pytest
 
-from ci.imports import sources
-from ci.syntax import nodes
+from ci.syntax import nodes, sources
 from lab.release.cluster.private import write_private
 
 WRITER = "lab/release/cluster/private.py"
