@@ -91,7 +91,7 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
         del changes["cpu_architecture"]
     for key in ("api_vips", "ingress_vips"):
         if key in changes:
-            changes[key] = [{"ip": item.get("ip", "")} for item in changes[key]]
+            changes[key] = [{"ip": values.canonical(item.get("ip", ""))} for item in changes[key]]
     networks = _networks(params)
     values.check_cluster(changes, networks, OPERATORS)
     changes.update(networks)

@@ -164,6 +164,14 @@ def _address(value: str) -> str | None:
     return f"{value[:80]!r} has a zone" if getattr(address, "scope_id", None) else None
 
 
+def canonical(value: str) -> str:
+    """The one spelling of an address, by which addresses are compared; what is no address stays as it is."""
+    if _address(value) is not None:
+        return value
+    address = ip_address(value)
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
 def vip(value: str) -> str | None:
     """An address that a node can have beside its own."""
     if problem := _address(value):
