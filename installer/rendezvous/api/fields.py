@@ -6,7 +6,7 @@ Secrets are shown as ``pull_secret_set`` only.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -22,16 +22,21 @@ from installer.rendezvous.store.model import (
     StaticNetwork,
 )
 
+# What a cluster has even when it is empty: what the specification requires, has a default for, or lets be null.
+# Upstream's models have pointers there.
+ALWAYS = (
+    *("status_info", "user_managed_networking", "vip_dhcp_allocation", "schedulable_masters"),
+    *("schedulable_masters_forced_true", "imported"),
+)
 
-def _set_fields(data: JsonMap) -> JsonMap:
-    """Without nulls, and without times that are not set (an empty text)."""
-    return {
-        key: value for key, value in data.items() if value is not None and not (value == "" and key.endswith("_at"))
-    }
+
+def present(data: JsonMap, always: Collection[str] = ()) -> JsonMap:
+    """An object without its nulls, and without texts, numbers and booleans that are empty (Go's ``omitempty``)."""
+    return {key: value for key, value in data.items() if value is not None and (key in always or value not in ("", 0))}
 
 
 def _progress(progress: HostProgress | ClusterProgress) -> JsonMap:
-    return {key: value for key, value in msgspec.to_builtins(progress).items() if value is not None}
+    return present(msgspec.to_builtins(progress))
 
 
 def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
@@ -41,7 +46,7 @@ def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
 
 def host(item: Host) -> JsonMap:
     """A host."""
-    data = _set_fields(
+    data = present(
         {
             "id": item.id,
             "infra_env_id": item.infra_env_id,
@@ -84,7 +89,8 @@ def host(item: Host) -> JsonMap:
             "registered_at": item.registered_at,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
-        }
+        },
+        ("status_info",),
     )
     data["kind"] = "Host"
     data["href"] = f"{BASE}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
@@ -96,7 +102,7 @@ def host(item: Host) -> JsonMap:
 
 def cluster(item: Cluster) -> JsonMap:
     """A cluster without its hosts."""
-    data = _set_fields(
+    data = present(
         {
             "id": item.id,
             "name": item.name,
@@ -122,7 +128,7 @@ def cluster(item: Cluster) -> JsonMap:
             "cpu_architecture": item.cpu_architecture,
             "hyperthreading": item.hyperthreading,
             "schedulable_masters": item.schedulable_masters,
-            "disk_encryption": item.disk_encryption,
+            "disk_encryption": present({**item.disk_encryption}),
             "load_balancer": item.load_balancer,
             "tags": item.tags,
             "install_config_overrides": item.install_config_overrides,
@@ -131,7 +137,7 @@ def cluster(item: Cluster) -> JsonMap:
             "status_updated_at": item.status_updated_at,
             "validations_info": item.validations_info.text,
             "progress": _progress(item.progress),
-            "monitored_operators": item.monitored_operators,
+            "monitored_operators": [present(operator) for operator in item.monitored_operators],
             "connectivity_majority_groups": item.connectivity_majority_groups.text,
             "ignored_host_validations": item.ignored_host_validations.text,
             "ignored_cluster_validations": item.ignored_cluster_validations.text,
@@ -143,13 +149,14 @@ def cluster(item: Cluster) -> JsonMap:
             "install_completed_at": item.install_completed_at,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
-        }
+            "pull_secret_set": bool(item.pull_secret),
+        },
+        ALWAYS,
     )
     data["kind"] = "Cluster"
     data["href"] = f"{BASE}/clusters/{item.id}"
     data["image_info"] = {}
-    data["pull_secret_set"] = bool(item.pull_secret)
-    data["last-installation-preparation"] = msgspec.to_builtins(item.last_preparation)
+    data["last-installation-preparation"] = present(msgspec.to_builtins(item.last_preparation))
     for plural, key in (("cluster_networks", "cluster_network_cidr"), ("service_networks", "service_network_cidr")):
         if data[plural]:
             data[key] = data[plural][0]["cidr"]
@@ -162,7 +169,7 @@ def cluster(item: Cluster) -> JsonMap:
 
 def infra_env(item: InfraEnv) -> JsonMap:
     """An infra-env."""
-    data = _set_fields(
+    data = present(
         {
             "id": item.id,
             "name": item.name,
@@ -179,9 +186,9 @@ def infra_env(item: InfraEnv) -> JsonMap:
             "ignition_config_override": item.ignition_config_override,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
+            "pull_secret_set": bool(item.pull_secret),
         }
     )
     data["kind"] = "InfraEnv"
     data["href"] = f"{BASE}/infra-envs/{item.id}"
-    data["pull_secret_set"] = bool(item.pull_secret)
     return data

@@ -365,7 +365,7 @@ def step_id(kind: StepType, host: Host, attempt: str) -> str:
 def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:
     """The plan as the API's ``steps`` object."""
     return {
-        "next_instruction_seconds": plan.wait,
+        **({"next_instruction_seconds": plan.wait} if plan.wait else {}),
         "post_step_action": plan.post,
         "instructions": [
             {"step_type": kind.value, "step_id": step_id(kind, host, attempt), "args": args}

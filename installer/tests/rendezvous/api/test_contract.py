@@ -362,6 +362,9 @@ def test_aicli_discovers_and_configures(service: Standalone, tmp_path: Path) -> 
     agent, machine = service.api("agent"), Machine(7, Network())
     version = service.api("user").v2_list_component_versions().versions.get("discovery-agent", "")
     agent.v2_register_host(infra_env["id"], {"host_id": machine.id, "discovery_agent_version": version})
+    # Which has no inventory yet.
+    assert machine.id in aicli(service, tmp_path, "list", "hosts")
+    assert machine.id in aicli(service, tmp_path, "info", "host", machine.id)
     answer_steps(agent, infra_env["id"], machine)
     assert machine.id in aicli(service, tmp_path, "list", "hosts")
     aicli(service, tmp_path, "update", "host", machine.id, "-P", "name=renamed")
