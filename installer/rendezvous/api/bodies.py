@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Undecodable, Unparsable
@@ -27,6 +28,29 @@ AT_A_TIME = 32
 
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
+
+
+class Download(web.FileResponse):
+    """A file, or the part of it that is asked for, unless the client has the rest of another file (If-Range).
+
+    aiohttp compares dates only, and takes an entity tag for no condition at all (RFC 9110 §13.1.5).
+    """
+
+    def _is_named(self, tag: str) -> bool:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return False
+        return tag.strip() == f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the head, and begin with the file."""
+        tag = request.headers.get("If-Range")
+        if tag is not None:
+            decisive = "If-Range" if await asyncio.to_thread(self._is_named, tag) else "Range"
+            headers = [(name, text) for name, text in request.headers.items() if name.lower() != decisive.lower()]
+            request = request.clone(headers=headers)
+        return await super().prepare(request)
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from installer.rendezvous.prepare import binaries, diskencryption, hostignition,
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+from installer.rendezvous.validations import networks
 
 BINARY = "usr/bin/openshift-install"
 COMMAND_TIMEOUT = 540.0
@@ -248,13 +249,6 @@ def _own_manifests(cluster: Cluster) -> list[Manifest]:
         raise PrepareError("disk encryption", error.reason) from None
 
 
-def ntp_sources(job: Job) -> list[str]:
-    """The time sources that the user gave, which an installed host needs as much as a live one."""
-    env = job.infra_env.additional_ntp_sources if job.infra_env else ""
-    sources = env or job.cluster.additional_ntp_source
-    return [part.strip() for part in sources.split(",") if part.strip()]
-
-
 def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
     bootstrap = work / (SNO_IGNITION if job.cluster.is_sno else "bootstrap.ign")
     if not bootstrap.is_file():
@@ -266,10 +260,12 @@ def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
             files[name] = (work / source).read_bytes()
     if "kubeconfig" in files:
         files["kubeconfig-noingress"] = files["kubeconfig"]
+    # An installed host needs them as much as a live one.
+    sources = networks.time_sources(job.cluster, job.infra_env)
     for host in job.hosts:
         role = _role_file(host)
         pointer = files.get(f"{role}.ign")
         if pointer is None:
             raise PrepareError("openshift-install", f"made no {role}.ign")
-        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", ntp_sources(job))
+        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", sources)
     return files

@@ -113,11 +113,7 @@ def _free_addresses(view: HostView) -> Args | None:
 
 
 def _ntp(view: HostView) -> Args | None:
-    wanted = [
-        view.joined.additional_ntp_source if view.joined else "",
-        view.infra_env.additional_ntp_sources if view.infra_env else "",
-    ]
-    sources = dict.fromkeys(name.strip() for text in wanted for name in text.split(",") if name.strip())
+    sources = networks.time_sources(view.joined, view.infra_env)
     return [arguments.text_of(arguments.NtpRequest(ntp_source=",".join(sources)))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from aiohttp import web
 
@@ -45,7 +46,11 @@ async def list_all(service: Service, request: web.Request) -> Response:
     """GET /clusters"""
     with_hosts = boolean(request.query.get("with_hosts"), "with_hosts")
     parts: list[Encoded] = []
-    for number, cluster in enumerate(service.engine.store.clusters()):
+    # A subscription of Red Hat's has none of them.
+    chosen = [] if request.query.get("ams_subscription_ids") else [*service.engine.store.clusters()]
+    if identity := request.query.get("openshift_cluster_id"):
+        chosen = [item for item in chosen if item.openshift_cluster_id == str(UUID(identity))]
+    for number, cluster in enumerate(chosen):
         if number % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
         parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts)]

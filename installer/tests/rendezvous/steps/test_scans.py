@@ -1,13 +1,15 @@
-"""Which networks the service asks agents to scan: those that an agent can."""
+"""What agents are asked to scan and whom to ask for the time: networks that they scan, sources that the user gave."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from installer.assisted.enums import StepType
 from installer.rendezvous.steps import instructions
+from installer.rendezvous.store.model import InfraEnv
 from installer.testing.engine.verdict_kit import host_view
 
 
@@ -28,3 +30,24 @@ def test_only_what_the_agent_scans(cidrs: list[str], own: str, asked: list[str] 
     view = host_view(None, {"machine_networks": [{"cidr": cidr} for cidr in cidrs]}, {"interfaces": [nic]})
     args = instructions.MAKERS[StepType.FREE_ADDRESSES](view)
     assert (json.loads(args[0]) if args else None) == asked
+
+
+@pytest.mark.parametrize(
+    ("cluster", "infra_env", "asked"),
+    [
+        ({}, {}, ""),
+        ({"additional_ntp_source": "a.a,b.b"}, {"additional_ntp_sources": "b.b,c.c"}, "a.a,b.b,c.c"),
+        ({"ntp_sources": "x.x"}, {"additional_ntp_sources": "c.c"}, "x.x"),
+        ({"additional_ntp_source": "a.a"}, {"ntp_sources": "y.y"}, "y.y"),
+        ({"ntp_sources": "x.x"}, {"ntp_sources": "y.y"}, "x.x"),
+        (None, {"ntp_sources": "y.y"}, "y.y"),
+    ],
+)
+def test_only_the_time_sources_that_are_wanted(
+    cluster: dict[str, str] | None, infra_env: dict[str, str], asked: str
+) -> None:
+    view = replace(host_view(None, cluster), infra_env=InfraEnv(id="e", name="e", **infra_env))
+    if cluster is None:
+        view = replace(view, joined=None)
+    [text] = instructions.MAKERS[StepType.NTP](view) or []
+    assert json.loads(text).get("ntp_source", "") == asked
