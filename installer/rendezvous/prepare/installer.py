@@ -20,6 +20,7 @@ from pathlib import Path
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
+from installer.errors import YamlError
 from installer.files import write_whole
 from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig
 from installer.rendezvous.registries import digest_sources
@@ -228,12 +229,26 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
         "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
     }
     _run(job, binary, ["create", "manifests"], env)
+    if job.cluster.schedulable_masters:
+        _schedule_on_masters(work / "manifests/cluster-scheduler-02-config.yml")
     # The user's own come last: of two with one name, theirs counts.
     for manifest in (*_own_manifests(job.cluster), *job.manifests):
         _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
     sno = job.cluster.is_sno
     _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
     return _collect(job, work, text)
+
+
+def _schedule_on_masters(manifest: Path) -> None:
+    """Let the control plane run the users' work too. Raises PrepareError."""
+    from installer.formats.yamltext import dump, load
+
+    try:
+        scheduler = load(manifest.read_bytes())
+        scheduler["spec"]["mastersSchedulable"] = True
+    except (OSError, YamlError, KeyError, TypeError) as error:
+        raise PrepareError("schedulable_masters", f"{manifest.name}: {error!r}") from None
+    _private(manifest, dump(scheduler).encode())
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
