@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from installer.assisted.endpoint import BASE
+from installer.assisted.enums import NEVER
 from installer.rendezvous.store.model import (
     Cluster,
     ClusterProgress,
@@ -31,8 +32,9 @@ ALWAYS = (
 
 
 def present(data: JsonMap, always: Collection[str] = ()) -> JsonMap:
-    """An object without its nulls, and without texts, numbers and booleans that are empty (Go's ``omitempty``)."""
-    return {key: value for key, value in data.items() if value is not None and (key in always or value not in ("", 0))}
+    """An object as Go leaves it: no nulls, and no texts, numbers and booleans that are empty (``omitempty``)."""
+    times = {key: value or NEVER for key, value in data.items() if key.endswith("_at")}
+    return {key: value for key, value in (data | times).items() if key in always or value not in (None, "", 0)}
 
 
 def _progress(progress: HostProgress | ClusterProgress) -> JsonMap:
@@ -94,10 +96,7 @@ def host(item: Host) -> JsonMap:
     )
     data["kind"] = "Host"
     data["href"] = f"{BASE}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
-    for key in ("stage_started_at", "stage_updated_at"):
-        if key in data["progress"]:
-            data[key] = data["progress"][key]
-    return data
+    return data | {key: data["progress"][key] for key in ("stage_started_at", "stage_updated_at")}
 
 
 def cluster(item: Cluster) -> JsonMap:
@@ -189,6 +188,7 @@ def infra_env(item: InfraEnv) -> JsonMap:
             "ignition_config_override": item.ignition_config_override,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
+            "expires_at": NEVER,
             "pull_secret_set": bool(item.pull_secret),
         }
     )

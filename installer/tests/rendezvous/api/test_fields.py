@@ -54,14 +54,18 @@ def test_networks_and_arguments_are_json() -> None:
 
 #: By what an answer is about: the fields that upstream's models have even if they are empty.
 ALWAYS = {
-    "Host": {"id", "href", "kind", "status", "status_info"},
+    "Host": {
+        *("id", "href", "kind", "status", "status_info", "status_updated_at", "checked_in_at", "registered_at"),
+        *("stage_started_at", "stage_updated_at", "logs_started_at", "logs_collected_at"),
+    },
     "Cluster": {
         *("id", "href", "kind", "status", "status_info", "image_info", "hosts", "api_vips", "ingress_vips"),
         *("machine_networks", "cluster_networks", "service_networks", "monitored_operators"),
         *("user_managed_networking", "vip_dhcp_allocation", "schedulable_masters", "schedulable_masters_forced_true"),
-        *("imported", "last-installation-preparation"),
+        *("imported", "last-installation-preparation", "status_updated_at", "install_started_at"),
+        *("install_completed_at", "controller_logs_started_at", "controller_logs_collected_at"),
     },
-    "InfraEnv": {"id", "href", "kind", "name", "type", "created_at", "updated_at"},
+    "InfraEnv": {"id", "href", "kind", "name", "type", "created_at", "updated_at", "expires_at"},
 }
 
 

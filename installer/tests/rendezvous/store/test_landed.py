@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from installer.assisted.enums import LogsState, MediaStatus, PreparationStatus, Result
+from installer.assisted.enums import NEVER, LogsState, MediaStatus, PreparationStatus, Result
 from installer.assisted.errors import StoreError
 from installer.rendezvous.api import fields
 from installer.rendezvous.store.database import Store
@@ -47,7 +47,11 @@ def filled(data: Any) -> Any:
     """What is not empty of an answer: since then what is empty is left out, as upstream does (api/test_fields.py)."""
     if isinstance(data, list):
         return [filled(item) for item in data]
-    return {key: filled(item) for key, item in data.items() if item not in ("", 0)} if isinstance(data, dict) else data
+    return (
+        {key: filled(item) for key, item in data.items() if item not in ("", 0, NEVER)}
+        if isinstance(data, dict)
+        else data
+    )
 
 
 def sent(data: Any) -> Any:
