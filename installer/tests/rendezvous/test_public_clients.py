@@ -17,6 +17,7 @@ from assisted_service_client.rest import ApiException
 
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.forked_kit import forked
+from installer.testing.service.rendezvous_kit import wait_for
 from installer.testing.service.service_kit import MARKS, STATIC, Standalone, answer_steps, file_of, standalone
 
 pytestmark = MARKS
@@ -89,47 +90,134 @@ def test_a_download_is_resumed_only_if_the_image_is_the_same(service: Standalone
     user.deregister_infra_env(infra_env.id)
 
 
-def aicli(service: Standalone, home: Path, *args: str) -> str:
-    """aicli's output; it must have no error."""
+def run(service: Standalone, home: Path, *args: str, **env: str) -> tuple[int, str]:
+    """aicli's exit code and output."""
     from ailib.cli import cli  # type: ignore[import-untyped]  # costly to load
 
     def main(arguments: Sequence[str]) -> int:
         os.dup2(2, 1)
         os.chdir(home)
-        os.environ.update(service.env, HOME=str(home), AI_TOKEN=service.token("user"))
+        os.environ.update(service.env, HOME=str(home), AI_TOKEN=service.token("user"), **env)
         warnings.simplefilter("ignore")
         sys.argv = ["aicli", "--url", service.url, *arguments]
         cli()
         return 0
 
-    code, output = forked(main, args, seconds=120)
+    return forked(main, args, seconds=120)
+
+
+def aicli(service: Standalone, home: Path, *args: str, **env: str) -> str:
+    """aicli's output; it must have no error."""
+    code, output = run(service, home, *args, **env)
     assert code == 0, (args, output)
     return output
 
 
-def test_aicli_discovers_and_configures(service: Standalone, tmp_path: Path) -> None:
+def refused(service: Standalone, home: Path, *args: str) -> str:
+    """aicli's output about what the service, or aicli itself, does not do."""
+    code, output = run(service, home, *args)
+    assert code == 1, (args, output)
+    return output
+
+
+@pytest.fixture
+def home(service: Standalone, tmp_path: Path) -> Path:
+    """With what aicli looks for by default."""
     (tmp_path / "openshift_pull.json").write_text(service.pull_secret)
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/id_ed25519.pub").write_text(
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop"
     )
-    wanted = ("sno=true", "base_dns_domain=test.example", "openshift_version=4.18")
-    pairs = (f"pull_secret={tmp_path}/openshift_pull.json", *wanted)
-    aicli(service, tmp_path, "create", "cluster", *(word for pair in pairs for word in ("-P", pair)), "lab")
-    assert "lab" in aicli(service, tmp_path, "list", "clusters")
-    assert "lab_infra-env" in aicli(service, tmp_path, "info", "infraenv", "lab_infra-env")
-    (infra_env,) = service.api("user").list_infra_envs()
-    assert "full.iso" in aicli(service, tmp_path, "info", "iso", "lab_infra-env")
-    agent, machine = service.api("agent"), Machine(7, Network())
-    version = service.api("user").v2_list_component_versions().versions.get("discovery-agent", "")
+    return tmp_path
+
+
+def test_aicli_from_create_to_delete(service: Standalone, home: Path) -> None:
+    user, agent, machine = service.api("user"), service.api("agent"), Machine(7, Network())
+    aicli(service, home, "create", "cluster", "-P", "sno=true", "-P", "openshift_version=4.18", "lab")
+    assert "lab" in aicli(service, home, "list", "clusters")
+    assert "lab_infra-env" in aicli(service, home, "info", "infraenv", "lab_infra-env")
+    (infra_env,) = user.list_infra_envs()
+    # Its image, whose certificate aicli holds against those that the system trusts, whatever it is told otherwise.
+    assert "full.iso" in aicli(service, home, "info", "iso", "lab_infra-env")
+    assert "CERTIFICATE_VERIFY_FAILED" in refused(service, home, "download", "iso", "lab_infra-env")
+    assert not [*home.glob("*.iso")]
+    aicli(service, home, "download", "iso", "lab_infra-env", "-p", str(home), SSL_CERT_FILE=str(service.ca))
+    with service.fetch(infra_env["download_url"]) as answer:
+        assert (home / "lab_infra-env.iso").read_bytes() == answer.read()
+    for kind, name in (("discovery-ignition", "discovery.ign.lab"), ("ipxe-script", "ipxe-script.lab")):
+        aicli(service, home, "download", kind, "lab", "-p", str(home))
+        assert (home / name).read_bytes()
+
+    # A host, of which nothing but its id is known at first
+    version = user.v2_list_component_versions().versions["discovery-agent"]
     agent.v2_register_host(infra_env["id"], {"host_id": machine.id, "discovery_agent_version": version})
-    # Which has no inventory yet.
-    assert machine.id in aicli(service, tmp_path, "list", "hosts")
-    assert machine.id in aicli(service, tmp_path, "info", "host", machine.id)
+    assert machine.id in aicli(service, home, "list", "hosts")
+    assert machine.id in aicli(service, home, "info", "host", machine.id)
+    assert "(409)" in (output := refused(service, home, "start", "cluster", "lab")), output
+    assert "cluster is in status pending-for-input and cannot be installed: " in output
     answer_steps(agent, infra_env["id"], machine)
-    assert machine.id in aicli(service, tmp_path, "list", "hosts")
-    aicli(service, tmp_path, "update", "host", machine.id, "-P", "name=renamed")
-    assert "renamed" in aicli(service, tmp_path, "list", "hosts")
-    assert "Successfully registered" in aicli(service, tmp_path, "list", "events", "lab")
-    aicli(service, tmp_path, "delete", "host", machine.id, "-y")
-    aicli(service, tmp_path, "delete", "cluster", "lab", "-y")
+    assert machine.id in aicli(service, home, "list", "hosts")
+    aicli(service, home, "update", "host", machine.id, "-P", "name=renamed")
+    assert "renamed" in aicli(service, home, "list", "hosts")
+    assert "Successfully registered" in aicli(service, home, "list", "events", "lab")
+
+    # Removed, and found again; its installation
+    aicli(service, home, "delete", "host", machine.id, "-y")
+    agent.v2_register_host(infra_env["id"], {"host_id": machine.id, "discovery_agent_version": version})
+    for _ in range(2):
+        answer_steps(agent, infra_env["id"], machine)
+    aicli(service, home, "start", "cluster", "lab")
+    cluster_id = user.v2_list_clusters()[0]["id"]
+    wait_for("the install step", lambda: "install" in answer_steps(agent, infra_env["id"], machine), 60)
+    for stage in ("Starting installation", "Installing", "Writing image to disk", "Rebooting"):
+        agent.v2_update_host_install_progress(infra_env["id"], machine.id, {"current_stage": stage})
+    with pytest.raises(ApiException, match="404"):
+        user.v2_download_infra_env_files(infra_env["id"], "ipxe-script", mac=machine.mac)
+    for stage in ("Joined", "Done"):
+        agent.v2_update_host_install_progress(infra_env["id"], machine.id, {"current_stage": stage})
+    # `aicli wait cluster` waits for another time than this.
+    assert str(user.v2_get_cluster(cluster_id).install_completed_at) == "0001-01-01 00:00:00+00:00"
+    agent.v2_complete_installation(cluster_id, {"is_success": True})
+    aicli(service, home, "wait", "cluster", "lab")
+    for kind in ("kubeconfig", "kubeadmin-password"):
+        aicli(service, home, "download", kind, "lab", "--path", str(home))
+        assert (home / f"{kind}.lab").read_bytes()
+
+    # No day 2
+    output = refused(service, home, "update", "cluster", "lab", "-P", "day2=true")
+    assert "hosts are added to an installed cluster with an image of their own" in output
+    where = ("-P", "base_dns_domain=test.example", "-P", "openshift_version=4.18")
+    output = refused(service, home, "create", "cluster", *where, "other-day2")
+    assert "hosts are added to an installed cluster with an image of their own" in output
+    assert [item["name"] for item in user.v2_list_clusters()] == ["lab"]
+
+    aicli(service, home, "delete", "cluster", "lab", "-y")
+    assert (user.v2_list_clusters(), user.list_infra_envs()) == ([], [])
+
+
+def test_what_is_not_ready_is_not_installed(service: Standalone) -> None:
+    user, agent, machine = service.api("user"), service.api("agent"), Machine(8, Network())
+    body = {"name": "unready", "openshift_version": "4.18", "pull_secret": service.pull_secret}
+    cluster = user.v2_register_cluster(body)
+    infra_env = user.register_infra_env({**body, "cluster_id": cluster.id})
+
+    def answer() -> tuple[int, str]:
+        with pytest.raises(ApiException) as caught:
+            user.v2_install_cluster(cluster.id)
+        body = json.loads(caught.value.body)
+        assert body["code"] == str(caught.value.status)
+        return caught.value.status, body["reason"]
+
+    # Without hosts; with one of which nothing is known; with one that is not ready; with one whose role is chosen.
+    assert answer()[0] == 409
+    version = user.v2_list_component_versions().versions["discovery-agent"]
+    agent.v2_register_host(infra_env.id, {"host_id": machine.id, "discovery_agent_version": version})
+    assert answer()[0] == 409
+    answer_steps(agent, infra_env.id, machine)
+    assert answer()[0] == 400
+    user.v2_update_host(infra_env.id, machine.id, {"host_role": "master"})
+    status, reason = answer()
+    assert status == 409
+    assert reason.startswith("cluster is in status pending-for-input and cannot be installed: ")
+    user.v2_deregister_cluster(cluster.id)
+    user.deregister_infra_env(infra_env.id)
