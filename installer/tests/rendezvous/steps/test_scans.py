@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from installer.assisted.enums import StepType
+from installer.assisted.enums import Result, StepType
 from installer.rendezvous.steps import instructions
 from installer.rendezvous.store.model import InfraEnv
+from installer.rendezvous.validations import network
 from installer.testing.engine.verdict_kit import host_view
 
 
@@ -51,3 +52,13 @@ def test_only_the_time_sources_that_are_wanted(
         view = replace(view, joined=None)
     [text] = instructions.MAKERS[StepType.NTP](view) or []
     assert json.loads(text).get("ntp_source", "") == asked
+
+
+@pytest.mark.parametrize("name", ["ntp_sources", "additional_ntp_sources"])
+def test_a_host_of_no_cluster_is_to_have_the_time_of_sources_that_are_given(name: str) -> None:
+    view = host_view({"cluster_id": None})
+    for infra_env, result in (
+        (InfraEnv(id="e", name="e"), Result.SUPPRESSED),
+        (InfraEnv(id="e", name="e", **{name: "y.y"}), Result.FAILURE),
+    ):
+        assert network.ntp_synced(replace(view, infra_env=infra_env)).result is result
