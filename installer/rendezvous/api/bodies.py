@@ -48,8 +48,9 @@ class Download(web.FileResponse):
         tag = request.headers.get("If-Range")
         if tag is not None:
             decisive = "If-Range" if await asyncio.to_thread(self._is_named, tag) else "Range"
-            headers = [(name, text) for name, text in request.headers.items() if name.lower() != decisive.lower()]
-            request = request.clone(headers=headers)
+            # A text that is no ASCII means nothing here, and may be none that can be copied.
+            kept = [(k, v) for k, v in request.headers.items() if k.lower() != decisive.lower() and v.isascii()]
+            request = request.clone(headers=kept)
         return await super().prepare(request)
 
 

@@ -25,10 +25,12 @@ Response = web.StreamResponse
 PRESIGNED = ("discovery.ign", "ipxe-script")
 FILES = (*PRESIGNED, "static-network-config")
 IPXE_SCRIPTS = ("discovery-image-always", "boot-order-control")
-# Parameters of a file, what they can be (an expression for an address), and the one file that each is for.
+_OCTETS = "([:-][0-9A-Fa-f]{2})"
+# Parameters of a file, what they can be (an expression for an address, of InfiniBand as well), and the one file that
+# each is for.
 PARAMETERS: Mapping[str, tuple[tuple[str, ...] | re.Pattern[str], str]] = {
     "ipxe_script_type": (IPXE_SCRIPTS, "ipxe-script"),
-    "mac": (re.compile("[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}"), "ipxe-script"),
+    "mac": (re.compile(f"[0-9A-Fa-f]{{2}}{_OCTETS}{{5}}({_OCTETS}{{2}}|{_OCTETS}{{14}})?"), "ipxe-script"),
     "discovery_iso_type": (infra_envs.IMAGE_TYPES, "discovery.ign"),
 }
 KINDS = {"full.iso": "full-iso", "minimal.iso": "minimal-iso"}
