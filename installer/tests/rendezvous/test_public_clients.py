@@ -88,6 +88,10 @@ def test_a_download_is_resumed_only_if_the_image_is_the_same(service: Standalone
     for condition in (tag, date, f"W/{tag}", '"x"'):
         assert resumed(**{"If-Range": condition, "X-No-UTF-8": "\xff"}) == whole
     assert resumed() == part
+    # Other ranges than one of bytes are no error.
+    for ranges in ("bytes=0-1,5-6", "lines=1-2", "x"):
+        with service.fetch(user.get_infra_env(infra_env.id).download_url, Range=ranges) as answer:
+            assert (answer.status, len(answer.read())) == whole
     user.deregister_infra_env(infra_env.id)
 
 
