@@ -76,7 +76,8 @@ def test_a_firmware_of_its_own_brings_up_the_agent(deployment: Deployment) -> No
     deployment.boot()
 
     def registered() -> bool:
-        return any(host["inventory"] for env in deployment.rest("infra-envs") for host in _hosts(deployment, env["id"]))
+        infra_envs = deployment.rest("infra-envs")
+        return any(host.get("inventory") for env in infra_envs for host in _hosts(deployment, env["id"]))
 
     with deployment.lab.phase("up to the agent"):
         wait_until(registered, REGISTERED_SECONDS, "the host to register and send its inventory")

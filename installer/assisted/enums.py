@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 E = TypeVar("E", bound=StrEnum)
+# A time that has not come, in upstream's answers: Go has no empty one. Clients wait for another (aicli wait cluster).
+NEVER = "0001-01-01T00:00:00.000Z"
 
 
 def member(kind: type[E], text: str) -> E | str:

@@ -15,6 +15,8 @@ from installer.assisted.enums import Role
 NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 #: Networks whose free addresses are asked for (free-network-addresses), as CIDRs.
 Networks = list[str]
+#: Addresses in the largest network that agents scan.
+LARGEST_SCAN = 1024
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

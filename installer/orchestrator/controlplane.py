@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from installer.assisted import inventory
 from installer.assisted.enums import HostStatus, Role, Stage
 from installer.assisted.errors import ClientError
 from installer.hostsys.system import HostSystem
 from installer.orchestrator.errors import StageError
-from installer.orchestrator.kube import KubeApi, is_arbiter, is_master, is_ready
+from installer.orchestrator.kube import KubeApi, internal_addresses, is_arbiter, is_master, is_ready
 from installer.orchestrator.report import Reporter
 
 log = logging.getLogger("assisted-installer")
@@ -28,11 +31,24 @@ def wanted_masters(control_plane_count: int) -> int:
     return min(2, control_plane_count - 1)
 
 
+def _node_of(host: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The node that a host has become: by name, else by address, as a node may be called by its FQDN."""
+    name = str(host.get("requested_hostname") or "").lower()
+    if node := next((node for node in nodes if node["metadata"]["name"] == name), None):
+        return node
+    try:
+        nics = inventory.decode(host.get("inventory") or "{}").interfaces
+    except msgspec.DecodeError as error:
+        log.warning("inventory of host %s: %s", host["id"], error)
+        return None
+    own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
+    return next((node for node in nodes if own.intersection(internal_addresses(node))), None)
+
+
 def _update_others(reporter: Reporter, hosts: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
     """Report which other hosts have joined: they no longer report for themselves."""
-    by_name = {str(node["metadata"]["name"]): node for node in nodes}
     for host in hosts:
-        node = by_name.get(str(host.get("requested_hostname", "")))
+        node = _node_of(host, nodes)
         stage = (host.get("progress") or {}).get("current_stage")
         if node is None or host["id"] == reporter.host_id or stage not in (Stage.REBOOTING, Stage.CONFIGURING):
             continue

@@ -72,6 +72,12 @@ def _pem_file(encoded: str) -> MemoryFile:
     return MemoryFile("kubeconfig.pem", base64.b64decode(encoded))
 
 
+def internal_addresses(node: dict[str, Any]) -> list[str]:
+    """The addresses by which the other nodes reach a node."""
+    listed = (node.get("status") or {}).get("addresses") or []
+    return [str(item["address"]) for item in listed if item.get("type") == "InternalIP"]
+
+
 def is_ready(node: dict[str, Any]) -> bool:
     """Is the node's condition Ready true?"""
     conditions = (node.get("status") or {}).get("conditions") or []

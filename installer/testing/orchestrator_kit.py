@@ -185,14 +185,16 @@ class Cluster:
         self.connections = 0
         self.kubeconfig = ""
 
-    def node(self, name: str, role: str = "master", ready: bool = True) -> None:
+    def node(self, name: str, role: str = "master", ready: bool = True, address: str = "") -> None:
         """A node of the cluster."""
         labels = {f"node-role.kubernetes.io/{role}": ""} if role else {}
         conditions = [
             {"type": "MemoryPressure", "status": "False" if ready else "True"},
             {"type": "Ready", "status": "True" if ready else "False"},
         ]
-        item = {"metadata": {"name": name, "labels": labels}, "status": {"conditions": conditions}}
+        addresses = [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]
+        status = {"conditions": conditions, "addresses": addresses if address else None}
+        item = {"metadata": {"name": name, "labels": labels}, "status": status}
         self.answers["/api/v1/nodes"]["items"].append(item)
 
     def event(self, namespace: str, name: str, reason: str = "") -> None:

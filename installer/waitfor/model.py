@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from installer.assisted.enums import ClusterStatus, HostStatus, LogsState, Result, Role, Stage, member
+from installer.assisted.enums import NEVER, ClusterStatus, HostStatus, LogsState, Result, Role, Stage, member
 
 Json = Mapping[str, Any]
 FAILED = (Result.FAILURE, Result.ERROR)
@@ -93,7 +93,7 @@ def host_of(raw: Json) -> HostSeen:
         stage=member(Stage, str(progress.get("current_stage") or "")) if isinstance(progress, Mapping) else "",
         role=member(Role, str(raw.get("suggested_role") or "") if role in ("", Role.AUTO) else role),
         checks=checks_of(raw.get("validations_info")),
-        logs_sent=bool(raw.get("logs_collected_at"))
+        logs_sent=raw.get("logs_collected_at") not in (None, "", NEVER)
         or raw.get("logs_info") in (LogsState.COMPLETED, LogsState.TIMEOUT),
         stage_info=str(progress.get("progress_info") or "") if isinstance(progress, Mapping) else "",
         macs=frozenset(str(mac).lower() for mac in macs if mac),

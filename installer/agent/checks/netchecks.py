@@ -14,7 +14,7 @@ from installer.agent.errors import StepError
 from installer.agent.host import network
 from installer.assisted.enums import SourceState, VipVerification
 from installer.assisted.inventory import Interface
-from installer.assisted.steparguments import DomainsRequest, Networks, NtpRequest, Peers, VipRequests
+from installer.assisted.steparguments import LARGEST_SCAN, DomainsRequest, Networks, NtpRequest, Peers, VipRequests
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 
@@ -27,7 +27,6 @@ NTP_STATES = {
     "x": "error",
     "~": "variable",
 }
-LARGEST_SCAN = 1024
 UNSPECIFIED = "0.0.0.0"
 PING_COUNT = 10
 
@@ -243,7 +242,7 @@ def free_addresses(host: HostSystem, cidrs: Networks) -> str:
             raise StepError(f"{cidr} has {net.num_addresses} addresses, at most {LARGEST_SCAN} are scanned")
         addresses = [str(address) for address in net.hosts() if str(address) not in own]
         answers = _neighbours(host, nics, addresses, silently=True)
-        if not answers:
+        if addresses and not answers:
             raise StepError(f"no interface has an address in {cidr}")
         taken = {address for (_, address), mac in answers.items() if mac}
         result.append({"network": cidr, "free_addresses": [text for text in addresses if text not in taken]})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Undecodable, Unparsable
@@ -25,8 +27,36 @@ PIECE = 256 * 1024
 # Objects that are encoded between two requests; the costliest takes a tenth of a millisecond.
 AT_A_TIME = 32
 
+_RANGE = re.compile("bytes=([0-9]+-[0-9]*|-[0-9]+)", re.IGNORECASE)
+
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
+
+
+class Download(web.FileResponse):
+    """A file, or the part of it that is asked for, unless the client has the rest of another file (If-Range).
+
+    aiohttp compares dates only, and takes an entity tag for no condition at all (RFC 9110 §13.1.5). Other ranges than
+    one of bytes, which it refuses, get the whole file (§14.2).
+    """
+
+    def _is_named(self, tag: str) -> bool:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return False
+        return tag.strip() == f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the head, and begin with the file."""
+        tag, wanted = request.headers.get("If-Range"), request.headers.get("Range")
+        if tag is not None or wanted is not None:
+            named = tag is None or await asyncio.to_thread(self._is_named, tag)
+            dropped = {"if-range"} if named and _RANGE.fullmatch(wanted or "") else {"if-range", "range"}
+            # A text that is no ASCII means nothing here, and may be none that can be copied.
+            kept = [(k, v) for k, v in request.headers.items() if k.lower() not in dropped and v.isascii()]
+            request = request.clone(headers=kept)
+        return await super().prepare(request)
 
 
 @asynccontextmanager

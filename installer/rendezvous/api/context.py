@@ -58,6 +58,9 @@ class ImageMaker(Protocol):
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
         """What a minimal image adds to its initrd, empty if nothing."""
 
+    def network_tar(self, infra_env: InfraEnv) -> bytes:
+        """The files of the hosts' static networks, empty if there are none."""
+
     def ipxe(self, infra_env: InfraEnv, urls: Mapping[str, str]) -> bytes:
         """An iPXE script that boots from these URLs."""
 

@@ -6,11 +6,12 @@ Secrets are shown as ``pull_secret_set`` only.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from installer.assisted.endpoint import BASE
+from installer.assisted.enums import NEVER
 from installer.rendezvous.store.model import (
     Cluster,
     ClusterProgress,
@@ -22,16 +23,22 @@ from installer.rendezvous.store.model import (
     StaticNetwork,
 )
 
+# What a cluster has even when it is empty: what the specification requires, has a default for, or lets be null.
+# Upstream's models have pointers there.
+ALWAYS = (
+    *("status_info", "user_managed_networking", "vip_dhcp_allocation", "schedulable_masters"),
+    *("schedulable_masters_forced_true", "imported"),
+)
 
-def _set_fields(data: JsonMap) -> JsonMap:
-    """Without nulls, and without times that are not set (an empty text)."""
-    return {
-        key: value for key, value in data.items() if value is not None and not (value == "" and key.endswith("_at"))
-    }
+
+def present(data: JsonMap, always: Collection[str] = ()) -> JsonMap:
+    """An object as Go leaves it: no nulls, and no texts, numbers and booleans that are empty (``omitempty``)."""
+    times = {key: value or NEVER for key, value in data.items() if key.endswith("_at")}
+    return {key: value for key, value in (data | times).items() if key in always or value not in (None, "", 0)}
 
 
 def _progress(progress: HostProgress | ClusterProgress) -> JsonMap:
-    return {key: value for key, value in msgspec.to_builtins(progress).items() if value is not None}
+    return present(msgspec.to_builtins(progress))
 
 
 def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
@@ -41,7 +48,7 @@ def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
 
 def host(item: Host) -> JsonMap:
     """A host."""
-    data = _set_fields(
+    data = present(
         {
             "id": item.id,
             "infra_env_id": item.infra_env_id,
@@ -84,19 +91,17 @@ def host(item: Host) -> JsonMap:
             "registered_at": item.registered_at,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
-        }
+        },
+        ("status_info",),
     )
     data["kind"] = "Host"
     data["href"] = f"{BASE}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
-    for key in ("stage_started_at", "stage_updated_at"):
-        if key in data["progress"]:
-            data[key] = data["progress"][key]
-    return data
+    return data | {key: data["progress"][key] for key in ("stage_started_at", "stage_updated_at")}
 
 
 def cluster(item: Cluster) -> JsonMap:
     """A cluster without its hosts."""
-    data = _set_fields(
+    data = present(
         {
             "id": item.id,
             "name": item.name,
@@ -119,10 +124,11 @@ def cluster(item: Cluster) -> JsonMap:
             "https_proxy": item.https_proxy,
             "no_proxy": item.no_proxy,
             "additional_ntp_source": item.additional_ntp_source,
+            "ntp_sources": item.ntp_sources,
             "cpu_architecture": item.cpu_architecture,
             "hyperthreading": item.hyperthreading,
             "schedulable_masters": item.schedulable_masters,
-            "disk_encryption": item.disk_encryption,
+            "disk_encryption": present({**item.disk_encryption}),
             "load_balancer": item.load_balancer,
             "tags": item.tags,
             "install_config_overrides": item.install_config_overrides,
@@ -131,7 +137,8 @@ def cluster(item: Cluster) -> JsonMap:
             "status_updated_at": item.status_updated_at,
             "validations_info": item.validations_info.text,
             "progress": _progress(item.progress),
-            "monitored_operators": item.monitored_operators,
+            "openshift_cluster_id": item.openshift_cluster_id,
+            "monitored_operators": [present(operator) for operator in item.monitored_operators],
             "connectivity_majority_groups": item.connectivity_majority_groups.text,
             "ignored_host_validations": item.ignored_host_validations.text,
             "ignored_cluster_validations": item.ignored_cluster_validations.text,
@@ -143,13 +150,14 @@ def cluster(item: Cluster) -> JsonMap:
             "install_completed_at": item.install_completed_at,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
-        }
+            "pull_secret_set": bool(item.pull_secret),
+        },
+        ALWAYS,
     )
     data["kind"] = "Cluster"
     data["href"] = f"{BASE}/clusters/{item.id}"
     data["image_info"] = {}
-    data["pull_secret_set"] = bool(item.pull_secret)
-    data["last-installation-preparation"] = msgspec.to_builtins(item.last_preparation)
+    data["last-installation-preparation"] = present(msgspec.to_builtins(item.last_preparation))
     for plural, key in (("cluster_networks", "cluster_network_cidr"), ("service_networks", "service_network_cidr")):
         if data[plural]:
             data[key] = data[plural][0]["cidr"]
@@ -162,7 +170,7 @@ def cluster(item: Cluster) -> JsonMap:
 
 def infra_env(item: InfraEnv) -> JsonMap:
     """An infra-env."""
-    data = _set_fields(
+    data = present(
         {
             "id": item.id,
             "name": item.name,
@@ -173,15 +181,17 @@ def infra_env(item: InfraEnv) -> JsonMap:
             "ssh_authorized_key": item.ssh_authorized_key,
             "static_network_config": _json_text(item.static_network_config),
             "additional_ntp_sources": item.additional_ntp_sources,
+            "ntp_sources": item.ntp_sources,
             "additional_trust_bundle": item.additional_trust_bundle,
             "proxy": item.proxy,
             "kernel_arguments": _json_text(item.kernel_arguments),
             "ignition_config_override": item.ignition_config_override,
             "created_at": item.created_at,
             "updated_at": item.updated_at,
+            "expires_at": NEVER,
+            "pull_secret_set": bool(item.pull_secret),
         }
     )
     data["kind"] = "InfraEnv"
     data["href"] = f"{BASE}/infra-envs/{item.id}"
-    data["pull_secret_set"] = bool(item.pull_secret)
     return data

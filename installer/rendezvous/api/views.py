@@ -63,9 +63,12 @@ class Views:
         """A cluster with counts and, if asked for, its hosts. Those of a big one take long: see ``parts``."""
         data = fields.cluster(cluster)
         hosts = self._engine.store.hosts(cluster_id=cluster.id)
-        data["total_host_count"] = len(hosts)
-        data["enabled_host_count"] = sum(1 for host in hosts if host.status is not HostStatus.DISABLED)
-        data["ready_host_count"] = sum(1 for host in hosts if host.status is HostStatus.KNOWN)
+        counts = {
+            "total_host_count": len(hosts),
+            "enabled_host_count": sum(1 for host in hosts if host.status is not HostStatus.DISABLED),
+            "ready_host_count": sum(1 for host in hosts if host.status is HostStatus.KNOWN),
+        }
+        data |= fields.present(counts)
         data["schedulable_masters_forced_true"] = sum(1 for host in hosts if host.effective_role is Role.WORKER) < 2
         data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
         return data

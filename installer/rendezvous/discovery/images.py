@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import tarfile
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,7 +21,7 @@ from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
 from installer.ignition.live import NETWORK_UNIT, env_file
-from installer.ignition.livesystem import CLIENT_ID, proxy_file
+from installer.ignition.livesystem import CLIENT_ID, ntp_files, proxy_file
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.image.iso import kargs
 from installer.network import host_network_files
@@ -73,6 +75,8 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
         File.text("/etc/containers/auth.json", infra_env.pull_secret, 0o600),
         proxy_file({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
         CLIENT_ID,
+        # Additional ones are the agent's to add (steps/instructions.py).
+        *ntp_files(infra_env.ntp_sources.split(",") if infra_env.ntp_sources else ()),
         *network,
     ]
     if settings.registries_conf.is_file():
@@ -132,6 +136,16 @@ class DiscoveryImages:
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
         """What a minimal image adds to its initrd: static networks, empty without any. Raises PrepareError."""
         return network_archive(_network(infra_env))
+
+    def network_tar(self, infra_env: InfraEnv) -> bytes:
+        """The files of the hosts' static networks, as upstream packs them; empty without any. Raises PrepareError."""
+        files, buffer = _network(infra_env), io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for file in files:
+                member = tarfile.TarInfo(file.path)
+                member.mode, member.size = file.mode, len(file.content)
+                archive.addfile(member, io.BytesIO(file.content))
+        return buffer.getvalue() if files else b""
 
     def file(self, infra_env: InfraEnv, name: str) -> Path:
         """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img. Raises NotFound, PrepareError, BadRequest."""

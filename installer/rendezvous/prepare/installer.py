@@ -20,11 +20,13 @@ from pathlib import Path
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
+from installer.errors import YamlError
 from installer.files import write_whole
 from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+from installer.rendezvous.validations import networks
 
 BINARY = "usr/bin/openshift-install"
 COMMAND_TIMEOUT = 540.0
@@ -227,12 +229,26 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
         "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
     }
     _run(job, binary, ["create", "manifests"], env)
+    if job.cluster.schedulable_masters:
+        _schedule_on_masters(work / "manifests/cluster-scheduler-02-config.yml")
     # The user's own come last: of two with one name, theirs counts.
     for manifest in (*_own_manifests(job.cluster), *job.manifests):
         _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
     sno = job.cluster.is_sno
     _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
     return _collect(job, work, text)
+
+
+def _schedule_on_masters(manifest: Path) -> None:
+    """Let the control plane run the users' work too. Raises PrepareError."""
+    from installer.formats.yamltext import dump, load
+
+    try:
+        scheduler = load(manifest.read_bytes())
+        scheduler["spec"]["mastersSchedulable"] = True
+    except (OSError, YamlError, KeyError, TypeError) as error:
+        raise PrepareError("schedulable_masters", f"{manifest.name}: {error!r}") from None
+    _private(manifest, dump(scheduler).encode())
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -248,13 +264,6 @@ def _own_manifests(cluster: Cluster) -> list[Manifest]:
         raise PrepareError("disk encryption", error.reason) from None
 
 
-def ntp_sources(job: Job) -> list[str]:
-    """The time sources that the user gave, which an installed host needs as much as a live one."""
-    env = job.infra_env.additional_ntp_sources if job.infra_env else ""
-    sources = env or job.cluster.additional_ntp_source
-    return [part.strip() for part in sources.split(",") if part.strip()]
-
-
 def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
     bootstrap = work / (SNO_IGNITION if job.cluster.is_sno else "bootstrap.ign")
     if not bootstrap.is_file():
@@ -266,10 +275,12 @@ def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
             files[name] = (work / source).read_bytes()
     if "kubeconfig" in files:
         files["kubeconfig-noingress"] = files["kubeconfig"]
+    # An installed host needs them as much as a live one.
+    sources = networks.time_sources(job.cluster, job.infra_env)
     for host in job.hosts:
         role = _role_file(host)
         pointer = files.get(f"{role}.ign")
         if pointer is None:
             raise PrepareError("openshift-install", f"made no {role}.ign")
-        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", ntp_sources(job))
+        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", sources)
     return files

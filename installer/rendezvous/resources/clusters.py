@@ -17,7 +17,7 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.redact import redact, shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
-from installer.rendezvous.prepare import diskencryption
+from installer.rendezvous.prepare import diskencryption, metadata
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts, networking, platforms, releases
@@ -51,14 +51,14 @@ PLAIN = (
     *("network_type", "api_vips", "ingress_vips", "ssh_public_key", "pull_secret"),
     *("http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "cpu_architecture", "hyperthreading"),
     *("schedulable_masters", "disk_encryption", "load_balancer", "tags", "olm_operators", "control_plane_count"),
-    *("high_availability_mode", "name"),
+    *("high_availability_mode", "name", "ntp_sources"),
 )
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 # Operators that upstream knows: a validation says of each that this service cannot install it. Other names are refused.
 OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
 # Fields of the specification that this service does not support: taken when empty, refused when they ask for something.
-NOT_OFFERED = ("ntp_sources", "ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
+NOT_OFFERED = ("ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
 
 
 def _networks(body: ClusterSettings) -> dict[str, list[JsonMap]]:
@@ -92,7 +92,7 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
         del changes["cpu_architecture"]
     for key in ("api_vips", "ingress_vips"):
         if key in changes:
-            changes[key] = [{"ip": item.get("ip", "")} for item in changes[key]]
+            changes[key] = [{"ip": values.canonical(item.get("ip", ""))} for item in changes[key]]
     networks = _networks(params)
     values.check_cluster(changes, networks, OPERATORS)
     changes.update(networks)
@@ -131,6 +131,7 @@ def new(settings: Settings, body: ClusterParams, stamp: str = "") -> Cluster:
     releases.check(settings, changes)
     base = {"id": str(uuid.uuid4()), "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
     cluster = from_map({**base, **changes}, Cluster)
+    values.check_time_sources(cluster.ntp_sources, cluster.additional_ntp_source, "additional_ntp_source")
     networking.check_registration(
         requested, networking.Networks.of(cluster, {}), user_managed=body.user_managed_networking or False
     )
@@ -201,7 +202,9 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
             for host in members:
                 # The old answers are of other servers.
                 engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
-        engine.store.put_cluster(from_map({**as_map(cluster), **changes, "updated_at": now_text()}, Cluster))
+        changed = from_map({**as_map(cluster), **changes, "updated_at": now_text()}, Cluster)
+        values.check_time_sources(changed.ntp_sources, changed.additional_ntp_source, "additional_ntp_source")
+        engine.store.put_cluster(changed)
         engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
 
@@ -331,7 +334,8 @@ def finish_preparation(
         for name, content in (files or {}).items():
             engine.store.put_file(cluster_id, name, content)
         status = PreparationStatus.FAILED if files is None else PreparationStatus.SUCCESS
-        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
+        cluster = replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason)))
+        engine.store.put_cluster(replace(cluster, openshift_cluster_id=metadata.cluster_id(files or {})))
         engine.reconcile(cluster_id)
     return True
 
@@ -363,7 +367,8 @@ def reset(engine: Engine, cluster_id: str) -> Cluster:
     """actions/reset. Raises Conflict when there is nothing to reset."""
     with engine.store.change():
         cluster = engine.trigger_cluster(engine.store.cluster(cluster_id), T.RESET)
-        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(), attempt="", install_started_at=None))
+        cluster = replace(cluster, last_preparation=Preparation(), attempt="", install_started_at=None)
+        engine.store.put_cluster(replace(cluster, openshift_cluster_id=""))
         engine.store.delete_files(cluster_id)
         for host in engine.store.hosts(cluster_id=cluster_id):
             hosts.reset(engine, host)

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from installer.assisted import plainjson
-from installer.assisted.errors import BadRequest, PrepareError
+from installer.assisted.enums import HostStatus, Stage
+from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition
@@ -19,15 +20,20 @@ from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraE
 from installer.rendezvous.resources.requests.params import required
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, InfraEnv
+from installer.rendezvous.validations.hostview import inventory_of
+from installer.rendezvous.validations.networks import macs_of
 
 replace = msgspec.structs.replace
 PLAIN = (
     *("openshift_version", "cpu_architecture", "ssh_authorized_key", "pull_secret", "additional_ntp_sources"),
-    *("additional_trust_bundle", "proxy", "ignition_config_override"),
+    *("ntp_sources", "additional_trust_bundle", "proxy", "ignition_config_override"),
 )
 # Fields of the specification that this service does not support.
-NOT_OFFERED = ("ntp_sources", "rendezvous_ip", "network_discovery_delay_seconds")
+NOT_OFFERED = ("rendezvous_ip", "network_discovery_delay_seconds")
 IMAGE_TYPES = ("full-iso", "minimal-iso")
+# Where a host boots from what was installed, even if it waits for its user to set the boot order right.
+WRITTEN = (HostStatus.INSTALLING_IN_PROGRESS, HostStatus.INSTALLING_PENDING_USER_ACTION)
+FROM_DISK = (Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE)
 
 
 def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
@@ -88,8 +94,10 @@ def _check_static(items: list[StaticNetworkParams]) -> None:
         raise BadRequest("; ".join(problems))
 
 
-def _check_architecture(settings: Settings, infra_env: InfraEnv, cluster: Cluster | None) -> None:
-    """Raise BadRequest unless the architecture is the cluster's and the release has it."""
+def _check(settings: Settings, infra_env: InfraEnv, cluster: Cluster | None) -> None:
+    """Raise BadRequest for fields that exclude each other, and unless the architecture is the cluster's and the
+    release has it."""
+    values.check_time_sources(infra_env.ntp_sources, infra_env.additional_ntp_sources, "additional_ntp_sources")
     if cluster is not None:
         theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
         if theirs not in ("", "multi", infra_env.cpu_architecture):
@@ -122,7 +130,7 @@ def new(settings: Settings, body: InfraEnvParams, cluster: Cluster | None, ident
         },
         InfraEnv,
     )
-    _check_architecture(settings, infra_env, cluster)
+    _check(settings, infra_env, cluster)
     return infra_env
 
 
@@ -145,9 +153,20 @@ def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
-        _check_architecture(engine.settings, infra_env, _cluster_of(engine, infra_env.cluster_id))
+        _check(engine.settings, infra_env, _cluster_of(engine, infra_env.cluster_id))
         engine.store.put_infra_env(infra_env)
     return infra_env
+
+
+def check_boots_image(engine: Engine, infra_env: InfraEnv, mac: str) -> None:
+    """Raise NotFound for a machine that is to boot from its disk: iPXE then goes on with the next device."""
+    for host in engine.store.hosts(infra_env_id=infra_env.id):
+        inventory = inventory_of(host)
+        if inventory is None or mac.lower().replace("-", ":") not in macs_of(inventory):
+            continue
+        stage = host.progress.current_stage
+        if host.status is HostStatus.INSTALLED or (host.status in WRITTEN and stage in FROM_DISK):
+            raise NotFound(f"host {host.id} with MAC address {mac} boots from its disk: it is {host.status}, {stage}")
 
 
 def new_image_key(engine: Engine, infra_env_id: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from installer.assisted import steparguments as arguments
 from installer.assisted.enums import HostStatus, LogsState, Role, StepType
+from installer.assisted.inventory import Inventory
 from installer.rendezvous.clock import age
 from installer.rendezvous.steps import installerargs
 from installer.rendezvous.store.model import Cluster, Host
@@ -95,20 +96,24 @@ def _connectivity(view: HostView) -> Args | None:
     return [peers] if peers else None
 
 
+def _scanned(inventory: Inventory, cidr: str) -> bool:
+    """Can agents scan this network, and this host reach others in it?"""
+    network = networks.network_of(cidr)
+    return (network.version == 4 and network.num_addresses <= arguments.LARGEST_SCAN) and any(
+        item.ip in network and item.network.num_addresses > 1 for item in networks.interfaces_of(inventory)
+    )
+
+
 def _free_addresses(view: HostView) -> Args | None:
     # Asked only where VIPs have to be found free: SNO and user-managed networking have none.
     if view.inventory is None or not networks.has_vips(view.cluster):
         return None
-    cidrs = [cidr for cidr in view.machine_cidrs if ":" not in cidr and networks.belongs(view.inventory, cidr)]
+    cidrs = [cidr for cidr in view.machine_cidrs if _scanned(view.inventory, cidr)]
     return [arguments.text_of(cidrs)] if cidrs else None
 
 
 def _ntp(view: HostView) -> Args | None:
-    wanted = [
-        view.joined.additional_ntp_source if view.joined else "",
-        view.infra_env.additional_ntp_sources if view.infra_env else "",
-    ]
-    sources = dict.fromkeys(name.strip() for text in wanted for name in text.split(",") if name.strip())
+    sources = networks.time_sources(view.joined, view.infra_env)
     return [arguments.text_of(arguments.NtpRequest(ntp_source=",".join(sources)))]
 
 
@@ -356,7 +361,7 @@ def step_id(kind: StepType, host: Host, attempt: str) -> str:
 def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:
     """The plan as the API's ``steps`` object."""
     return {
-        "next_instruction_seconds": plan.wait,
+        **({"next_instruction_seconds": plan.wait} if plan.wait else {}),
         "post_step_action": plan.post,
         "instructions": [
             {"step_type": kind.value, "step_id": step_id(kind, host, attempt), "args": args}

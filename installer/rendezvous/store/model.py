@@ -185,6 +185,7 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     https_proxy: str = ""
     no_proxy: str = ""
     additional_ntp_source: str = ""
+    ntp_sources: str = ""
     cpu_architecture: str = "x86_64"
     hyperthreading: str = "all"
     schedulable_masters: bool = False
@@ -201,6 +202,8 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     last_preparation: Preparation = Preparation()
     # Internal: another with every actions/install; what an earlier attempt still sends is dropped.
     attempt: str = ""
+    # The id that the payload's installer has given it.
+    openshift_cluster_id: str = ""
     monitored_operators: list[JsonMap] = []
     connectivity_majority_groups: MajorityGroups = MajorityGroups()
     ignored_host_validations: ValidationIds = ValidationIds()
@@ -256,6 +259,7 @@ class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
     pull_secret: str = ""
     static_network_config: list[StaticNetwork] = []
     additional_ntp_sources: str = ""
+    ntp_sources: str = ""
     additional_trust_bundle: str = ""
     proxy: Proxy = {}
     kernel_arguments: list[KernelArgument] = []

@@ -13,7 +13,8 @@ from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, HostV
 from installer.rendezvous.validations.networks import user_managed
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
-HOSTNAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,62}(?:[.][a-z0-9-]{1,63})*$")
+# A DNS subdomain (RFC 1123), as a node's name must be; upstream's pattern lets labels begin or end with a hyphen.
+HOSTNAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$")
 RAM_TOLERANCE_MIB = 100
 MIB = 1024**2
 MAX_HOSTNAME = 63

@@ -121,7 +121,7 @@ def ntp_synced(view: HostView) -> Verdict:
     sources = view.host.ntp_sources.value or []
     if any(source.source_state == SourceState.SYNCED for source in sources):
         return success("Host NTP is synced")
-    if view.host.cluster_id is None and view.infra_env and not view.infra_env.additional_ntp_sources:
+    if view.host.cluster_id is None and view.infra_env and not networks.time_sources(None, view.infra_env):
         return SUPPRESSED
     states = ", ".join(f"{item.source_name} is {item.source_state}" for item in sources)
     return failure("Host couldn't synchronize with any NTP server" + (f": {states}" if states else ""))

@@ -18,7 +18,7 @@ from ipaddress import (
 from typing import NamedTuple
 
 from installer.assisted.inventory import Inventory, Route
-from installer.rendezvous.store.model import Cluster
+from installer.rendezvous.store.model import Cluster, InfraEnv
 
 Address = IPv4Address | IPv6Address
 AF_INET, AF_INET6 = 2, 10
@@ -54,6 +54,15 @@ def machine_network_needed(cluster: Cluster) -> bool:
 def own_load_balancer(cluster: Cluster) -> bool:
     """The user's own load balancer holds the VIPs."""
     return (cluster.load_balancer or {}).get("type") == "user-managed"
+
+
+def time_sources(cluster: Cluster | None, infra_env: InfraEnv | None) -> list[str]:
+    """The time sources that the user gave a host: those that are to be its only ones, else all."""
+    only = [item.ntp_sources for item in (cluster, infra_env) if item and item.ntp_sources][:1]
+    additional = [cluster.additional_ntp_source] if cluster else []
+    additional += [infra_env.additional_ntp_sources] if infra_env else []
+    names = (name.strip() for text in only or additional for name in text.split(","))
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def has_vips(cluster: Cluster) -> bool:

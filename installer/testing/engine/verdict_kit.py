@@ -45,9 +45,9 @@ CLUSTER = Cluster(
 )
 
 
-def documents(changes: dict[str, Any]) -> dict[str, Any]:
+def documents(of: type[Host | Cluster], changes: dict[str, Any]) -> dict[str, Any]:
     """Fields of a host or a cluster; texts of those that are documents are made such."""
-    kinds = {field.name: type(field.default) for kind in (Host, Cluster) for field in msgspec.structs.fields(kind)}
+    kinds = {field.name: type(field.default) for field in msgspec.structs.fields(of)}
     return {
         name: kinds[name](value) if isinstance(value, str) and issubclass(kinds[name], Document) else value
         for name, value in changes.items()
@@ -75,11 +75,11 @@ def host_view(
 ) -> HostView:
     """One host of a cluster, with changes to the host, the cluster, its inventory and the settings."""
     mine = replace(HOST, inventory=HostInventory(json.dumps(inventory(**(reported or {})))))
-    mine = replace(mine, **documents(host or {}))
+    mine = replace(mine, **documents(Host, host or {}))
     return HostView(
         host=mine,
         inventory=decoded(**(reported or {})),
-        joined=replace(CLUSTER, **documents(cluster or {})),
+        joined=replace(CLUSTER, **documents(Cluster, cluster or {})),
         infra_env=None,
         peers=Members([mine, *peers]),
         requirements=needs or hwreqs.DOCUMENTED,
@@ -99,7 +99,7 @@ def cluster_host(number: int, **changes: Any) -> Host:
         role=Role.MASTER,
         requested_hostname=f"master-{number}",
     )
-    return replace(plain, **documents(changes))
+    return replace(plain, **documents(Host, changes))
 
 
 def cluster_view(
@@ -118,4 +118,6 @@ def cluster_view(
         changes |= (inventories or {}).get(host.id) or {}
         missing = host.id in (inventories or {}) and (inventories or {})[host.id] is None
         pairs.append((host, None if missing else decoded(**changes)))
-    return ClusterView(replace(CLUSTER, **documents(cluster or {})), pairs, Settings(**(settings or {})), manifests)
+    return ClusterView(
+        replace(CLUSTER, **documents(Cluster, cluster or {})), pairs, Settings(**(settings or {})), manifests
+    )

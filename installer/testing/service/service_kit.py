@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
+import shutil
 import ssl
 import subprocess
 import sys
@@ -14,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import assisted_service_client as public
+import pytest
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.release.access import registries_conf
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build
-from installer.testing.create.registry_kit import registry
+from installer.testing.create.registry_kit import MISSING, registry
+from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
 
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
@@ -33,10 +38,25 @@ else:
     empty = json.dumps({"ignition": {"version": "3.2.0"}})
     for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "worker.ign", "metadata.json"):
         (work / name).write_text(empty)
+    (work / "metadata.json").write_text('{"clusterID": "9b5a1b3e-0000-4000-8000-00000000000a"}')
     (work / "auth").mkdir()
     (work / "auth/kubeconfig").write_text("clusters: []")
     (work / "auth/kubeadmin-password").write_text("aaaaa-bbbbb-ccccc-ddddd")
 """
+
+
+NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
+MARKS = [
+    pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}"),
+    # The generated client is what it is.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+#: A host's static network.
+STATIC = {
+    "network_yaml": "interfaces:\n- name: eth0\n  type: ethernet\n  state: up\n  ipv4:\n    enabled: true\n"
+    "    dhcp: false\n    address:\n    - ip: 192.168.111.80\n      prefix-length: 24\n",
+    "mac_interface_map": [{"mac_address": "52:54:00:00:01:00", "logical_nic_name": "eth0"}],
+}
 
 
 class Standalone:
@@ -156,3 +176,22 @@ def standalone(folder: Path) -> Iterator[Standalone]:
             yield service
         finally:
             service.stop()
+
+
+def answer_steps(agent: Any, infra_env_id: str, machine: Machine) -> list[str]:
+    """One poll of a machine by the public client, each step answered at once; the types of the steps."""
+    kinds = []
+    instructions = agent.v2_get_next_steps(infra_env_id, machine.id, timestamp=int(time.time()))
+    for step in instructions.instructions or []:
+        kinds.append(step.step_type)
+        output = machine.answer(step.step_type, step.args)
+        if output is not None:
+            body = {"step_type": step.step_type, "step_id": step.step_id, "exit_code": 0, "output": json.dumps(output)}
+            agent.v2_post_step_reply(infra_env_id, machine.id, reply=body)
+    return kinds
+
+
+def file_of(config: dict[str, Any], path: str) -> str:
+    """A file of an Ignition config, as text."""
+    source = next(item["contents"]["source"] for item in config["storage"]["files"] if item["path"] == path)
+    return base64.b64decode(source.partition("base64,")[2]).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ def kubeconfig(site: Site, cluster: Cluster) -> None:
 def host(name: str, stage: str | None = None, role: str = "master", status: str = "") -> dict[str, Any]:
     progress = {"progress": {"current_stage": stage}} if stage else {}
     return {"id": f"id-{name}", "requested_hostname": name, "role": role, "status": status, **progress}
+
+
+def inventory(*addresses: str) -> str:
+    nic = {
+        f"ipv{version}_addresses": [text for text in addresses if (":" in text) == (version == 6)] for version in (4, 6)
+    }
+    return json.dumps({"interfaces": [{"name": "eno1", **nic}]})
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(1, 0), (2, 1), (3, 2), (4, 2), (5, 2)])
@@ -87,6 +95,8 @@ def test_the_service_is_told_who_has_joined(site: Site, cluster: Cluster) -> Non
         cluster.node(name)
     cluster.node("coming", ready=False)
     cluster.node("known", ready=False)
+    cluster.node("called.example.com", address="192.0.2.5")
+    cluster.node("six.example.com", address="2001:db8::6")
     site.service.hosts = [
         host("absent", "Rebooting"),
         host("ready", "Rebooting"),
@@ -96,6 +106,11 @@ def test_the_service_is_told_who_has_joined(site: Site, cluster: Cluster) -> Non
         host("known", "Configuring"),
         {**host("h", "Rebooting"), "id": "h"},
         {"id": "nameless"},
+        {**host("Early", "Rebooting"), "inventory": inventory("192.0.2.99/24")},
+        {**host("called", "Rebooting"), "inventory": inventory("10.0.0.1/8", "192.0.2.5/24")},
+        {**host("six", "Rebooting"), "inventory": inventory("2001:db8::6/64")},
+        {**host("elsewhere", "Rebooting"), "inventory": inventory("192.0.2.50/24")},
+        {**host("unreadable", "Rebooting"), "inventory": "{"},
         host("done", "Done"),
         host("stageless"),
     ]
@@ -105,6 +120,9 @@ def test_the_service_is_told_who_has_joined(site: Site, cluster: Cluster) -> Non
         'PUT /infra-envs/i/hosts/id-ready/progress {"current_stage": "Joined"}',
         'PUT /infra-envs/i/hosts/id-again/progress {"current_stage": "Joined"}',
         'PUT /infra-envs/i/hosts/id-coming/progress {"current_stage": "Configuring"}',
+        'PUT /infra-envs/i/hosts/id-Early/progress {"current_stage": "Joined"}',
+        'PUT /infra-envs/i/hosts/id-called/progress {"current_stage": "Joined"}',
+        'PUT /infra-envs/i/hosts/id-six/progress {"current_stage": "Joined"}',
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.assisted.enums import NEVER
 from installer.observe.state import Expected
 from installer.waitfor import decide, operators
 from installer.waitfor.decide import Persistence
@@ -188,6 +189,8 @@ def test_validations_of_anything_do_not_fail(raw):
 def test_host_name_falls_back_to_the_inventory():
     assert host_of({"id": "1", "inventory": '{"hostname": "x"}', "progress": {"current_stage": "Joined"}}).name == "x"
     assert host_of({"id": "1", "inventory": "broken"}).name == "1"
+    for time, sent in ((NEVER, False), ("", False), (None, False), ("2026-01-01T00:00:00.000Z", True)):
+        assert host_of({"id": "1", "logs_collected_at": time}).logs_sent is sent
 
 
 def test_events_are_told_in_order_by_severity(caplog):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from aiohttp import web
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, NotFound, Unparsable
 from installer.redact import shortened
+from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, reply, tags, unchanged
@@ -44,7 +46,11 @@ async def list_all(service: Service, request: web.Request) -> Response:
     """GET /clusters"""
     with_hosts = boolean(request.query.get("with_hosts"), "with_hosts")
     parts: list[Encoded] = []
-    for number, cluster in enumerate(service.engine.store.clusters()):
+    # A subscription of Red Hat's has none of them.
+    chosen = [] if request.query.get("ams_subscription_ids") else [*service.engine.store.clusters()]
+    if identity := request.query.get("openshift_cluster_id"):
+        chosen = [item for item in chosen if item.openshift_cluster_id == str(UUID(identity))]
+    for number, cluster in enumerate(chosen):
         if number % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
         parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts)]
@@ -216,7 +222,7 @@ async def complete(service: Service, request: web.Request) -> Response:
 async def list_operators(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/monitored-operators"""
     wanted = request.query.get("operator_name")
-    operators = _cluster(service, request).monitored_operators
+    operators = map(fields.present, _cluster(service, request).monitored_operators)
     chosen = [item for item in operators if wanted is None or item.get("name") == wanted]
     if wanted is not None and not chosen and wanted not in BUILT_IN:
         raise NotFound(f"operator {shortened(wanted, 80)} is no operator of this cluster")
@@ -235,11 +241,13 @@ async def ignored_validations(service: Service, request: web.Request) -> Respons
     return reply(_ignored(_cluster(service, request)))
 
 
-def _ignored(cluster: Cluster) -> dict[str, str]:
-    return {
-        "host-validation-ids": cluster.ignored_host_validations.text,
-        "cluster-validation-ids": cluster.ignored_cluster_validations.text,
-    }
+def _ignored(cluster: Cluster) -> dict[str, Any]:
+    return fields.present(
+        {
+            "host-validation-ids": cluster.ignored_host_validations.text,
+            "cluster-validation-ids": cluster.ignored_cluster_validations.text,
+        }
+    )
 
 
 async def set_ignored_validations(service: Service, request: web.Request) -> Response:

@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from installer.assisted.endpoint import BASE
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unparsable
 from installer.rendezvous.api import signing
-from installer.rendezvous.api.bodies import json_of, steady
+from installer.rendezvous.api.bodies import Download, json_of, steady
 from installer.rendezvous.api.context import Service, check_attempt
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import clusters, hosts, reports
@@ -151,10 +151,10 @@ def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
     return dump(config).encode()
 
 
-def _logs(path: Path, name: str) -> web.FileResponse:
+def _logs(path: Path, name: str) -> Download:
     # Otherwise aiohttp takes the type from the file's name; the specification has one for all.
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Type": "application/octet-stream"}
-    return web.FileResponse(path, headers=headers)
+    return Download(path, headers=headers)
 
 
 def _log_host(service: Service, cluster: Cluster, request: web.Request) -> Host:

@@ -47,7 +47,7 @@ async def register(service: Service, request: web.Request) -> Response:
     version = body.discovery_agent_version or _version(request)
     host = hosts.register(service.engine, infra_env_id, host_id, version)
     args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": service.settings.agent_image or version}
-    command = {"command": "", "args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
+    command = {"args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
     return reply({**service.views.host_map(host), "next_step_runner_command": command}, 201)
 
 

@@ -10,6 +10,7 @@ from installer.assisted.enums import Role
 from installer.assisted.errors import NotFound
 from installer.assisted.stages import SNO
 from installer.rendezvous.api.context import Service
+from installer.rendezvous.api.fields import present
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.shapes import PlatformType
@@ -161,7 +162,6 @@ async def default_config(service: Service, request: web.Request) -> Response:
             "service_network_cidr": "172.30.0.0/16",
             "ntp_source": "",
             "forbidden_hostnames": sorted(FORBIDDEN_HOSTNAMES),
-            "inactive_deletion_hours": 0,
         }
     )
 
@@ -175,4 +175,5 @@ async def component_versions(service: Service, request: web.Request) -> Response
         "assisted-installer-controller": settings.controller_image,
     }
     versions = {name: image for name, image in images.items() if image}
-    return reply({"release_tag": settings.openshift_version, "versions": versions, "hostname_rule": HOSTNAME.pattern})
+    shown = {"release_tag": settings.openshift_version, "versions": versions, "hostname_rule": HOSTNAME.pattern}
+    return reply(present(shown))

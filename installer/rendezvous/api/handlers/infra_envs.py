@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from installer.assisted.errors import BadRequest
+from installer.assisted.errors import BadRequest, Unparsable
+from installer.redact import shortened
 from installer.rendezvous.api import fields, signing
-from installer.rendezvous.api.bodies import body_of
+from installer.rendezvous.api.bodies import Download, body_of
 from installer.rendezvous.api.context import ImageMaker, Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import infra_envs
@@ -23,6 +25,14 @@ Response = web.StreamResponse
 PRESIGNED = ("discovery.ign", "ipxe-script")
 FILES = (*PRESIGNED, "static-network-config")
 IPXE_SCRIPTS = ("discovery-image-always", "boot-order-control")
+_OCTETS = "([:-][0-9A-Fa-f]{2})"
+# Parameters of a file, what they can be (an expression for an address, of InfiniBand as well), and the one file that
+# each is for.
+PARAMETERS: Mapping[str, tuple[tuple[str, ...] | re.Pattern[str], str]] = {
+    "ipxe_script_type": (IPXE_SCRIPTS, "ipxe-script"),
+    "mac": (re.compile(f"[0-9A-Fa-f]{{2}}{_OCTETS}{{5}}({_OCTETS}{{2}}|{_OCTETS}{{14}})?"), "ipxe-script"),
+    "discovery_iso_type": (infra_envs.IMAGE_TYPES, "discovery.ign"),
+}
 KINDS = {"full.iso": "full-iso", "minimal.iso": "minimal-iso"}
 
 
@@ -30,10 +40,12 @@ def _infra_env(service: Service, request: web.Request) -> InfraEnv:
     return service.engine.store.infra_env(request.match_info["infra_env_id"])
 
 
-def image_url(service: Service, infra_env: InfraEnv, name: str = "") -> tuple[str, str]:
+def image_url(
+    service: Service, infra_env: InfraEnv, name: str = "", query: Mapping[str, str] | None = None
+) -> tuple[str, str]:
     """(URL, its expiry as RFC 3339) of an infra-env's image or of a file that belongs to it."""
     name = name or {kind: file for file, kind in KINDS.items()}[infra_env.type]
-    path, end = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}", {})
+    path, end = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}", query or {})
     return service.url(path), end
 
 
@@ -96,25 +108,50 @@ def _maker(service: Service) -> ImageMaker:
     return service.images
 
 
-async def _content(service: Service, infra_env: InfraEnv, name: str) -> bytes:
-    if name == "static-network-config":
-        return json.dumps(msgspec.to_builtins(infra_env.static_network_config)).encode()
-    maker = _maker(service)
+def _parameters(request: web.Request, name: str) -> dict[str, str]:
+    """What else a request says of the file that it is for. Raises BadRequest, Unparsable."""
+    wanted = {key: text for key in PARAMETERS if (text := request.query.get(key))}
+    for key, text in wanted.items():
+        allowed, only_for = PARAMETERS[key]
+        if isinstance(allowed, tuple):
+            one_of(text, key, "query", allowed)
+        elif not allowed.fullmatch(text):
+            raise Unparsable(f"{key} in query must be of type {key}: {shortened(text, 80)!r}")
+        if name != only_for:
+            raise BadRequest(f"{key} can be set only for {only_for}")
+    return wanted
+
+
+async def _content(service: Service, infra_env: InfraEnv, name: str, wanted: Mapping[str, str]) -> web.Response:
+    """A file of an infra-env. Raises BadRequest, NotFound, PrepareError."""
+    maker, shown_name = _maker(service), f"{infra_env.id}-{name}"
     if name == "discovery.ign":
-        return await service.slowly(maker.ignition, infra_env)
-    urls = {part: image_url(service, infra_env, part)[0] for part in ("vmlinuz", "initrd.img", "rootfs.img")}
-    return await service.slowly(maker.ipxe, infra_env, urls)
+        shown_name = name
+        if wanted.get("discovery_iso_type") == "minimal-iso":
+            # Such an image has its static networks in its initrd.
+            infra_env = msgspec.structs.replace(infra_env, static_network_config=[])
+        content = await service.slowly(maker.ignition, infra_env)
+    elif name == "static-network-config":
+        shown_name += ".tar"
+        content = await service.slowly(maker.network_tar, infra_env)
+    elif wanted.get("ipxe_script_type") == "boot-order-control" and "mac" not in wanted:
+        # iPXE puts its machine's address in, by which that machine's state is found.
+        url, _ = image_url(service, infra_env, name)
+        content = f"#!ipxe\nchain {url}&mac=${{net0/mac}}\n".encode()
+    else:
+        if "mac" in wanted:
+            infra_envs.check_boots_image(service.engine, infra_env, wanted["mac"])
+        urls = {part: image_url(service, infra_env, part)[0] for part in ("vmlinuz", "initrd.img", "rootfs.img")}
+        content = await service.slowly(maker.ipxe, infra_env, urls)
+    headers = {"Content-Disposition": f'attachment; filename="{shown_name}"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
 async def file(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files"""
     name = required(request.query.get("file_name"), "file_name", "query")
     one_of(name, "file_name", "query", FILES)
-    if "ipxe_script_type" in request.query:
-        one_of(request.query["ipxe_script_type"], "ipxe_script_type", "query", IPXE_SCRIPTS)
-    content = await _content(service, _infra_env(service, request), name)
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+    return await _content(service, _infra_env(service, request), name, _parameters(request, name))
 
 
 async def minimal_initrd(service: Service, request: web.Request) -> Response:
@@ -133,18 +170,21 @@ async def file_url(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files-presigned"""
     name = required(request.query.get("file_name"), "file_name", "query")
     one_of(name, "file_name", "query", PRESIGNED)
-    url, end = image_url(service, _infra_env(service, request), name)
+    url, end = image_url(service, _infra_env(service, request), name, _parameters(request, name))
     return reply({"url": url, "expires_at": end})
 
 
 async def image(service: Service, request: web.Request) -> Response:
     """GET /images/{id}/{name}: an ISO, a boot file, or a text, by a signed URL."""
     infra_env, name = _infra_env(service, request), request.match_info["name"]
-    signing.check(infra_env.image_key.encode(), request.method, request.raw_path)
+    target, mark, mac = request.raw_path.rpartition("&mac=")
+    # A boot-order-control script has iPXE add its machine's address, and nothing else, to a signed URL.
+    added = mark and name == "ipxe-script" and "&" not in mac
+    signing.check(infra_env.image_key.encode(), request.method, target if added else request.raw_path)
     service.vouch(request)
     if name in FILES:
-        return web.Response(body=await _content(service, infra_env, name), content_type="application/octet-stream")
+        return await _content(service, infra_env, name, _parameters(request, name))
     path = await service.slowly(_maker(service).file, infra_env, name)
     kind = "application/x-iso9660-image" if name.endswith(".iso") else "application/octet-stream"
     headers = {"Content-Disposition": f'attachment; filename="{infra_env.id}-{name}"', "Content-Type": kind}
-    return web.FileResponse(path, chunk_size=1 << 20, headers=headers)
+    return Download(path, chunk_size=1 << 20, headers=headers)

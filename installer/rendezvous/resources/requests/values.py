@@ -164,6 +164,14 @@ def _address(value: str) -> str | None:
     return f"{value[:80]!r} has a zone" if getattr(address, "scope_id", None) else None
 
 
+def canonical(value: str) -> str:
+    """The one spelling of an address, by which addresses are compared; what is no address stays as it is."""
+    if _address(value) is not None:
+        return value
+    address = ip_address(value)
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
 def vip(value: str) -> str | None:
     """An address that a node can have beside its own."""
     if problem := _address(value):
@@ -234,6 +242,7 @@ CLUSTER: Mapping[str, Check] = {
     "ssh_public_key": ssh_keys,
     "pull_secret": pull_secret,
     "additional_ntp_source": ntp_sources,
+    "ntp_sources": ntp_sources,
     "tags": tags,
     **PROXY,
 }
@@ -242,6 +251,7 @@ INFRA_ENV: Mapping[str, Check] = {
     "ssh_authorized_key": ssh_keys,
     "pull_secret": pull_secret,
     "additional_ntp_sources": ntp_sources,
+    "ntp_sources": ntp_sources,
     "additional_trust_bundle": certificates,
 }
 
@@ -260,6 +270,12 @@ def _refuse(problems: list[str]) -> None:
 def check_offered(fields: Mapping[str, Any], not_offered: Iterable[str]) -> None:
     """Refuse what the specification has and this service has not, unless it is empty. Raises BadRequest."""
     _refuse([f"{key} is not supported by this service" for key in not_offered if fields.get(key)])
+
+
+def check_time_sources(only: str, additional: str, name: str) -> None:
+    """Refuse sources that are to be the only ones beside additional ones (`name`). Raises BadRequest."""
+    if only and additional:
+        raise BadRequest(f"ntp_sources and {name} are mutually exclusive")
 
 
 def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operators: frozenset[str]) -> None:

@@ -187,6 +187,8 @@ def test_addresses_that_nobody_has(host: Host, programs: Programs, asked: list[A
     assert report == {"network": "192.0.2.5/29", "free_addresses": [f"192.0.2.{n}" for n in (3, 4, 5, 6)]}
     # Asked by probes, which enter nobody's cache.
     assert asked == [("ens3", "0.0.0.0", [f"192.0.2.{n}" for n in range(2, 7)], 3)]
+    # All its addresses are this host's.
+    assert json.loads(netchecks.free_addresses(host, ["192.0.2.1/32"]))[0]["free_addresses"] == []
     with pytest.raises(StepError, match=r"no interface has an address in 203\.0\.113\.0/29"):
         netchecks.free_addresses(host, ["203.0.113.0/29"])
     with pytest.raises(StepError, match=r"10\.0\.0\.0/21 has 2048 addresses, at most 1024 are scanned"):

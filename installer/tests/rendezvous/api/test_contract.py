@@ -1,4 +1,4 @@
-"""The public clients, unmodified, against `node0 service` over TLS: every operation, images, a restart, aicli."""
+"""The public clients, unmodified, against `node0 service` over TLS: every operation, images, a restart."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import base64
 import gzip
 import io
 import json
-import os
 import shutil
 import stat
-import sys
 import tarfile
-import time
 import urllib.error
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +21,17 @@ from assisted_service_client.rest import ApiException
 from installer.image import cpio
 from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
-from installer.testing.create.registry_kit import MISSING
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.forked_kit import forked
 from installer.testing.service.rendezvous_kit import wait_for
-from installer.testing.service.service_kit import APIS, Standalone, standalone
+from installer.testing.service.service_kit import APIS, MARKS, STATIC, Standalone, answer_steps, file_of, standalone
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
-pytestmark = [
-    pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}"),
-    # The generated client is what it is.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
-]
+pytestmark = MARKS
 NOT_OFFERED = {
     *("v2_import_cluster", "v2_register_disconnected_cluster", "v2_install_host"),
     *("transform_cluster_to_day2", "transform_cluster_to_adding_hosts"),
 }
 # In the client, but not in the specification.
 NOT_SPECIFIED = {"v2_list_supported_offline_openshift_versions"}
-STATIC = {
-    "network_yaml": "interfaces:\n- name: eth0\n  type: ethernet\n  state: up\n  ipv4:\n    enabled: true\n"
-    "    dhcp: false\n    address:\n    - ip: 192.168.111.80\n      prefix-length: 24\n",
-    "mac_interface_map": [{"mac_address": "52:54:00:00:01:00", "logical_nic_name": "eth0"}],
-}
 
 
 @pytest.fixture(scope="module")
@@ -77,23 +61,6 @@ def embedded(data: bytes, folder: Path) -> dict[str, Any]:
     return config
 
 
-def file_of(config: dict[str, Any], path: str) -> str:
-    source = next(item["contents"]["source"] for item in config["storage"]["files"] if item["path"] == path)
-    return base64.b64decode(source.partition("base64,")[2]).decode()
-
-
-def answer_steps(agent: Any, infra_env_id: str, machine: Machine) -> list[str]:
-    kinds = []
-    instructions = agent.v2_get_next_steps(infra_env_id, machine.id, timestamp=int(time.time()))
-    for step in instructions.instructions or []:
-        kinds.append(step.step_type)
-        output = machine.answer(step.step_type, step.args)
-        if output is not None:
-            body = {"step_type": step.step_type, "step_id": step.step_id, "exit_code": 0, "output": json.dumps(output)}
-            agent.v2_post_step_reply(infra_env_id, machine.id, reply=body)
-    return kinds
-
-
 def test_the_folder_is_private_and_its_ca_is_shared(service: Standalone) -> None:
     for who in ("agent", "user", "watcher"):
         assert stat.S_IMODE((service.dir / f"auth/{who}-token").stat().st_mode) == 0o600
@@ -114,6 +81,7 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
             "control_plane_count": 1,
             "platform": {"type": "none"},
             "machine_networks": [{"cidr": "192.168.111.0/24"}],
+            "ntp_sources": "ntp.only",
         }
     )
     infra_env = user.register_infra_env({"name": "discovered", "pull_secret": service.pull_secret})
@@ -240,6 +208,7 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
         agent.v2_update_host_install_progress(infra_env.id, machine.id, {"current_stage": stage})
     raw = agent.v2_download_host_ignition(infra_env.id, machine.id, _preload_content=False)
     assert "chosen" in raw.data.decode()
+    assert "data:,server%20ntp.only%20iburst%0Amakestep" in raw.data.decode()
     agent.v2_download_cluster_files(cluster.id, "bootstrap.ign", _preload_content=False)
     user.v2_download_cluster_credentials(cluster.id, "kubeconfig", _preload_content=False)
     assert user.v2_get_credentials(cluster.id).username == "kubeadmin"
@@ -275,6 +244,10 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     agent.v2_upload_cluster_ingress_cert(cluster.id, pem)
     agent.v2_complete_installation(cluster.id, {"is_success": True})
     assert user.v2_get_cluster(cluster.id).status == "installed"
+
+    # By the id that the payload's installer gave it
+    listed = [user.v2_list_clusters(openshift_cluster_id=f"9B5A1B3E-0000-4000-8000-00000000000{end}") for end in "ab"]
+    assert [[item["id"] for item in items] for items in listed] == [[cluster.id], []]
 
     # And back
     user.v2_reset_cluster(cluster.id)
@@ -326,46 +299,3 @@ def test_kernel_arguments_are_edited_where_the_image_has_them(service: Standalon
     with caught.value as refused:
         assert "kernel argument nosmt cannot be deleted" in refused.read().decode()
     user.deregister_infra_env(infra_env.id)
-
-
-def aicli(service: Standalone, home: Path, *args: str) -> str:
-    """aicli's output; it must have no error."""
-    from ailib.cli import cli  # type: ignore[import-untyped]  # costly to load
-
-    def main(arguments: Sequence[str]) -> int:
-        os.dup2(2, 1)
-        os.chdir(home)
-        os.environ.update(service.env, HOME=str(home), AI_TOKEN=service.token("user"))
-        warnings.simplefilter("ignore")
-        sys.argv = ["aicli", "--url", service.url, *arguments]
-        cli()
-        return 0
-
-    code, output = forked(main, args, seconds=120)
-    assert code == 0, (args, output)
-    return output
-
-
-def test_aicli_discovers_and_configures(service: Standalone, tmp_path: Path) -> None:
-    (tmp_path / "openshift_pull.json").write_text(service.pull_secret)
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/id_ed25519.pub").write_text(
-        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop"
-    )
-    wanted = ("sno=true", "base_dns_domain=test.example", "openshift_version=4.18")
-    pairs = (f"pull_secret={tmp_path}/openshift_pull.json", *wanted)
-    aicli(service, tmp_path, "create", "cluster", *(word for pair in pairs for word in ("-P", pair)), "lab")
-    assert "lab" in aicli(service, tmp_path, "list", "clusters")
-    assert "lab_infra-env" in aicli(service, tmp_path, "info", "infraenv", "lab_infra-env")
-    (infra_env,) = service.api("user").list_infra_envs()
-    assert "full.iso" in aicli(service, tmp_path, "info", "iso", "lab_infra-env")
-    agent, machine = service.api("agent"), Machine(7, Network())
-    version = service.api("user").v2_list_component_versions().versions.get("discovery-agent", "")
-    agent.v2_register_host(infra_env["id"], {"host_id": machine.id, "discovery_agent_version": version})
-    answer_steps(agent, infra_env["id"], machine)
-    assert machine.id in aicli(service, tmp_path, "list", "hosts")
-    aicli(service, tmp_path, "update", "host", machine.id, "-P", "name=renamed")
-    assert "renamed" in aicli(service, tmp_path, "list", "hosts")
-    assert "Successfully registered" in aicli(service, tmp_path, "list", "events", "lab")
-    aicli(service, tmp_path, "delete", "host", machine.id, "-y")
-    aicli(service, tmp_path, "delete", "cluster", "lab", "-y")

@@ -271,11 +271,14 @@ def test_no_parameter_counts_twice(tmp_path: Path) -> None:
 def test_an_images_url_is_its_own(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         infra_env = fleet.world.store.infra_env(fleet.infra_env_id)
-        text = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/static-network-config", {})[0][1:]
-        for method in ("GET", "HEAD"):
-            assert (await ask(client, text, method)).status == 200
-        for other in (text.replace("static-network-config", "discovery.ign"), text + "&x=1", text[:-1]):
+        text = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/ipxe-script", {})[0][1:]
+        # Let in, though this service makes no images. iPXE adds its machine's address.
+        for url, method in ((text, "GET"), (text, "HEAD"), (text + "&mac=52:54:00:00:00:01", "GET")):
+            assert (await ask(client, url, method)).status == 400
+        for other in (text.replace("ipxe-script", "discovery.ign"), text + "&x=1", text + "&mac=1&x=1", text[:-1]):
             assert (await ask(client, other)).status == 401
+        file = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/initrd.img", {})[0][1:]
+        assert (await ask(client, file + "&mac=52:54:00:00:00:01")).status == 401
         answer = await ask(client, text, "POST")
         assert answer.status == 404
 

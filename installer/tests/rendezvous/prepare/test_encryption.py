@@ -28,8 +28,10 @@ import json, pathlib, sys
 work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
 if sys.argv[2] == "manifests":
     (work / "manifests").mkdir(); (work / "openshift").mkdir()
+    scheduler = "kind: Scheduler\\nspec:\\n  mastersSchedulable: false\\n  policy: {name: ''}\\n"
+    (work / "manifests/cluster-scheduler-02-config.yml").write_text(scheduler)
 else:
-    given = {path.name: path.read_text() for path in (work / "openshift").iterdir()}
+    given = {path.name: path.read_text() for path in (*(work / "openshift").iterdir(), *(work / "manifests").iterdir())}
     (work / "bootstrap.ign").write_text(json.dumps({"ignition": {"version": "3.2.0"}, "given": given}))
     (work / "master.ign").write_text(json.dumps({"ignition": {"version": "3.2.0"}}))
 """
@@ -125,6 +127,14 @@ def test_the_payloads_installer_finds_them_and_the_users_own_win(tmp_path: Path)
     contents = json.loads(files["bootstrap.ign"])["given"]
     assert yaml.safe_load(contents["99-openshift-master-tpm-encryption.yaml"])["metadata"]["name"] == "master-tpm"
     assert contents[name] == "kind: Mine\n"
+
+
+@pytest.mark.parametrize("schedulable", [True, False])
+def test_a_control_plane_that_is_to_run_the_users_work(tmp_path: Path, schedulable: bool) -> None:
+    files = prepare.generate(job(tmp_path, msgspec.structs.replace(cluster(), schedulable_masters=schedulable)))
+    contents = json.loads(files["bootstrap.ign"])["given"]
+    scheduler = yaml.safe_load(contents["cluster-scheduler-02-config.yml"])
+    assert scheduler == {"kind": "Scheduler", "spec": {"mastersSchedulable": schedulable, "policy": {"name": ""}}}
 
 
 def test_a_store_with_servers_that_cannot_be_read_fails_with_the_reason(tmp_path: Path) -> None:

@@ -284,6 +284,15 @@ def test_virtual_addresses(
     assert statuses(world, body) == (posted, patched)
 
 
+@pytest.mark.parametrize("other", ["FD00::5", "fd00:0::5", "fd00:0:0:0:0:0:0:5"])
+def test_a_virtual_address_in_two_spellings_is_one(world: World, other: str) -> None:
+    networks = {"cluster_networks": [{"cidr": "fd01::/48"}], "service_networks": [{"cidr": "fd02::/112"}]}
+    body = {"api_vips": [{"ip": "fd00::5"}], "ingress_vips": [{"ip": other}], **networks}
+    assert statuses(world, body) == (400, 400)
+    created = sent_kit.register_cluster(world.engine, {**BODY, **body, "ingress_vips": [{"ip": f"{other[:-1]}6"}]})
+    assert created.ingress_vips == [{"ip": "fd00::6"}]
+
+
 @pytest.mark.parametrize(("body", "change", "status"), CHANGES)
 def test_a_change_of_a_cluster(world: World, body: dict[str, Any], change: dict[str, Any], status: int) -> None:
     cluster = sent_kit.register_cluster(world.engine, {**BODY, **body})

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from installer.assisted.enums import LogsState, MediaStatus, PreparationStatus, Result
+from installer.assisted.enums import NEVER, LogsState, MediaStatus, PreparationStatus, Result
 from installer.assisted.errors import StoreError
 from installer.rendezvous.api import fields
 from installer.rendezvous.store.database import Store
@@ -20,7 +20,6 @@ from installer.rendezvous.store.model import Host, InfraEnv, decode
 # Schema, rows and what the API showed of them, written by the version before the store's fields had types of their own;
 # but for the name of a host that has none, which has been its id since (assisted-service, hostutil.GetHostnameForMsg).
 LANDED = json.loads((Path(__file__).parent / "landed.json").read_text())
-TIMES = [field.name for field in msgspec.structs.fields(Host) if field.name.endswith("_at")]
 DAMAGED = ("inventory", "connectivity", "ntp_sources", "disks_info", "validations_info", "tang_connectivity")
 
 
@@ -44,8 +43,19 @@ def landed(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
+def filled(data: Any) -> Any:
+    """What is not empty of an answer: since then what is empty is left out, as upstream does (api/test_fields.py)."""
+    if isinstance(data, list):
+        return [filled(item) for item in data]
+    return (
+        {key: filled(item) for key, item in data.items() if item not in ("", 0, NEVER)}
+        if isinstance(data, dict)
+        else data
+    )
+
+
 def sent(data: Any) -> Any:
-    return json.loads(msgspec.json.encode(data))
+    return filled(json.loads(msgspec.json.encode(data)))
 
 
 def the(store: Store, end: str) -> Host:
@@ -54,9 +64,9 @@ def the(store: Store, end: str) -> Host:
 
 def test_what_the_api_shows_is_what_it_showed(landed: Store) -> None:
     shown = LANDED["shown"]
-    assert [sent(fields.host(item)) for item in landed.hosts()] == shown["hosts"]
-    assert [sent(fields.cluster(item)) for item in landed.clusters()] == shown["clusters"]
-    assert [sent(fields.infra_env(item)) for item in landed.infra_envs()] == shown["infra_envs"]
+    assert [sent(fields.host(item)) for item in landed.hosts()] == filled(shown["hosts"])
+    assert [sent(fields.cluster(item)) for item in landed.clusters()] == filled(shown["clusters"])
+    assert [sent(fields.infra_env(item)) for item in landed.infra_envs()] == filled(shown["infra_envs"])
 
 
 INSIDE = """
@@ -65,9 +75,10 @@ fencing_credentials
 """
 
 
-def test_each_field_of_a_host_is_shown_or_stays_inside(landed: Store) -> None:
+def test_each_field_of_a_host_is_shown_or_stays_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new field is neither until somebody has decided."""
-    host = Host(id="h", infra_env_id="e", **dict.fromkeys(TIMES, "2026-01-01T00:00:00.000Z"), cluster_id="c")
+    monkeypatch.setattr(fields, "present", lambda data, always=(): {**data})
+    host = Host(id="h", infra_env_id="e")
     stored = {field.name for field in msgspec.structs.fields(Host)}
     assert stored - fields.host(host).keys() == set(INSIDE.split())
 
@@ -80,11 +91,11 @@ def test_what_is_kept_is_shown_the_same_after_the_next_start(landed: Store) -> N
         for cluster in landed.clusters():
             landed.put_cluster(msgspec.structs.replace(cluster, status_info=cluster.status_info + "."))
     lists = {"disks_to_be_formatted", "skip_formatting_disks", "skipped_disks"}
-    for table in ("hosts", "clusters"):
+    for table, later in (("hosts", {}), ("clusters", {"ntp_sources": "", "openshift_cluster_id": ""})):
         documents = [json.loads(row[0]) for row in landed.db.execute(f"SELECT doc FROM {table} ORDER BY rowid")]
         before = [json.loads(row[-1]) for row in LANDED["tables"][table]]
         assert [item | dict.fromkeys(lists) for item in documents] == [
-            item | {"status_info": item["status_info"] + "."} | dict.fromkeys(lists) for item in before
+            later | item | {"status_info": item["status_info"] + "."} | dict.fromkeys(lists) for item in before
         ]
     again = Store(landed.path)
     try:

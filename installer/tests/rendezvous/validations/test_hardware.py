@@ -174,7 +174,8 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "hostname_valid",
         {"host": {"user_hostname": "Big"}},
         BAD,
-        "Hostname Big is forbidden, hostname should match pattern ^[a-z0-9][a-z0-9-]{0,62}(?:[.][a-z0-9-]{1,63})*$",
+        "Hostname Big is forbidden, hostname should match pattern "
+        "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$",
     ),
     ("platform_network", {}, OK, "Platform Standard PC is allowed"),
     ("platform_network", {"cluster": {"platform": {}}}, OK, "Platform Standard PC is allowed"),
