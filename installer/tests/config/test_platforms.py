@@ -31,6 +31,7 @@ from installer.testing.create.rules_kit import WRAP
 FD = "platform.vsphere.failureDomains.0"
 TOPOLOGY = "platform.vsphere.failureDomains.topology"
 CREDENTIAL = "controlPlane.fencing.credentials.0"
+BY_MAC = changed(FENCED, "controlPlane.fencing.credentials.1.macAddress", "52:54:00:00:00:ab")
 BMC = {"name": "a", "bootMACAddress": "52:54:00:00:00:01", "bmc": {"address": "redfish-virtualmedia://h/x",
        "username": "u", "password": "p"}}  # fmt: skip
 WITH_BMC = changed(COMPACT, "platform.baremetal.hosts", [BMC])
@@ -140,6 +141,10 @@ ROWS = [
     (FENCED, f"{CREDENTIAL}.password", "", "controlPlane.fencing.credentials[0].password: Required value"),
     (FENCED, f"{CREDENTIAL}.hostName", "", "controlPlane.fencing.credentials[0].hostName: Required value"),
     (FENCED, f"{CREDENTIAL}.hostName", "master-2", "controlPlane.fencing.credentials[1].hostName: Duplicate value"),
+    (FENCED, f"{CREDENTIAL}.macAddress", "01:00:5e:00:00:01",
+     "controlPlane.fencing.credentials[0].macAddress: Invalid value"),
+    (BY_MAC, f"{CREDENTIAL}.macAddress", "52-54-00-00-00-AB",
+     "controlPlane.fencing.credentials[1].macAddress: Duplicate value"),
     (FENCED, f"{CREDENTIAL}.address", "ipmi://10.9.0.1:623", "controlPlane.fencing.credentials[0].address: Invalid"),
     (FENCED, f"{CREDENTIAL}.address", "h.example/redfish/v1", 'controlPlane.fencing.credentials[0].address: Invalid '
      'value: "h.example/redfish/v1": failed to parse redfish address, no port number found'),
@@ -198,6 +203,7 @@ VALID = {
     "single node external": {**SNO, "platform": {"external": {"platformName": "x"}}},
     "arbiter": ARBITER,
     "fencing": FENCED,
+    "fencing by MAC addresses": changed(BY_MAC, "controlPlane.fencing.credentials.1.hostName", ""),
     "four control plane nodes": changed(COMPACT, "controlPlane.replicas", 4),
     "five control plane nodes": changed(COMPACT, "controlPlane.replicas", 5),
     "HA": changed(COMPACT, "compute.0.replicas", 2),
