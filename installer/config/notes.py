@@ -150,5 +150,14 @@ def missing_credentials(config: InstallConfig) -> list[str]:
     if not hosts_with_credentials:
         return []
     sources = (*config.image_digest_sources, *config.image_content_sources)
-    hosts = {without_login(mirror).partition("/")[0] for source in sources for mirror in source.mirrors}
-    return sorted(host for host in hosts - set(hosts_with_credentials) if host)
+    mirrors = {without_login(mirror) for source in sources for mirror in source.mirrors}
+    names = tuple(f"{_credentials_for(name)}/" for name in hosts_with_credentials)
+    return sorted({mirror.partition("/")[0] for mirror in mirrors if not f"{mirror}/".startswith(names)} - {""})
+
+
+def _credentials_for(name: str) -> str:
+    """The registry or repository that an entry of a pull secret is for (containers-auth.json(5)): URLs count by their
+    host."""
+    _, is_url, rest = name.partition("://")
+    registry = rest.partition("/")[0] if is_url else name
+    return "docker.io" if registry in ("index.docker.io", "registry-1.docker.io") else registry

@@ -22,7 +22,8 @@ from installer.config.load import (
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
-from installer.config.types.install import DigestSource, Fencing, ImageSource, InstallConfig
+from installer.config.types.install import DigestSource as Mirrors
+from installer.config.types.install import Fencing, ImageSource, InstallConfig
 from installer.config.values.check import weak_certificates
 from installer.create.stages.hosts import host_files
 from installer.create.stages.read import InputFiles, loading
@@ -32,6 +33,7 @@ from installer.ignition.live import HostFiles
 from installer.manifests import files as names
 from installer.manifests import networks
 from installer.manifests.extra import split_documents
+from installer.release import DigestSource
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +166,7 @@ def _note_mirrors(install: InstallConfig) -> None:
 def _has_release(sources: Iterable[ImageSource]) -> bool:
     release = expected_release()
     name = release.partition("@")[0] if "@" in release else release.rpartition(":")[0] or release
-    return any(entry.mirrors and entry.source == name for entry in sources)
+    return any(entry.mirrors and DigestSource(entry.source).covers(name) for entry in sources)
 
 
 def _check_networks(install: InstallConfig, target: str) -> None:
@@ -242,7 +244,7 @@ def _with_mirror(inputs: Inputs, mirror_files: dict[str, bytes], files: InputFil
     return replace(inputs, install=install, registries=mirror_files.get(names.REGISTRIES, b"").decode())
 
 
-def _mirror(mirror_files: dict[str, bytes], files: InputFiles, target: str) -> tuple[tuple[DigestSource, ...], str]:
+def _mirror(mirror_files: dict[str, bytes], files: InputFiles, target: str) -> tuple[tuple[Mirrors, ...], str]:
     """(mirrors, trust bundle) of mirror/; notes mirrors on disk that the release is not in. Raises AssetError."""
     from installer.manifests import mirror
 

@@ -312,6 +312,25 @@ def test_registries_of_a_pull_secret_are_found_as_go_finds_them(name):
     assert notes.missing_credentials(both) == ["m.example", "n.example"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "mirror", "missing"),
+    [
+        ("m.example/org", "m.example/org/release", []),
+        ("m.example:5000/org/release", "m.example:5000/org/release", []),
+        ("m.example/org", "m.example/organisation", ["m.example"]),
+        ("https://m.example:5000", "m.example:5000/org", []),
+        ("https://index.docker.io/v1/", "docker.io/org/release", []),
+        ("m.example", "m.example:5000/org", ["m.example:5000"]),
+    ],
+)
+def test_credentials_of_a_pull_secret_are_matched_as_pulls_match_them(entry, mirror, missing):
+    config = SNO | {
+        "pullSecret": json.dumps({"auths": {entry: {"auth": "dXNlcjpzM2NyM3Q="}}}),
+        "imageDigestSources": [{"source": "a.example/b", "mirrors": [mirror]}],
+    }
+    assert notes.missing_credentials(parse_install_config(text(config))) == missing
+
+
 def test_ignored_fields_of_other_platforms():
     vsphere = changed(VSPHERE, "platform.vsphere.hosts", [{"role": "x"}, {"role": "y"}])
     vsphere = changed(

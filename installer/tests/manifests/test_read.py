@@ -19,6 +19,8 @@ from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.manifests.completed import completed
+from installer.release import DigestSource, registries_conf
+from installer.rendezvous.registries import digest_sources
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 RELEASE = "registry.example/release@sha256:" + "0" * 64
@@ -216,6 +218,35 @@ def test_mirror_round_trip():
     ]
     assert bundle == ""
     assert mirror.read_mirror(mirror.mirror_files(parse_install_config(text(SNO)))) == ((), "")
+
+
+WILDCARD = "[[registry]]\nprefix = '*.example.com'\n[[registry.mirror]]\nlocation = 'm.example/x'\n"
+REWRITING = "[[registry]]\nprefix = 'quay.io/a'\nlocation = 'in.example/b'\n"
+
+
+@pytest.mark.parametrize(
+    ("conf", "source", "pulled"),
+    [
+        (WILDCARD, ("*.example.com", ("m.example/x",), ""), "a.b.example.com:5000/c"),
+        (REWRITING, ("quay.io/a", ("in.example/b",), "NeverContactSource"), "quay.io/a/c"),
+        (f"{REWRITING}[[registry.mirror]]\nlocation = 'm.example/x'\n",
+         ("quay.io/a", ("m.example/x", "in.example/b"), "NeverContactSource"), "quay.io/a"),
+        (f"{REWRITING}blocked = true\n[[registry.mirror]]\nlocation = 'm.example/x'\n",
+         ("quay.io/a", ("m.example/x",), "NeverContactSource"), "quay.io/a"),
+    ],
+)  # fmt: skip
+def test_prefixes_of_registries_conf(conf, source, pulled, tmp_path):
+    """containers-registries.conf(5): a wildcard needs no location, and another location than the prefix is a place."""
+    (read_source,) = mirror.read_registries(conf)
+    assert (read_source.source, read_source.mirrors, read_source.source_policy) == source
+    tool = DigestSource(read_source.source, read_source.mirrors, bool(read_source.source_policy))
+    assert tool.covers(pulled)
+    assert not tool.covers("quay.io/ab")
+    # What is made of it for the registry tools says the same; so does what the service makes of the file.
+    assert mirror.read_registries(registries_conf([tool])) == (read_source,)
+    (tmp_path / "registries.conf").write_text(conf)
+    policy = {"sourcePolicy": source[2]} if source[2] else {}
+    assert digest_sources(tmp_path / "registries.conf") == [{"source": source[0], "mirrors": [*source[1]], **policy}]
 
 
 @pytest.mark.parametrize(
