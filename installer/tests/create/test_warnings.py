@@ -7,7 +7,7 @@ import pytest
 from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.overrides import RELEASE_OVERRIDE
-from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
+from installer.testing.create.inputs_kit import AGENT, SNO, text
 
 TARGET = "Agent Installer ISO"
 
@@ -42,3 +42,26 @@ def test_mirrors_of_a_namespace_have_the_release(warnings, monkeypatch, source, 
     mirrors = [{"source": source, "mirrors": ["registry.example/mirror"]}]
     seen = warnings(SNO | {"imageDigestSources": mirrors})
     assert sum("should have at least one source field" in message for message in seen) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("agent-config.yml", "agent-config.yml is ignored: it would be read as agent-config.yaml"),
+        ("cluster-manifests/infraenv.yml", "it would be read as cluster-manifests/infraenv.yaml"),
+        ("cluster-manifests/99-kernel.yaml", "manifests for the cluster are read from openshift/"),
+        ("manifests/99-kernel.yaml", "manifests for the cluster are read from openshift/"),
+        ("mirror/ca.pem", "only mirror/registries.conf and mirror/ca-bundle.crt are read"),
+        ("values.yml", None),
+        ("manifests/README", None),
+        ("cluster-manifests/.swp", None),
+        ("openshift/99-kernel.yaml", None),
+    ],
+)
+def test_files_in_the_wrong_place_are_told(warnings, tmp_path, name, message):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("kind: MachineConfig\n")
+    seen = [one for one in warnings() if one.startswith(f"{name} is ignored: ")]
+    assert len(seen) == (message is not None)
+    assert message is None or message in seen[0]
