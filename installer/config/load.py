@@ -15,7 +15,7 @@ from installer.config.fielderror import aggregate, raise_if_any
 from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
-from installer.config.types.install import Fencing, InstallConfig
+from installer.config.types.install import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
 from installer.formats.composer import decoded
 from installer.formats.yamltext import compose
@@ -83,10 +83,9 @@ def _decode(
     return value
 
 
-def fencing(text: str) -> Fencing | None:
-    """The fencing in an install-config that was validated before. Raises ConfigError."""
-    pool = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ").control_plane
-    return pool.fencing if pool else None
+def as_written(text: str) -> InstallConfig:
+    """An install-config that was validated before, without its defaults. Raises ConfigError."""
+    return _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
 
 
 def resolve_hosts(install: InstallConfig, agent: AgentConfig) -> tuple[Host, ...]:

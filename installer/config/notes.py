@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 
 from installer.config.decode import camel
-from installer.config.types.cloud import NutanixPlatform, NutanixPool, VSpherePlatform, VSpherePool
+from installer.config.types.agent import AgentConfig, Host
+from installer.config.types.cloud import VSpherePlatform
 from installer.config.types.install import InstallConfig, Networking
-from installer.config.types.platform import BareMetalPlatform, PoolPlatform
+from installer.config.uses import DEFAULTS, FIELDS, PROVISIONING, Use
 from installer.config.values import check
-from installer.redact import without_login
+from installer.redact import shortened, without_login
 
 log = logging.getLogger(__name__)
 
@@ -20,9 +21,10 @@ _DOCKER = "172.17.0.0/16"
 
 def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `written` is the config as it was written, `complete` with its defaults."""
-    for note in (*overlaps(complete), *ignored(written, complete), *architectures(complete), *partitioning(complete)):
+    told = (*unused(written, Use.IGNORED), *_without_credentials(written.platform.vsphere))
+    for note in (*overlaps(complete), *told, *architectures(complete), *partitioning(complete)):
         log.warning(note)
-    for note in silently_ignored(written):
+    for note in unused(written, Use.HARMLESS):
         log.debug(note)
     if complete.image_content_sources:
         log.warning("imageContentSources is deprecated, please use ImageDigestSources")
@@ -30,14 +32,13 @@ def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
         log.warning('Mirror registry "%s" is not found in pullSecret', host)
 
 
-def _note(path: str, value: object, default: object = "") -> Iterator[str]:
-    if value not in (None, "", (), [], {}, default):
-        yield f"{path}: {_shown(value)} is ignored"
-
-
-def _shown(value: object) -> object:
-    # Fields of plain data may hold anything, secrets too: only scalars are shown.
-    return value if isinstance(value, str | int | float | bool) else "what is given"
+def _note(path: str, value: object, default: object = None) -> Iterator[str]:
+    empty = value in (None, "", (), [], {}, False, default) or (is_dataclass(value) and value == type(value)())
+    # Only words are shown: fields of plain data may hold anything, secrets too.
+    text = shortened(without_login(" ".join(str(value).split())), 60)
+    shown = f": {text}" if isinstance(value, str | int) else ""
+    if not empty:
+        yield f"{path}{shown} is ignored"
 
 
 def overlaps(config: InstallConfig) -> Iterator[str]:
@@ -77,68 +78,42 @@ def partitioning(config: InstallConfig) -> Iterator[str]:
         )
 
 
-def ignored(config: InstallConfig, complete: InstallConfig) -> Iterator[str]:
-    """What is set and has no effect with the agent installer, each as `<path>: <value> is ignored`."""
-    for path, pool in [("controlPlane", config.control_plane)] + [
-        (f"compute[{index}]", pool) for index, pool in enumerate(config.compute)
-    ]:
-        if pool is not None:
-            yield from _note(f"{path}.hyperthreading", pool.hyperthreading, "Enabled")
-            if pool.platform not in (None, PoolPlatform()):
-                yield f"{path}.platform is ignored"
-    platform = config.platform
-    if platform.baremetal is not None:
-        yield from _ignored_baremetal(platform.baremetal)
-    if platform.vsphere is not None:
-        yield from _ignored_vsphere(platform.vsphere)
-    if platform.nutanix is not None:
-        yield from _ignored_nutanix(platform.nutanix)
-    yield from _note("publish", config.publish, "External")
-    yield from _note("credentialsMode", complete.credentials_mode)
-    if config.bootstrap_in_place is not None:
-        yield from _note("bootstrapInPlace.installationDisk", config.bootstrap_in_place.installation_disk)
+def unused(config: object, use: Use, path: str = "") -> Iterator[str]:
+    """What is set of the fields that have this use (config/uses.py), each as `<path>: <value> is ignored`."""
+    if isinstance(config, tuple):
+        for index, entry in enumerate(config):
+            yield from unused(entry, use, f"{path}[{index}]")
+    elif is_dataclass(config):
+        for field in fields(config):
+            name, value = str(field.metadata.get("key", camel(field.name))), getattr(config, field.name)
+            own = f"{path}.{name}" if path else name
+            row = FIELDS[type(config)][field.name]
+            if row is use:
+                yield from _note(own, value, DEFAULTS.get((type(config), field.name)))
+            elif row in (Use.CARRIED, Use.CONDITIONAL):
+                yield from unused(value, use, own)
 
 
-def _ignored_baremetal(platform: BareMetalPlatform) -> Iterator[str]:
-    path = "platform.baremetal"
-    yield from _note(f"{path}.externalBridge", platform.external_bridge, "baremetal")
-    if platform.provisioning_network == "Disabled" and not platform.provisioning_bridge:
-        yield f"{path}.provisioningBridge:  is ignored"
-    yield from _note(f"{path}.provisioningBridge", platform.provisioning_bridge, "provisioning")
-    for index, host in enumerate(platform.hosts):
-        yield from _note(f"{path}.hosts[{index}].bootMode", host.boot_mode, "UEFI")
-    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
+def _without_credentials(vsphere: VSpherePlatform | None) -> Iterator[str]:
+    if vsphere is not None and not any(vcenter.has_any for vcenter in vsphere.vcenters):
+        yield from _note("platform.vsphere.failureDomains", vsphere.failure_domains)
 
 
-def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
-    path = "platform.vsphere"
-    yield from _note(f"{path}.clusterOSImage", platform.cluster_os_image)
-    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform, VSpherePool())
-    yield from _note(f"{path}.diskType", platform.disk_type)
-    yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.hosts", platform.hosts[1:])  # upstream does not warn about a single one
-
-
-def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
-    path = "Platform.Nutanix"  # upstream spells these as Go does
-    yield from _note(f"{path}.ClusterOSImage", platform.cluster_os_image)
-    yield from _note(f"{path}.PreloadedOSImageName", platform.preloaded_os_image_name)
-    yield from _note(f"{path}.DefaultMachinePlatform", platform.default_machine_platform, NutanixPool())
-    yield from _note(f"{path}.LoadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.PrismAPICallTimeout", platform.prism_api_call_timeout)
-    yield from _note(f"{path}.FailureDomains", platform.failure_domains)
-
-
-def silently_ignored(config: InstallConfig) -> Iterator[str]:
-    """Fields that are ignored and that nobody misses: logged at debug level only."""
-    platform = config.platform.baremetal
+def between_files(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -> Iterator[str]:
+    """What has no effect because of the other file: `written` is the install-config without its defaults."""
+    platform = written.platform.baremetal
     if platform is None:
+        for index, host in enumerate(hosts):
+            yield from _note(f"hosts[{index}].BMC", host.bmc)
         return
-    for field in fields(platform):
-        name = field.name
-        if name in ("libvirt_uri", "bootstrap_provisioning_ip") or name.startswith("bootstrap_external_static"):
-            key = str(field.metadata.get("key", camel(name)))
-            yield from _note(f"platform.baremetal.{key}", getattr(platform, name))
+    if agent.additional_ntp_sources:
+        yield from _note("platform.baremetal.additionalNTPServers", platform.additional_ntp_servers)
+    if not any(host.bmc and host.bmc.has_any for host in hosts):
+        for field in fields(platform):
+            if field.name in PROVISIONING.split():
+                # Without BMCs there is no provisioning network, as with Disabled.
+                key = str(field.metadata.get("key", camel(field.name)))
+                yield from _note(f"platform.baremetal.{key}", getattr(platform, field.name), "Disabled")
 
 
 def missing_credentials(config: InstallConfig) -> list[str]:

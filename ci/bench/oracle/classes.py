@@ -52,9 +52,16 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "null-documents": (r"output: cluster-manifests/nmstateconfig\.yaml$",),
     "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),
     "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),
-    "ignored-values": (r"warning of (openshift-install|node0) only: [Pp]latform\..* is ignored",),
+    "ignored-values": (
+        r"warning of (openshift-install|node0) only: ([Pp]latform\.|credentialsMode|hosts\[\]\.BMC).* is ignored",
+        r"warning of node0 only: (metadata|networking|arbiter|osImageStream|operatorPub|\S+\.diskSetup)\b.* is ignored",
+    ),
     "cpu-partitioning": (r"warning of node0 only: cpuPartitioningMode: .* is neither None nor AllNodes",),
-    "interfaces-by-name": (r"warning of node0 only: networkConfig has interface \S+, which is not among",),
+    "interfaces-by-name": (
+        r"warning of node0 only: networkConfig (has interface \S+, which is not among|does not use interface)",
+        r"warning of node0 only: (the name|interface) \S+ of MAC address \S+ is (that of the|taken for)",
+        r"only openshift-install refuses: hosts\[\]\.interfaces\[\]\.name: ",
+    ),
     "warned-and-refused": (
         r'warning of node0 only: Mirror registry "…" is not found in pullSecret',
         r"warning of node0 only: not enough worker hosts defined",

@@ -12,13 +12,14 @@ from installer.config.fielderror import raise_if_any
 from installer.config.load import (
     AGENT_CONFIG_FILE,
     INSTALL_CONFIG_FILE,
+    as_written,
     check_hosts,
     decoded_text,
-    fencing,
     parse_agent_config,
     parse_install_config,
     resolve_hosts,
 )
+from installer.config.notes import between_files
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
@@ -101,14 +102,15 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     install_files, agent_files = (files.of(asset) for asset in (INSTALL_CONFIG, AGENT_CONFIG))
     mirror_files = {} if files.install_changed else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Install Config"), files.blaming_state(INSTALL_CONFIG):
-        install = parse_install_config(
-            decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
-        )
+        text = decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
+        install = parse_install_config(text)
     with loading(target, "Agent Config"), files.blaming_state(AGENT_CONFIG):
         agent, agent_text = _agent_config(agent_files)
     _discard(files, target)
     with loading(target, "Agent Hosts"), files.blaming_state(INSTALL_CONFIG, AGENT_CONFIG):
         hosts = resolve_hosts(install, agent)
+        for note in between_files(as_written(text), agent, hosts):
+            log.warning(note)
     with loading(target), files.blaming_state(INSTALL_CONFIG):
         _check_networks(install, target)
     _note_mirrors(install)
@@ -317,4 +319,5 @@ def _fencing(files: InputFiles) -> Fencing | None:
     if data is None:
         return None
     with files.blaming_state(INSTALL_CONFIG):
-        return fencing(decoded_text(data, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: "))
+        pool = as_written(decoded_text(data, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")).control_plane
+    return pool.fencing if pool else None

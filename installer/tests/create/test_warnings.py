@@ -1,15 +1,21 @@
 """What `create` says of inputs that are valid: nothing of what is used, and a line for each thing that is not."""
 
+import dataclasses
 import logging
+import typing
 
 import pytest
 
+from installer.config.types.agent import AgentConfig
+from installer.config.types.install import InstallConfig
+from installer.config.uses import DEFAULTS, FIELDS, Use
 from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.overrides import RELEASE_OVERRIDE
-from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.inputs_kit import AGENT, ARBITER, COMPACT, SNO, VSPHERE, changed, text
 
 TARGET = "Agent Installer ISO"
+GATED = {**COMPACT, "featureSet": "DevPreviewNoUpgrade"}
 
 
 @pytest.fixture
@@ -65,3 +71,71 @@ def test_files_in_the_wrong_place_are_told(warnings, tmp_path, name, message):
     seen = [one for one in warnings() if one.startswith(f"{name} is ignored: ")]
     assert len(seen) == (message is not None)
     assert message is None or message in seen[0]
+
+
+BMC = {"address": "redfish-virtualmedia+https://10.9.0.9/x", "username": "u", "password": "p"}
+BAREMETAL = "platform.baremetal"
+
+
+def reachable(cls, seen):
+    """The types whose fields are judged one by one: those below fields that are carried."""
+    seen.add(cls)
+    hints = typing.get_type_hints(cls)
+    for name, use in FIELDS.get(cls, {}).items():
+        queue = [hints[name]] if use in (Use.CARRIED, Use.CONDITIONAL) else []
+        while queue:
+            hint = queue.pop()
+            queue += typing.get_args(hint)
+            if dataclasses.is_dataclass(hint) and hint not in seen:
+                reachable(hint, seen)
+    return seen
+
+
+def test_every_field_of_the_types_has_its_use():
+    types = reachable(InstallConfig, set()) | reachable(AgentConfig, set())
+    assert types == FIELDS.keys()
+    for cls in types:
+        assert {field.name for field in dataclasses.fields(cls)} == FIELDS[cls].keys(), cls
+    for cls, name in DEFAULTS:
+        assert FIELDS[cls][name] is Use.IGNORED, (cls, name)
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "value", "shown"),
+    [
+        (SNO, "controlPlane.hyperthreading", "Disabled", ": Disabled"),
+        (SNO, "metadata.labels", {"a": "b"}, ""),
+        (SNO, "networking.ovnKubernetesConfig", {"ipv4": {"internalJoinSubnet": "100.99.0.0/16"}}, ""),
+        (GATED, "controlPlane.diskSetup", [{"type": "etcd", "etcd": {"platformDiskID": "sdb"}}], ""),
+        ({**SNO, "featureSet": "TechPreviewNoUpgrade"}, "osImageStream", "rhel-10", ": rhel-10"),
+        (COMPACT, f"{BAREMETAL}.bmcVerifyCA", "x", ": x"),
+        (COMPACT, f"{BAREMETAL}.clusterOSImage", "https://u:s3cr3t@a.example/x", ": https://u:"),
+        (COMPACT, f"{BAREMETAL}.provisioningBridge", "br0", ": br0"),
+        (COMPACT, f"{BAREMETAL}.provisioningNetwork", "Managed", ": Managed"),
+        (COMPACT, f"{BAREMETAL}.provisioningNetworkInterface", "eno9", ": eno9"),
+        (COMPACT, f"{BAREMETAL}.provisioningDHCPRange", "172.22.0.20,172.22.0.30", ": 172.22.0.20,172.22.0.30"),
+        (COMPACT, f"{BAREMETAL}.additionalNTPServers", ["ntp.example"], ""),
+        (ARBITER, "arbiter.hyperthreading", "Disabled", ": Disabled"),
+        (VSPHERE, "platform.vsphere.nodeNetworking", {"external": {"network": "net"}}, ""),
+        (VSPHERE, "platform.vsphere.hosts", [{"role": "master"}], ""),
+        # What nobody writes who has not lost it.
+        (COMPACT, f"{BAREMETAL}.provisioningNetwork", "Disabled", None),
+        (COMPACT, f"{BAREMETAL}.libvirtURI", "qemu:///x", None),
+        (SNO, "controlPlane.platform", {}, None),
+    ],
+)
+def test_what_is_not_carried_is_told(warnings, base, path, value, shown):
+    agent = AGENT | {"additionalNTPSources": ["ntp.other.example"], "hosts": []}
+    seen = warnings(changed(base, path, value), agent)
+    told = [message for message in seen if message.startswith(path) and message.endswith(" is ignored")]
+    assert len(told) == (shown is not None), seen
+    assert shown is None or told[0].startswith(f"{path}{shown}")
+    assert "s3cr3t" not in str(seen)
+
+
+def test_a_provisioning_network_is_what_bmcs_have(warnings):
+    managed = changed(COMPACT, f"{BAREMETAL}.provisioningNetwork", "Managed")
+    hosts = [{"hostname": "a", "BMC": BMC, "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:0a"}]}]
+    agent = AGENT | {"hosts": hosts}
+    assert not [message for message in warnings(managed, agent) if "is ignored" in message]
+    assert "hosts[0].BMC is ignored" in warnings(SNO, agent)

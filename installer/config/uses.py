@@ -1,0 +1,128 @@
+"""What becomes of every field of the configs: one row a type, down to what is ignored as a whole."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from installer.config.types import agent, cloud, install, platform
+
+
+class Use(Enum):
+    """CARRIED: into the manifests or the image. CONDITIONAL: carried, or else told by a function of config/notes.py.
+    IGNORED: told wherever it is set. HARMLESS: of no effect that anybody would miss. REFUSED: by a rule."""
+
+    CARRIED = auto()
+    CONDITIONAL = auto()
+    IGNORED = auto()
+    HARMLESS = auto()
+    REFUSED = auto()
+
+
+def _row(
+    carried: str = "", *, conditional: str = "", ignored: str = "", harmless: str = "", refused: str = ""
+) -> dict[str, Use]:
+    names = {
+        Use.CARRIED: carried,
+        Use.CONDITIONAL: conditional,
+        Use.IGNORED: ignored,
+        Use.HARMLESS: harmless,
+        Use.REFUSED: refused,
+    }
+    return {name: use for use, fields in names.items() for name in fields.split()}
+
+
+#: The fields of a provisioning network, which only the BMCs of hosts are for.
+PROVISIONING = (
+    "provisioning_network provisioning_network_cidr provisioning_network_interface provisioning_dhcp_external "
+    "provisioning_dhcp_range cluster_provisioning_ip provisioning_host_ip"
+)
+_CLOUDS = "aws azure gcp ibmcloud openstack ovirt powervc powervs"
+
+FIELDS: dict[type, dict[str, Use]] = {
+    install.InstallConfig: _row(
+        "api_version metadata base_domain additional_trust_bundle additional_trust_bundle_policy ssh_key networking "
+        "control_plane arbiter compute platform pull_secret proxy image_content_sources image_digest_sources fips "
+        "cpu_partitioning_mode bootstrap_in_place capabilities feature_set feature_gates",
+        ignored="publish operator_publishing_strategy credentials_mode os_image_stream",
+        harmless="kind",
+    ),
+    install.ObjectMeta: _row(
+        "name namespace",
+        ignored="generate_name self_link uid resource_version generation creation_timestamp deletion_timestamp "
+        "deletion_grace_period_seconds labels annotations owner_references finalizers managed_fields",
+    ),
+    install.Networking: _row(
+        "network_type machine_network cluster_network service_network machine_cidr type service_cidr cluster_networks",
+        ignored="ovn_kubernetes_config",
+        refused="cluster_network_mtu",
+    ),
+    install.MachineNetworkEntry: _row("cidr"),
+    install.ClusterNetworkEntry: _row("cidr host_prefix host_subnet_length"),
+    install.MachinePool: _row("name replicas architecture fencing", ignored="hyperthreading platform disk_setup"),
+    install.Fencing: _row("credentials"),
+    install.FencingCredential: _row("host_name mac_address address username password certificate_verification"),
+    install.Proxy: _row("http_proxy https_proxy no_proxy"),
+    install.ImageSource: _row("source mirrors"),
+    install.DigestSource: _row("source mirrors source_policy"),
+    install.BootstrapInPlace: _row(ignored="installation_disk"),
+    install.Capabilities: _row("baseline_capability_set additional_enabled_capabilities"),
+    platform.Platform: _row("none baremetal external vsphere nutanix", refused=_CLOUDS),
+    platform.NonePlatform: _row(),
+    platform.ExternalPlatform: _row("platform_name cloud_controller_manager"),
+    platform.BareMetalPlatform: _row(
+        "api_vips ingress_vips api_vip ingress_vip load_balancer",
+        conditional=f"hosts additional_ntp_servers {PROVISIONING}",
+        ignored="dns_records_type provisioning_bridge external_bridge cluster_os_image default_machine_platform "
+        "bmc_verify_ca",
+        # Those of a virtual machine for the bootstrap, which there is none of.
+        harmless="provisioning_mac_address bootstrap_provisioning_ip bootstrap_external_static_ip external_mac_address "
+        "bootstrap_external_static_gateway bootstrap_external_static_dns libvirt_uri bootstrap_os_image",
+    ),
+    platform.BareMetalHost: _row(
+        "name role bmc boot_mac_address root_device_hints network_config", ignored="boot_mode hardware_profile"
+    ),
+    platform.Bmc: _row("address username password disable_certificate_verification"),
+    platform.RootDeviceHints: _row(
+        "device_name hctl model vendor serial_number min_size_gigabytes wwn rotational",
+        refused="wwn_with_extension wwn_vendor_extension",
+    ),
+    cloud.LoadBalancer: _row("type"),
+    cloud.VSpherePlatform: _row(
+        "api_vips ingress_vips api_vip ingress_vip vcenters v_center username password datacenter default_datastore "
+        "folder cluster resource_pool network",
+        conditional="failure_domains",
+        ignored="node_networking load_balancer dns_records_type disk_type cluster_os_image default_machine_platform "
+        "hosts",
+    ),
+    cloud.VCenter: _row("server port user password datacenters"),
+    cloud.VSphereFailureDomain: _row("name region zone server topology region_type zone_type"),
+    cloud.VSphereTopology: _row(
+        "datacenter compute_cluster networks datastore resource_pool folder template tag_ids host_group"
+    ),
+    cloud.NutanixPlatform: _row(
+        "prism_central prism_elements api_vip api_vips ingress_vip ingress_vips subnet_uuids dns_records_type",
+        ignored="cluster_os_image preloaded_os_image_name default_machine_platform load_balancer failure_domains "
+        "prism_api_call_timeout",
+    ),
+    cloud.PrismCentral: _row("endpoint username password"),
+    cloud.PrismElement: _row("uuid endpoint name"),
+    cloud.PrismEndpoint: _row("address port"),
+    agent.AgentConfig: _row(
+        "api_version rendezvous_ip additional_ntp_sources boot_artifacts_base_url minimal_iso hosts",
+        harmless="kind metadata",
+    ),
+    agent.Host: _row("hostname role interfaces network_config root_device_hints", conditional="bmc"),
+    agent.Interface: _row("name mac_address"),
+}
+
+#: The values that ignored fields have without being written: nothing is lost where they are.
+DEFAULTS = {
+    (install.InstallConfig, "publish"): "External",
+    (install.MachinePool, "hyperthreading"): "Enabled",
+    (platform.BareMetalPlatform, "dns_records_type"): "Internal",
+    (platform.BareMetalPlatform, "provisioning_bridge"): "provisioning",
+    (platform.BareMetalPlatform, "external_bridge"): "baremetal",
+    (platform.BareMetalHost, "boot_mode"): "UEFI",
+    (platform.BareMetalHost, "hardware_profile"): "default",
+    (cloud.VSpherePlatform, "dns_records_type"): "Internal",
+}
