@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -17,6 +18,8 @@ from installer.manifests import networks
 from installer.manifests.files import ASSETS, DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.overrides import NATIVE_NETWORK_TYPES
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
+
+log = logging.getLogger(__name__)
 
 SECRET_KEY = ".dockerconfigjson"
 PLATFORM_TYPES = ("BareMetal", "VSphere", "Nutanix", "None", "External")
@@ -59,7 +62,7 @@ def _documents(files: Mapping[str, bytes], name: str, cls: type[M], wrap: str) -
         raise ConfigError(f"{wrap} {name}: {error}", file=name) from error
     documents = []
     for node in nodes:
-        value, problems = decode(node, cls)
+        value, problems = decode(node, cls, lambda change: log.warning("%s: %s", name, change))
         if problems:
             raise ConfigError(f"{wrap} {name}: {aggregate([str(item) for item in problems])}", file=name)
         documents.append(value)

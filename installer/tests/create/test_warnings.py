@@ -2,17 +2,19 @@
 
 import dataclasses
 import logging
+import re
 import typing
 
 import pytest
 
+from installer.config.load import parse_agent_config, parse_install_config
 from installer.config.types.agent import AgentConfig
 from installer.config.types.install import InstallConfig
 from installer.config.uses import DEFAULTS, FIELDS, Use
 from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.overrides import RELEASE_OVERRIDE
-from installer.testing.create.inputs_kit import AGENT, ARBITER, COMPACT, SNO, VSPHERE, changed, text
+from installer.testing.create.inputs_kit import AGENT, ARBITER, COMPACT, FENCED, SNO, VSPHERE, changed, text
 
 TARGET = "Agent Installer ISO"
 GATED = {**COMPACT, "featureSet": "DevPreviewNoUpgrade"}
@@ -71,6 +73,41 @@ def test_files_in_the_wrong_place_are_told(warnings, tmp_path, name, message):
     seen = [one for one in warnings() if one.startswith(f"{name} is ignored: ")]
     assert len(seen) == (message is not None)
     assert message is None or message in seen[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "written", "read_as"),
+    [
+        ("wwn", "0x5000c500a0b1c2d3", "5764824129520911059"),
+        ("serialNumber", "0123456", "42798"),
+        ("model", "12e45", "+Inf"),
+        ("vendor", "yes", "true"),
+        ("minSizeGigabytes", "0100", "64"),
+        ("serialNumber", "123456", None),
+        ("serialNumber", '"0123456"', None),
+        ("minSizeGigabytes", "100", None),
+    ],
+)
+def test_values_that_are_read_as_others_are_told(tmp_path, caplog, monkeypatch, field, written, read_as):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    hosts = f"hosts:\n- interfaces: [{{macAddress: 52:54:00:00:00:0a}}]\n  rootDeviceHints:\n    {field}: {written}\n"
+    with caplog.at_level(logging.WARNING, "installer"):
+        [host] = parse_agent_config(f"apiVersion: v1beta1\n{hosts}").hosts
+    value = getattr(host.root_device_hints, re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", field))
+    assert str(value) == (read_as or written.strip('"'))
+    why = "a 0 in front makes it octal" if field == "minSizeGigabytes" else "it is not in quotes"
+    told = f"agent-config.yaml: line 5: hosts[0].rootDeviceHints.{field}: {written} is read as {read_as}, since {why}"
+    assert caplog.messages == ([told] if read_as else [])
+
+
+def test_a_password_that_is_read_as_another_is_told_without_it(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    install = changed(FENCED, "controlPlane.fencing.credentials.0.password", 6210535)
+    with caplog.at_level(logging.WARNING, "installer"):
+        parse_install_config(text(install).replace("6210535", "0x5ec3e7"))
+    path = "controlPlane.fencing.credentials[0].password"
+    [told] = [message for message in caplog.messages if path in message]
+    assert told.endswith(f"{path}: is not read as it stands, since it is not in quotes")
 
 
 BMC = {"address": "redfish-virtualmedia+https://10.9.0.9/x", "username": "u", "password": "p"}

@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import logging
 from dataclasses import replace
 
 import pytest
@@ -118,6 +119,17 @@ def test_pod_networks_of_other_network_types_are_not_judged():
     files = edited(files, names.INSTALL, "spec.networking.networkType", "Cilium")
     files = edited(files, names.INSTALL, "spec.networking.clusterNetwork.0.hostPrefix", 14)
     assert read.read_install(files).spec.networking.cluster_network[0].host_prefix == 14
+
+
+def test_a_value_that_is_read_as_another_is_told(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    _config, _hosts, files = generated()
+    domain = b"baseDomain: test.node0.example"
+    files = files | {names.DEPLOYMENT: files[names.DEPLOYMENT].replace(domain, b"baseDomain: 0x10")}
+    assert read.read_manifests(files, RELEASE, "X").deployment.spec.base_domain == "16"
+    [told] = caplog.messages
+    assert told.startswith(f"{names.DEPLOYMENT}: line ")
+    assert "spec.baseDomain: 0x10 is read as 16, since" in told
 
 
 @pytest.mark.parametrize("spelling", ["none", "None"])
