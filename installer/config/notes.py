@@ -60,9 +60,10 @@ def overlaps(config: InstallConfig) -> Iterator[str]:
 
 
 def architectures(config: InstallConfig) -> Iterator[str]:
-    """Workers of another architecture need a release with both."""
+    """Nodes of another architecture than the control plane's need a release with both."""
     own = config.control_plane.architecture if config.control_plane else ""
-    if any(pool.architecture != own for pool in config.compute):
+    pools = (*config.compute, *([config.arbiter] if config.arbiter else []))
+    if any(pool.architecture != own for pool in pools):
         yield (
             "Could not determine release architecture for multi arch cluster configuration. Make sure the release is a "
             "multi architecture payload."

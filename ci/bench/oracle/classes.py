@@ -16,6 +16,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "mac-case": (
         r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address found, in",
         r"refused at: network documents, node0: hosts' rules: \S+: Invalid value: duplicate MAC address found, in",
+        r"warning of openshift-install only: For host \S*, BootMACAddress",
     ),
     "manifests-kind": (r"only node0 refuses: .*: kind must be",),
     "manifests-hosts": (

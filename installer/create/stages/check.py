@@ -35,6 +35,7 @@ from installer.manifests import files as names
 from installer.manifests import networks
 from installer.manifests.extra import split_documents
 from installer.release import DigestSource
+from installer.release.payload import repository_of
 
 log = logging.getLogger(__name__)
 
@@ -166,8 +167,7 @@ def _note_mirrors(install: InstallConfig) -> None:
 
 
 def _has_release(sources: Iterable[ImageSource]) -> bool:
-    release = expected_release()
-    name = release.partition("@")[0] if "@" in release else release.rpartition(":")[0] or release
+    name = repository_of(expected_release())
     return any(entry.mirrors and DigestSource(entry.source).covers(name) for entry in sources)
 
 
