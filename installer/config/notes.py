@@ -10,7 +10,7 @@ from installer.config.decode import camel
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.cloud import VSpherePlatform
 from installer.config.types.install import InstallConfig, Networking
-from installer.config.uses import DEFAULTS, FIELDS, PROVISIONING, Use
+from installer.config.types.uses import DEFAULTS, FIELDS, PROVISIONING, Use
 from installer.config.values import check
 from installer.redact import shortened, without_login
 
@@ -80,7 +80,7 @@ def partitioning(config: InstallConfig) -> Iterator[str]:
 
 
 def unused(config: object, use: Use, path: str = "") -> Iterator[str]:
-    """What is set of the fields that have this use (config/uses.py), each as `<path>: <value> is ignored`."""
+    """What is set of the fields that have this use (config/types/uses.py), each as `<path>: <value> is ignored`."""
     if isinstance(config, tuple):
         for index, entry in enumerate(config):
             yield from unused(entry, use, f"{path}[{index}]")

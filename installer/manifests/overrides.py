@@ -14,7 +14,7 @@ from installer.config.types.agent import Host
 from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import BareMetalPlatform, Bmc
-from installer.config.uses import FIELDS, Use
+from installer.config.types.uses import FIELDS, Use
 
 ANNOTATION = "agent-install.openshift.io/install-config-overrides"
 NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")

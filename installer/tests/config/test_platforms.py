@@ -11,7 +11,7 @@ from installer.config import notes
 from installer.config.load import as_written, parse_install_config
 from installer.config.rules import catalogue as rules
 from installer.config.types.install import ImageSource
-from installer.config.uses import Use
+from installer.config.types.uses import Use
 from installer.credentials.background import make
 from installer.errors import ConfigError
 from installer.testing.create.inputs_kit import (
@@ -311,25 +311,6 @@ def test_registries_of_a_pull_secret_are_found_as_go_finds_them(name):
     assert notes.missing_credentials(parsed) == ["m.example"]
     both = replace(parsed, image_content_sources=(ImageSource("c.example/d", ("n.example/x",)),))
     assert notes.missing_credentials(both) == ["m.example", "n.example"]
-
-
-@pytest.mark.parametrize(
-    ("entry", "mirror", "missing"),
-    [
-        ("m.example/org", "m.example/org/release", []),
-        ("m.example:5000/org/release", "m.example:5000/org/release", []),
-        ("m.example/org", "m.example/organisation", ["m.example"]),
-        ("https://m.example:5000", "m.example:5000/org", []),
-        ("https://index.docker.io/v1/", "docker.io/org/release", []),
-        ("m.example", "m.example:5000/org", ["m.example:5000"]),
-    ],
-)
-def test_credentials_of_a_pull_secret_are_matched_as_pulls_match_them(entry, mirror, missing):
-    config = SNO | {
-        "pullSecret": json.dumps({"auths": {entry: {"auth": "dXNlcjpzM2NyM3Q="}}}),
-        "imageDigestSources": [{"source": "a.example/b", "mirrors": [mirror]}],
-    }
-    assert notes.missing_credentials(parse_install_config(text(config))) == missing
 
 
 def test_ignored_fields_of_other_platforms():

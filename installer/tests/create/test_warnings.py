@@ -1,6 +1,7 @@
 """What `create` says of inputs that are valid: nothing of what is used, and a line for each thing that is not."""
 
 import dataclasses
+import json
 import logging
 import re
 import typing
@@ -10,7 +11,7 @@ import pytest
 from installer.config.load import parse_agent_config, parse_install_config
 from installer.config.types.agent import AgentConfig
 from installer.config.types.install import InstallConfig
-from installer.config.uses import DEFAULTS, FIELDS, Use
+from installer.config.types.uses import DEFAULTS, FIELDS, Use
 from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.overrides import RELEASE_OVERRIDE
@@ -55,6 +56,26 @@ def test_mirrors_of_a_namespace_have_the_release(warnings, monkeypatch, source, 
     mirrors = [{"source": source, "mirrors": ["registry.example/mirror"]}]
     seen = warnings(SNO | {"imageDigestSources": mirrors})
     assert sum("should have at least one source field" in message for message in seen) == count
+
+
+@pytest.mark.parametrize(
+    ("entry", "mirror", "missing"),
+    [
+        ("m.example/org", "m.example/org/release", []),
+        ("m.example:5000/org/release", "m.example:5000/org/release", []),
+        ("m.example/org", "m.example/organisation", ["m.example"]),
+        ("https://m.example:5000", "m.example:5000/org", []),
+        ("https://index.docker.io/v1/", "docker.io/org/release", []),
+        ("m.example", "m.example:5000/org", ["m.example:5000"]),
+    ],
+)
+def test_credentials_of_a_pull_secret_are_matched_as_pulls_match_them(warnings, entry, mirror, missing):
+    config = SNO | {
+        "pullSecret": json.dumps({"auths": {entry: {"auth": "dXNlcjpzM2NyM3Q="}}}),
+        "imageDigestSources": [{"source": "a.example/b", "mirrors": [mirror]}],
+    }
+    told = [f'Mirror registry "{host}" is not found in pullSecret' for host in missing]
+    assert [message for message in warnings(config) if "is not found in pullSecret" in message] == told
 
 
 @pytest.mark.parametrize(
