@@ -344,6 +344,7 @@ def decode(node: yaml.Node, cls: type[T], warn: Callable[[str], None] | None = N
     """
     decoder = _Decoder()
     value = decoder.struct(node, cls, "")
-    for change in decoder.changed if warn is not None else ():
-        warn(change)
+    if warn is not None:
+        for change in decoder.changed:
+            warn(change)
     return (value if value is not None else cls()), sorted(decoder.errors, key=lambda error: error.line)

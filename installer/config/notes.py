@@ -33,7 +33,7 @@ def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
 
 
 def _note(path: str, value: object, default: object = None) -> Iterator[str]:
-    empty = value in (None, "", (), [], {}, False, default) or (is_dataclass(value) and value == type(value)())
+    empty = value in (None, "", (), [], {}, False, default) or (is_dataclass(value) and not any(vars(value).values()))
     # Only words are shown: fields of plain data may hold anything, secrets too.
     text = shortened(without_login(" ".join(str(value).split())), 60)
     shown = f": {text}" if isinstance(value, str | int) else ""
