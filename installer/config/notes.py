@@ -100,9 +100,17 @@ def _without_credentials(vsphere: VSpherePlatform | None) -> Iterator[str]:
         yield from _note("platform.vsphere.failureDomains", vsphere.failure_domains)
 
 
-def between_files(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -> Iterator[str]:
-    """What has no effect because of the other file: `written` is the install-config without its defaults."""
-    platform = written.platform.baremetal
+def outdone(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -> Iterator[str]:
+    """What has no effect because of another field or the other file; `written` is the install-config as decoded."""
+    net, platform = written.networking or Networking(), written.platform.baremetal
+    for name, old, new in (
+        ("machineCIDR", net.machine_cidr, [entry.cidr for entry in net.machine_network]),
+        ("serviceCIDR", net.service_cidr, net.service_network),
+        ("type", net.type, [net.network_type] if net.network_type else []),
+        ("clusterNetworks", net.cluster_networks, [net.cluster_network] if net.cluster_network else []),
+    ):
+        if new and str(old).lower() not in [str(value).lower() for value in new]:
+            yield from _note(f"networking.{name}", old)
     if platform is None:
         for index, host in enumerate(hosts):
             yield from _note(f"hosts[{index}].BMC", host.bmc)

@@ -52,7 +52,8 @@ FIELDS: dict[type, dict[str, Use]] = {
         "deletion_grace_period_seconds labels annotations owner_references finalizers managed_fields",
     ),
     install.Networking: _row(
-        "network_type machine_network cluster_network service_network machine_cidr type service_cidr cluster_networks",
+        "network_type machine_network cluster_network service_network",
+        conditional="machine_cidr type service_cidr cluster_networks",
         ignored="ovn_kubernetes_config",
         refused="cluster_network_mtu",
     ),

@@ -19,7 +19,7 @@ from installer.config.load import (
     parse_install_config,
     resolve_hosts,
 )
-from installer.config.notes import between_files
+from installer.config.notes import outdone
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
@@ -110,7 +110,7 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     _discard(files, target)
     with loading(target, "Agent Hosts"), files.blaming_state(INSTALL_CONFIG, AGENT_CONFIG):
         hosts = resolve_hosts(install, agent)
-        for note in between_files(as_written(text), agent, hosts):
+        for note in outdone(as_written(text), agent, hosts):
             log.warning(note)
     with loading(target), files.blaming_state(INSTALL_CONFIG):
         _check_networks(install, target)

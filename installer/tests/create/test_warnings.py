@@ -18,6 +18,7 @@ from installer.overrides import RELEASE_OVERRIDE
 from installer.testing.create.inputs_kit import AGENT, ARBITER, COMPACT, FENCED, SNO, VSPHERE, changed, text
 
 TARGET = "Agent Installer ISO"
+PODS = changed(SNO, "networking.clusterNetwork", [{"cidr": "10.128.0.0/14", "hostPrefix": 23}])
 GATED = {**COMPACT, "featureSet": "DevPreviewNoUpgrade"}
 
 
@@ -181,7 +182,14 @@ def test_every_field_of_the_types_has_its_use():
         (ARBITER, "arbiter.hyperthreading", "Disabled", ": Disabled"),
         (VSPHERE, "platform.vsphere.nodeNetworking", {"external": {"network": "net"}}, ""),
         (VSPHERE, "platform.vsphere.hosts", [{"role": "master"}], ""),
+        (SNO, "networking.machineCIDR", "10.1.0.0/16", ": 10.1.0.0/16"),
+        (SNO, "networking.type", "Calico", ": Calico"),
+        (PODS, "networking.clusterNetworks", [{"cidr": "10.1.0.0/16", "hostPrefix": 24}], ""),
         # What nobody writes who has not lost it.
+        (SNO, "networking.machineCIDR", "192.168.111.0/24", None),
+        (SNO, "networking.type", "ovnkubernetes", None),
+        (SNO, "networking.serviceCIDR", "172.31.0.0/16", None),
+        (PODS, "networking.clusterNetworks", [{"cidr": "10.128.0.0/14", "hostPrefix": 23}], None),
         (COMPACT, f"{BAREMETAL}.provisioningNetwork", "Disabled", None),
         (COMPACT, f"{BAREMETAL}.libvirtURI", "qemu:///x", None),
         (SNO, "controlPlane.platform", {}, None),
