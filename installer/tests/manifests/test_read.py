@@ -255,7 +255,9 @@ def test_prefixes_of_registries_conf(conf, source, pulled, tmp_path):
     assert tool.covers(pulled)
     assert not tool.covers("quay.io/ab")
     # What is made of it for the registry tools says the same; so does what the service makes of the file.
-    assert mirror.read_registries(registries_conf([tool])) == (read_source,)
+    written = registries_conf([tool])
+    assert mirror.read_registries(written) == (read_source,)
+    assert ('\nprefix = "' in written) == source[0].startswith("*."), "no location has a wildcard"
     (tmp_path / "registries.conf").write_text(conf)
     policy = {"sourcePolicy": source[2]} if source[2] else {}
     assert digest_sources(tmp_path / "registries.conf") == [{"source": source[0], "mirrors": [*source[1]], **policy}]
