@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 
 from installer.config.decode import camel
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.cloud import VSpherePlatform
 from installer.config.types.install import InstallConfig, Networking
-from installer.config.types.uses import DEFAULTS, FIELDS, PROVISIONING, Use
+from installer.config.types.uses import PROVISIONING, Use, note, unused
 from installer.config.values import check
-from installer.redact import shortened, without_login
+from installer.redact import without_login
 
 log = logging.getLogger(__name__)
 
@@ -22,23 +22,14 @@ _DOCKER = "172.17.0.0/16"
 def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `written` is the config as it was written, `complete` with its defaults."""
     told = (*unused(written, Use.IGNORED), *_without_credentials(written.platform.vsphere))
-    for note in (*overlaps(complete), *told, *architectures(complete), *partitioning(complete)):
-        log.warning(note)
-    for note in unused(written, Use.HARMLESS):
-        log.debug(note)
+    for line in (*overlaps(complete), *told, *architectures(complete), *partitioning(complete)):
+        log.warning(line)
+    for line in unused(written, Use.HARMLESS):
+        log.debug(line)
     if complete.image_content_sources:
         log.warning("imageContentSources is deprecated, please use ImageDigestSources")
     for host in missing_credentials(complete):
         log.warning('Mirror registry "%s" is not found in pullSecret', host)
-
-
-def _note(path: str, value: object, default: object = None) -> Iterator[str]:
-    empty = value in (None, "", (), [], {}, False, default) or (is_dataclass(value) and not any(vars(value).values()))
-    # Only words are shown: fields of plain data may hold anything, secrets too.
-    text = shortened(without_login(" ".join(str(value).split())), 60)
-    shown = f": {text}" if isinstance(value, str | int) else ""
-    if not empty:
-        yield f"{path}{shown} is ignored"
 
 
 def overlaps(config: InstallConfig) -> Iterator[str]:
@@ -79,25 +70,9 @@ def partitioning(config: InstallConfig) -> Iterator[str]:
         )
 
 
-def unused(config: object, use: Use, path: str = "") -> Iterator[str]:
-    """What is set of the fields that have this use (config/types/uses.py), each as `<path>: <value> is ignored`."""
-    if isinstance(config, tuple):
-        for index, entry in enumerate(config):
-            yield from unused(entry, use, f"{path}[{index}]")
-    elif is_dataclass(config):
-        for field in fields(config):
-            name, value = str(field.metadata.get("key", camel(field.name))), getattr(config, field.name)
-            own = f"{path}.{name}" if path else name
-            row = FIELDS[type(config)][field.name]
-            if row is use:
-                yield from _note(own, value, DEFAULTS.get((type(config), field.name)))
-            elif row in (Use.CARRIED, Use.CONDITIONAL):
-                yield from unused(value, use, own)
-
-
 def _without_credentials(vsphere: VSpherePlatform | None) -> Iterator[str]:
     if vsphere is not None and not any(vcenter.has_any for vcenter in vsphere.vcenters):
-        yield from _note("platform.vsphere.failureDomains", vsphere.failure_domains)
+        yield from note("platform.vsphere.failureDomains", vsphere.failure_domains)
 
 
 def outdone(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -> Iterator[str]:
@@ -110,19 +85,19 @@ def outdone(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -
         ("clusterNetworks", net.cluster_networks, [net.cluster_network] if net.cluster_network else []),
     ):
         if new and str(old).lower() not in [str(value).lower() for value in new]:
-            yield from _note(f"networking.{name}", old)
+            yield from note(f"networking.{name}", old)
     if platform is None:
         for index, host in enumerate(hosts):
-            yield from _note(f"hosts[{index}].BMC", host.bmc)
+            yield from note(f"hosts[{index}].BMC", host.bmc)
         return
     if agent.additional_ntp_sources:
-        yield from _note("platform.baremetal.additionalNTPServers", platform.additional_ntp_servers)
+        yield from note("platform.baremetal.additionalNTPServers", platform.additional_ntp_servers)
     if not any(host.bmc and host.bmc.has_any for host in hosts):
         for field in fields(platform):
             if field.name in PROVISIONING.split():
                 # Without BMCs there is no provisioning network, as with Disabled.
                 key = str(field.metadata.get("key", camel(field.name)))
-                yield from _note(f"platform.baremetal.{key}", getattr(platform, field.name), "Disabled")
+                yield from note(f"platform.baremetal.{key}", getattr(platform, field.name), "Disabled")
 
 
 def missing_credentials(config: InstallConfig) -> list[str]:

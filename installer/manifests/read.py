@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
+from installer.config.types.uses import Use, unused
 from installer.config.values import check
 from installer.errors import AssetError, ConfigError, YamlError
 from installer.formats import jsontext
@@ -18,6 +19,7 @@ from installer.manifests import networks
 from installer.manifests.files import ASSETS, DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.overrides import NATIVE_NETWORK_TYPES
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
+from installer.manifests.uses import USES
 
 log = logging.getLogger(__name__)
 
@@ -247,6 +249,9 @@ def read_manifests(
     if errors:
         texts = [f'failed to load asset "{ASSETS[name]}": {error}' if name else str(error) for name, error in errors]
         raise AssetError(f"failed to fetch {target}", ConfigError(aggregate(texts), file=DIRECTORY))
+    for name, spec in ((INSTALL, install.spec), (DEPLOYMENT, deployment.spec), (INFRA_ENV, infra_env.spec)):
+        for line in unused(spec, Use.IGNORED, "spec", USES):
+            log.warning("%s: %s", name, line)
     return ClusterManifests(
         install=install,
         deployment=deployment,

@@ -14,6 +14,14 @@ from installer.config.types.install import InstallConfig
 from installer.config.types.uses import DEFAULTS, FIELDS, Use
 from installer.create.stages.check import check
 from installer.create.stages.read import read
+from installer.manifests.types import (
+    ClusterDeploymentSpec,
+    ClusterInstallSpec,
+    ImageSetSpec,
+    InfraEnvSpec,
+    NMStateSpec,
+)
+from installer.manifests.uses import USES
 from installer.overrides import RELEASE_OVERRIDE
 from installer.testing.create.inputs_kit import AGENT, ARBITER, COMPACT, FENCED, SNO, VSPHERE, changed, text
 
@@ -141,25 +149,27 @@ BMC = {"address": "redfish-virtualmedia+https://10.9.0.9/x", "username": "u", "p
 BAREMETAL = "platform.baremetal"
 
 
-def reachable(cls, seen):
+def reachable(cls, seen, table=FIELDS):
     """The types whose fields are judged one by one: those below fields that are carried."""
     seen.add(cls)
     hints = typing.get_type_hints(cls)
-    for name, use in FIELDS.get(cls, {}).items():
+    for name, use in table.get(cls, {}).items():
         queue = [hints[name]] if use in (Use.CARRIED, Use.CONDITIONAL) else []
         while queue:
             hint = queue.pop()
             queue += typing.get_args(hint)
             if dataclasses.is_dataclass(hint) and hint not in seen:
-                reachable(hint, seen)
+                reachable(hint, seen, table)
     return seen
 
 
 def test_every_field_of_the_types_has_its_use():
-    types = reachable(InstallConfig, set()) | reachable(AgentConfig, set())
-    assert types == FIELDS.keys()
-    for cls in types:
-        assert {field.name for field in dataclasses.fields(cls)} == FIELDS[cls].keys(), cls
+    assert reachable(InstallConfig, set()) | reachable(AgentConfig, set()) == FIELDS.keys()
+    specs = (ClusterInstallSpec, ClusterDeploymentSpec, ImageSetSpec, InfraEnvSpec, NMStateSpec)
+    of_manifests = set().union(*(reachable(spec, set(), USES) for spec in specs))
+    assert of_manifests | FIELDS.keys() == USES.keys()
+    for cls, names in USES.items():
+        assert {field.name for field in dataclasses.fields(cls)} == names.keys(), cls
     for cls, name in DEFAULTS:
         assert FIELDS[cls][name] is Use.IGNORED, (cls, name)
 

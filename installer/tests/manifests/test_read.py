@@ -132,6 +132,26 @@ def test_a_value_that_is_read_as_another_is_told(caplog, monkeypatch):
     assert "spec.baseDomain: 0x10 is read as 16, since" in told
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "value", "shown"),
+    [
+        (names.INSTALL, "spec.mastersSchedulable", True, ": true"),
+        (names.INSTALL, "spec.holdInstallation", True, ": true"),
+        (names.INFRA_ENV, "spec.kernelArguments", [{"operation": "append", "value": "a=b"}], ""),
+        (names.INFRA_ENV, "spec.ignitionConfigOverride", '{"passwd": {}}', ""),
+        (names.DEPLOYMENT, "spec.manageDNS", True, ": true"),
+        (names.DEPLOYMENT, "spec.platform", {"agentBareMetal": {}}, None),
+        (names.INFRA_ENV, "spec.sshAuthorizedKey", "", None),
+    ],
+)
+def test_fields_that_nobody_reads_are_told(name, path, value, shown, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    _config, _hosts, files = generated()
+    read.read_manifests(edited(files, name, path, value), RELEASE, "X")
+    told = {message for message in caplog.messages if message.endswith(" is ignored")}
+    assert told == (set() if shown is None else {f"{name}: {path}{shown} is ignored"})
+
+
 @pytest.mark.parametrize("spelling", ["none", "None"])
 def test_old_spelling_and_defaults(spelling):
     _config, _hosts, files = generated()
