@@ -55,7 +55,8 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),
     "ignored-values": (
         r"warning of (openshift-install|node0) only: ([Pp]latform\.|credentialsMode|hosts\[\]\.BMC).* is ignored",
-        r"warning of node0 only: (spec|metadata|networking|arbiter|osImageStream|operatorPub|\S+\.diskSetup)\b.* is ignored",
+        r"warning of node0 only: (metadata|networking|arbiter|osImageStream|operatorPub|\S+\.diskSetup)\b.* is ignored",
+        r"warning of node0 only: cluster-manifests/\S+: spec\..* is ignored",
     ),
     "read-as": (r"warning of node0 only: \S+: line .* (is read as .*|is not read as it stands), since",),
     "cpu-partitioning": (r"warning of node0 only: cpuPartitioningMode: .* is neither None nor AllNodes",),
