@@ -17,6 +17,7 @@ import difflib
 import json
 import types
 import typing
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
@@ -86,10 +87,11 @@ def camel(name: str) -> str:
 
 
 @cache
-def _fields(cls: Any) -> dict[str, tuple[str, Any]]:
+def _fields(cls: Any) -> dict[str, tuple[str, Any, bool]]:
+    """By their keys: name, type, and whether a value may be shown."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {
-        str(field.metadata.get("key", camel(field.name))): (field.name, hints[field.name])
+        str(field.metadata.get("key", camel(field.name))): (field.name, hints[field.name], field.repr)
         for field in dataclasses.fields(cls)
     }
 
@@ -111,6 +113,14 @@ def _fold(name: str) -> str:
 class _Decoder:
     def __init__(self) -> None:
         self.errors: list[DecodeError] = []
+        self.changed: list[str] = []
+        self.secret = False
+
+    def read_as(self, node: yaml.Node, path: str, text: str, why: str = "it is not in quotes") -> None:
+        """Note where a value is another one than what stands there."""
+        if node.value != text:
+            change = "is not read as it stands" if self.secret else f"{node.value} is read as {text}"
+            self.changed.append(f"line {node.start_mark.line + 1}: {path}: {change}, since {why}")
 
     def fail(self, node: yaml.Node, path: str, text: str, unknown: bool = False) -> None:
         self.errors.append(DecodeError(path, node.start_mark.line + 1, text, unknown))
@@ -213,6 +223,8 @@ class _Decoder:
             sort = "" if bits.signed else "u"
             self.fail(node, path, f"must be a number of type {sort}int{bits.count}, is {_what(node)}")
         else:
+            if node.value.isdigit() and int(node.value) != data:
+                self.read_as(node, path, str(data), "a 0 in front makes it octal")
             return int(data)
         return None
 
@@ -226,7 +238,9 @@ class _Decoder:
         if len(self.errors) > before:
             return None
         if hint is str:
-            return go_text(data)
+            text = go_text(data)
+            self.read_as(node, path, text)
+            return text
         if type(data) is not hint:
             return self.fail(node, path, f"must be a {_NAMES[hint]}, is {_what(node)}")
         return data
@@ -276,9 +290,11 @@ class _Decoder:
             if name is None:
                 self.unknown(name_node, path, fields)
                 continue
-            attribute, kind = fields[name]
-            before = len(self.errors)
+            attribute, kind, shown = fields[name]
+            before, outside = len(self.errors), self.secret
+            self.secret = outside or not shown
             value = self.value(value_node, kind, f"{path}.{name}" if path else name)
+            self.secret = outside
             if len(self.errors) == before and not (value is None and is_null(value_node)):
                 values[attribute] = value
         return cls(**values)
@@ -321,8 +337,14 @@ def _quoted(name: str) -> str:
     return json.dumps(shown_name(name), ensure_ascii=False)
 
 
-def decode(node: yaml.Node, cls: type[T]) -> tuple[T, list[DecodeError]]:
-    """`node` as a `cls` (whose fields must all have defaults), and all that was wrong with it, in file order."""
+def decode(node: yaml.Node, cls: type[T], warn: Callable[[str], None] | None = None) -> tuple[T, list[DecodeError]]:
+    """`node` as a `cls` (whose fields must all have defaults), and all that was wrong with it, in file order.
+
+    `warn` is called with a line for each value that is not what stands in the file: 0x10 is 16, and yes is true.
+    """
     decoder = _Decoder()
     value = decoder.struct(node, cls, "")
+    if warn is not None:
+        for change in decoder.changed:
+            warn(change)
     return (value if value is not None else cls()), sorted(decoder.errors, key=lambda error: error.line)

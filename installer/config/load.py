@@ -15,7 +15,7 @@ from installer.config.fielderror import aggregate, raise_if_any
 from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
-from installer.config.types.install import Fencing, InstallConfig
+from installer.config.types.install import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
 from installer.formats.composer import decoded
 from installer.formats.yamltext import compose
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def parse_install_config(text: str) -> InstallConfig:
     """Decode, convert, default and validate an install-config; ConfigError names all that is wrong."""
-    config = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
+    config = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ", warn=True)
     config, errors = defaults.upconvert(config)
     raise_if_any(f"{INSTALL_CONFIG_MARKER}: failed to upconvert install config", errors, INSTALL_CONFIG_FILE)
     written, config = config, defaults.apply(config)
@@ -51,7 +51,7 @@ def parse_install_config(text: str) -> InstallConfig:
 
 def parse_agent_config(text: str) -> AgentConfig:
     """Decode and validate an agent-config, its hosts apart. Raises ConfigError."""
-    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", convert=prerelease.current_form)
+    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", convert=prerelease.current_form, warn=True)
     version = rules_agent.version(config)
     if version is not None:
         raise ConfigError(str(version), file=AGENT_CONFIG_FILE)
@@ -60,7 +60,13 @@ def parse_agent_config(text: str) -> AgentConfig:
 
 
 def _decode(
-    text: str, cls: type[T], file: str, wrap: str, *, convert: Callable[[yaml.Node], yaml.Node] | None = None
+    text: str,
+    cls: type[T],
+    file: str,
+    wrap: str,
+    *,
+    convert: Callable[[yaml.Node], yaml.Node] | None = None,
+    warn: bool = False,
 ) -> T:
     try:
         node = compose(text)
@@ -70,7 +76,7 @@ def _decode(
         raise ConfigError(f"{wrap}failed to unmarshal {file}: {error}", file=file) from error
     if node is None:
         return cls()  # an empty file has no version either
-    value, problems = decode(node, cls)
+    value, problems = decode(node, cls, (lambda change: log.warning("%s: %s", file, change)) if warn else None)
     if problems:
         message = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"
         if file == INSTALL_CONFIG_FILE and any(problem.unknown for problem in problems):
@@ -83,10 +89,9 @@ def _decode(
     return value
 
 
-def fencing(text: str) -> Fencing | None:
-    """The fencing in an install-config that was validated before. Raises ConfigError."""
-    pool = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ").control_plane
-    return pool.fencing if pool else None
+def as_written(text: str) -> InstallConfig:
+    """An install-config that was validated before, without its defaults. Raises ConfigError."""
+    return _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
 
 
 def resolve_hosts(install: InstallConfig, agent: AgentConfig) -> tuple[Host, ...]:

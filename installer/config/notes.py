@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from installer.config.decode import camel
-from installer.config.types.cloud import NutanixPlatform, NutanixPool, VSpherePlatform, VSpherePool
+from installer.config.types.agent import AgentConfig, Host
+from installer.config.types.cloud import VSpherePlatform
 from installer.config.types.install import InstallConfig, Networking
-from installer.config.types.platform import BareMetalPlatform, PoolPlatform
+from installer.config.types.uses import PROVISIONING, Use, note, unused
 from installer.config.values import check
 from installer.redact import without_login
 
@@ -20,24 +21,15 @@ _DOCKER = "172.17.0.0/16"
 
 def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `written` is the config as it was written, `complete` with its defaults."""
-    for note in (*overlaps(complete), *ignored(written, complete), *architectures(complete), *partitioning(complete)):
-        log.warning(note)
-    for note in silently_ignored(written):
-        log.debug(note)
+    told = (*unused(written, Use.IGNORED), *_without_credentials(written.platform.vsphere))
+    for line in (*overlaps(complete), *told, *architectures(complete), *partitioning(complete)):
+        log.warning(line)
+    for line in unused(written, Use.HARMLESS):
+        log.debug(line)
     if complete.image_content_sources:
         log.warning("imageContentSources is deprecated, please use ImageDigestSources")
     for host in missing_credentials(complete):
         log.warning('Mirror registry "%s" is not found in pullSecret', host)
-
-
-def _note(path: str, value: object, default: object = "") -> Iterator[str]:
-    if value not in (None, "", (), [], {}, default):
-        yield f"{path}: {_shown(value)} is ignored"
-
-
-def _shown(value: object) -> object:
-    # Fields of plain data may hold anything, secrets too: only scalars are shown.
-    return value if isinstance(value, str | int | float | bool) else "what is given"
 
 
 def overlaps(config: InstallConfig) -> Iterator[str]:
@@ -59,9 +51,10 @@ def overlaps(config: InstallConfig) -> Iterator[str]:
 
 
 def architectures(config: InstallConfig) -> Iterator[str]:
-    """Workers of another architecture need a release with both."""
+    """Nodes of another architecture than the control plane's need a release with both."""
     own = config.control_plane.architecture if config.control_plane else ""
-    if any(pool.architecture != own for pool in config.compute):
+    pools = (*config.compute, *([config.arbiter] if config.arbiter else []))
+    if any(pool.architecture != own for pool in pools):
         yield (
             "Could not determine release architecture for multi arch cluster configuration. Make sure the release is a "
             "multi architecture payload."
@@ -77,68 +70,34 @@ def partitioning(config: InstallConfig) -> Iterator[str]:
         )
 
 
-def ignored(config: InstallConfig, complete: InstallConfig) -> Iterator[str]:
-    """What is set and has no effect with the agent installer, each as `<path>: <value> is ignored`."""
-    for path, pool in [("controlPlane", config.control_plane)] + [
-        (f"compute[{index}]", pool) for index, pool in enumerate(config.compute)
-    ]:
-        if pool is not None:
-            yield from _note(f"{path}.hyperthreading", pool.hyperthreading, "Enabled")
-            if pool.platform not in (None, PoolPlatform()):
-                yield f"{path}.platform is ignored"
-    platform = config.platform
-    if platform.baremetal is not None:
-        yield from _ignored_baremetal(platform.baremetal)
-    if platform.vsphere is not None:
-        yield from _ignored_vsphere(platform.vsphere)
-    if platform.nutanix is not None:
-        yield from _ignored_nutanix(platform.nutanix)
-    yield from _note("publish", config.publish, "External")
-    yield from _note("credentialsMode", complete.credentials_mode)
-    if config.bootstrap_in_place is not None:
-        yield from _note("bootstrapInPlace.installationDisk", config.bootstrap_in_place.installation_disk)
+def _without_credentials(vsphere: VSpherePlatform | None) -> Iterator[str]:
+    if vsphere is not None and not any(vcenter.has_any for vcenter in vsphere.vcenters):
+        yield from note("platform.vsphere.failureDomains", vsphere.failure_domains)
 
 
-def _ignored_baremetal(platform: BareMetalPlatform) -> Iterator[str]:
-    path = "platform.baremetal"
-    yield from _note(f"{path}.externalBridge", platform.external_bridge, "baremetal")
-    if platform.provisioning_network == "Disabled" and not platform.provisioning_bridge:
-        yield f"{path}.provisioningBridge:  is ignored"
-    yield from _note(f"{path}.provisioningBridge", platform.provisioning_bridge, "provisioning")
-    for index, host in enumerate(platform.hosts):
-        yield from _note(f"{path}.hosts[{index}].bootMode", host.boot_mode, "UEFI")
-    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
-
-
-def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
-    path = "platform.vsphere"
-    yield from _note(f"{path}.clusterOSImage", platform.cluster_os_image)
-    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform, VSpherePool())
-    yield from _note(f"{path}.diskType", platform.disk_type)
-    yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.hosts", platform.hosts[1:])  # upstream does not warn about a single one
-
-
-def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
-    path = "Platform.Nutanix"  # upstream spells these as Go does
-    yield from _note(f"{path}.ClusterOSImage", platform.cluster_os_image)
-    yield from _note(f"{path}.PreloadedOSImageName", platform.preloaded_os_image_name)
-    yield from _note(f"{path}.DefaultMachinePlatform", platform.default_machine_platform, NutanixPool())
-    yield from _note(f"{path}.LoadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.PrismAPICallTimeout", platform.prism_api_call_timeout)
-    yield from _note(f"{path}.FailureDomains", platform.failure_domains)
-
-
-def silently_ignored(config: InstallConfig) -> Iterator[str]:
-    """Fields that are ignored and that nobody misses: logged at debug level only."""
-    platform = config.platform.baremetal
+def outdone(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -> Iterator[str]:
+    """What has no effect because of another field or the other file; `written` is the install-config as decoded."""
+    net, platform = written.networking or Networking(), written.platform.baremetal
+    for name, old, new in (
+        ("machineCIDR", net.machine_cidr, [entry.cidr for entry in net.machine_network]),
+        ("serviceCIDR", net.service_cidr, net.service_network),
+        ("type", net.type, [net.network_type] if net.network_type else []),
+        ("clusterNetworks", net.cluster_networks, [net.cluster_network] if net.cluster_network else []),
+    ):
+        if new and str(old).lower() not in [str(value).lower() for value in new]:
+            yield from note(f"networking.{name}", old)
     if platform is None:
+        for index, host in enumerate(hosts):
+            yield from note(f"hosts[{index}].BMC", host.bmc)
         return
-    for field in fields(platform):
-        name = field.name
-        if name in ("libvirt_uri", "bootstrap_provisioning_ip") or name.startswith("bootstrap_external_static"):
-            key = str(field.metadata.get("key", camel(name)))
-            yield from _note(f"platform.baremetal.{key}", getattr(platform, name))
+    if agent.additional_ntp_sources:
+        yield from note("platform.baremetal.additionalNTPServers", platform.additional_ntp_servers)
+    if not any(host.bmc and host.bmc.has_any for host in hosts):
+        for field in fields(platform):
+            if field.name in PROVISIONING.split():
+                # Without BMCs there is no provisioning network, as with Disabled.
+                key = str(field.metadata.get("key", camel(field.name)))
+                yield from note(f"platform.baremetal.{key}", getattr(platform, field.name), "Disabled")
 
 
 def missing_credentials(config: InstallConfig) -> list[str]:
@@ -150,5 +109,14 @@ def missing_credentials(config: InstallConfig) -> list[str]:
     if not hosts_with_credentials:
         return []
     sources = (*config.image_digest_sources, *config.image_content_sources)
-    hosts = {without_login(mirror).partition("/")[0] for source in sources for mirror in source.mirrors}
-    return sorted(host for host in hosts - set(hosts_with_credentials) if host)
+    mirrors = {without_login(mirror) for source in sources for mirror in source.mirrors}
+    names = tuple(f"{_credentials_for(name)}/" for name in hosts_with_credentials)
+    return sorted({mirror.partition("/")[0] for mirror in mirrors if not f"{mirror}/".startswith(names)} - {""})
+
+
+def _credentials_for(name: str) -> str:
+    """The registry or repository that an entry of a pull secret is for (containers-auth.json(5)): URLs count by their
+    host."""
+    _, is_url, rest = name.partition("://")
+    registry = rest.partition("/")[0] if is_url else name
+    return "docker.io" if registry in ("index.docker.io", "registry-1.docker.io") else registry

@@ -23,8 +23,9 @@ hosts:
   rootDeviceHints:
     deviceName: /dev/sda
   interfaces:
+    # networkConfig names the NIC by this name, whatever the kernel calls it.
     - macAddress: 00:00:00:00:00:00
-      name: host-network-interface-name
+      name: eth0
   # The host's network in NMState's form, see https://nmstate.io/examples.html. Without it: DHCP.
   networkConfig:
     interfaces:

@@ -63,6 +63,7 @@ class HostFiles:
     macs: tuple[str, ...] = ()
     root_device_hints: str = ""
     network: Mapping[str, str] = field(default_factory=dict, repr=False)
+    fencing_credentials: str = field(default="", repr=False)
     required: bool = True
 
 
@@ -168,6 +169,8 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
             files.append(File.text(f"{base}/root-device-hints.yaml", host.root_device_hints))
         if host.role:
             files.append(File.text(f"{base}/role", host.role))
+        if host.fencing_credentials:
+            files.append(File.text(f"{base}/fencing-credentials.yaml", host.fencing_credentials, 0o600))
         if host.hostname and macs:
             files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname, 0o600))
     # N of hostN counts only hosts with a network document.

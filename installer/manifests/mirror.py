@@ -28,11 +28,12 @@ def read_registries(text: str) -> tuple[Mirrors, ...]:
     sources = []
     try:
         for index, entry in enumerate(registries.registries(text)):
-            if not entry.location:
+            if not (entry.location or entry.prefix.startswith("*.")):
                 raise ValueError(f"registry {index} has no location")
             if not all(entry.mirrors):
-                raise ValueError(f"a mirror of {without_login(entry.location)} has no location")
-            sources.append(Mirrors(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
+                raise ValueError(f"a mirror of {without_login(entry.source)} has no location")
+            never = entry.blocked or entry.rewrites
+            sources.append(Mirrors(entry.source, entry.places, NEVER_CONTACT if never else ""))
     except ValueError as error:
         raise ConfigError(f"failed to load {REGISTRIES} file: {error}", file=REGISTRIES) from error
     return tuple(sources)

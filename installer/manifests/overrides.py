@@ -14,6 +14,7 @@ from installer.config.types.agent import Host
 from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import BareMetalPlatform, Bmc
+from installer.config.types.uses import FIELDS, Use
 
 ANNOTATION = "agent-install.openshift.io/install-config-overrides"
 NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")
@@ -24,15 +25,6 @@ _PROVISIONING = {
     "provisioning_network_cidr": "provisioningNetworkCIDR",
     "provisioning_dhcp_range": "provisioningDHCPRange",
 }
-# Nutanix fields that the agent installer ignores, with a warning (config.notes), and those that were upconverted.
-_NOT_NUTANIX = (
-    "cluster_os_image",
-    "preloaded_os_image_name",
-    "default_machine_platform",
-    "load_balancer",
-    "failure_domains",
-    "prism_api_call_timeout",
-)
 
 
 def plain(value: Any, leave_out: Sequence[str] = ()) -> Any:
@@ -87,7 +79,7 @@ def _named(name: str, content: dict[str, Any]) -> dict[str, Any]:
 
 def _baremetal(platform: BareMetalPlatform, hosts: Sequence[Host]) -> dict[str, Any]:
     """The BMCs, and the provisioning network that only they are for."""
-    with_bmc = [host for host in hosts if host.bmc and (host.bmc.address or host.bmc.username or host.bmc.password)]
+    with_bmc = [host for host in hosts if host.bmc and host.bmc.has_any]
     if not with_bmc:
         return {}
     entries = []
@@ -120,5 +112,7 @@ def _vsphere(platform: VSpherePlatform) -> dict[str, Any]:
 
 
 def _nutanix(platform: NutanixPlatform) -> dict[str, Any]:
-    content: dict[str, Any] = plain(platform, _NOT_NUTANIX)
+    content: dict[str, Any] = plain(
+        platform, [name for name, use in FIELDS[NutanixPlatform].items() if use is Use.IGNORED]
+    )
     return content

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
+from installer.config.types.uses import Use, unused
 from installer.config.values import check
 from installer.errors import AssetError, ConfigError, YamlError
 from installer.formats import jsontext
@@ -17,6 +19,9 @@ from installer.manifests import networks
 from installer.manifests.files import ASSETS, DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.overrides import NATIVE_NETWORK_TYPES
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
+from installer.manifests.uses import USES
+
+log = logging.getLogger(__name__)
 
 SECRET_KEY = ".dockerconfigjson"
 PLATFORM_TYPES = ("BareMetal", "VSphere", "Nutanix", "None", "External")
@@ -59,7 +64,7 @@ def _documents(files: Mapping[str, bytes], name: str, cls: type[M], wrap: str) -
         raise ConfigError(f"{wrap} {name}: {error}", file=name) from error
     documents = []
     for node in nodes:
-        value, problems = decode(node, cls)
+        value, problems = decode(node, cls, lambda change: log.warning("%s: %s", name, change))
         if problems:
             raise ConfigError(f"{wrap} {name}: {aggregate([str(item) for item in problems])}", file=name)
         documents.append(value)
@@ -246,6 +251,9 @@ def read_manifests(
     if errors:
         texts = [f'failed to load asset "{ASSETS[name]}": {error}' if name else str(error) for name, error in errors]
         raise AssetError(f"failed to fetch {target}", ConfigError(aggregate(texts), file=DIRECTORY))
+    for name, spec in ((INSTALL, install.spec), (DEPLOYMENT, deployment.spec), (INFRA_ENV, infra_env.spec)):
+        for line in unused(spec, Use.IGNORED, "spec", USES):
+            log.warning("%s: %s", name, line)
     return ClusterManifests(
         install=install,
         deployment=deployment,

@@ -20,6 +20,7 @@ from installer.config.types.install import (
     ObjectMeta,
 )
 from installer.config.types.platform import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
+from installer.config.values.check import canonical_mac
 from installer.errors import ConfigError
 from installer.formats import jsontext
 from installer.manifests.files import INSTALL, NMSTATE
@@ -120,8 +121,8 @@ def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[H
     configs = list(manifests.nmstate)
     merged = []
     for index, host in enumerate(hosts):
-        macs = {nic.mac_address.lower() for nic in host.interfaces}
-        mine = next((c for c in configs if macs & {nic.mac_address.lower() for nic in c.spec.interfaces}), None)
+        macs = {canonical_mac(nic.mac_address) for nic in host.interfaces}
+        mine = next((c for c in configs if macs & {canonical_mac(nic.mac_address) for nic in c.spec.interfaces}), None)
         if mine is None:
             if host.network_config is not None:
                 log.warning(
@@ -133,12 +134,12 @@ def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[H
             merged.append(replace(host, network_config=None))
             continue
         configs.remove(mine)
-        manifest_macs = {nic.mac_address.lower() for nic in mine.spec.interfaces}
+        manifest_macs = {canonical_mac(nic.mac_address) for nic in mine.spec.interfaces}
         nics = [Interface(nic.name, nic.mac_address) for nic in mine.spec.interfaces]
         # The first interface names the host, so agent-config's order counts; the logical names are the manifest's.
-        by_mac = {nic.mac_address.lower(): nic for nic in nics}
-        ordered = [by_mac.pop(nic.mac_address.lower(), nic) for nic in host.interfaces]
-        rest = [nic for nic in nics if nic.mac_address.lower() in manifest_macs & by_mac.keys()]
+        by_mac = {canonical_mac(nic.mac_address): nic for nic in nics}
+        ordered = [by_mac.pop(canonical_mac(nic.mac_address), nic) for nic in host.interfaces]
+        rest = [nic for nic in nics if canonical_mac(nic.mac_address) in manifest_macs & by_mac.keys()]
         merged.append(replace(host, interfaces=(*ordered, *rest), network_config=mine.spec.config))
     alone = [
         Host(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from installer.network.document import read_document
@@ -12,6 +12,8 @@ from installer.network.keyfile import render
 from installer.network.profiles.place import place
 from installer.network.profiles.plan import Plan, make_plan
 from installer.network.profiles.sections import Sections, interface_profiles
+from installer.network.reading.dns import Extra
+from installer.network.reading.model import Document
 from installer.network.reading.reader import Problems
 from installer.network.reading.values import describe
 
@@ -20,21 +22,21 @@ _INTERFACE = re.compile(r"interfaces(\[\d+\])?")
 SUFFIX = ".nmconnection"
 
 
-def profiles(config: Any, check: Callable[[Plan, Problems], None] | None = None) -> list[tuple[str, Sections]]:
-    """(profile id, sections) of every profile, in upstream's order; raises InvalidNetworkConfig with all problems.
-
-    `check` may add problems of its own to those of the document. A document that is None is an empty one.
-    """
+def planned(config: Any) -> tuple[Document, Plan, Extra]:
+    """What a document says, and what comes of it; one that is None is empty. Raises InvalidNetworkConfig."""
     problems = Problems()
     document = read_document({} if config is None else config, problems)
     unread = _unread(config, problems.all)
     read = len(problems.all)
     plan, extra = place(document, make_plan(document, problems), problems)
-    if check is not None:
-        check(plan, problems)
     if problems.all:
         further = (problem for problem in problems.all[read:] if not _follows(problem, unread))
         raise InvalidNetworkConfig([*problems.all[:read], *further])
+    return document, plan, extra
+
+
+def profiles(plan: Plan, extra: Extra) -> list[tuple[str, Sections]]:
+    """(profile id, sections) of every profile, in upstream's order."""
     return [profile for one in plan.ordered() for profile in interface_profiles(one, plan, extra)]
 
 
@@ -65,4 +67,5 @@ def keyfiles(config: Mapping[str, Any]) -> dict[str, str]:
     `config` is an nmstate document as parsed from YAML. Raises InvalidNetworkConfig, which carries every problem of
     the document, each with the field's path, its value, and the rule. An empty document gives no files.
     """
-    return {f"{name}{SUFFIX}": render(sections) for name, sections in profiles(config)}
+    _, plan, extra = planned(config)
+    return {f"{name}{SUFFIX}": render(sections) for name, sections in profiles(plan, extra)}

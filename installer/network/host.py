@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from installer.network.errors import InvalidNetworkConfig
-from installer.network.generate import SUFFIX, profiles
+from installer.network.generate import SUFFIX, planned, profiles
 from installer.network.keyfile import render
 from installer.network.profiles.plan import Plan
-from installer.network.reading.model import Interface
+from installer.network.reading.model import Document, Interface
 from installer.network.reading.reader import Fields, Problems
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 MAC_FILE = "mac_interface.ini"
 # How the paths of problems with the host itself begin, as no path in a document does.
 HOST = "hosts[]"
+# What a host's NIC is called that install-config knows by its MAC address alone (installer/config/rules/agent.py).
+BOOT_NIC = "boot"
 _COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 # Names that systemd gives by a NIC's slot: they are the same at every boot, so they need no mapping.
 _PREDICTABLE = re.compile(r"en[PsvxXbucaipod]")
@@ -28,23 +30,24 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
     """File name to text of one host's network directory.
 
     `interfaces` are the host's {name, macAddress}: by these MAC addresses a machine knows at boot that the directory is
-    its own, and renames each logical name to the kernel's. Every profile gets autoconnect=true and
-    autoconnect-priority=1, as the assisted service does it (state: down is overridden by that, as there). Raises
-    InvalidNetworkConfig with all problems of both arguments; paths into `interfaces` start with `hosts[].interfaces`,
-    those into the document are its own.
+    its own, and renames each logical name to the kernel's; of a name that is no NIC's in the document, this warns.
+    Every profile gets autoconnect=true and autoconnect-priority=1, as the assisted service does it (state: down is
+    overridden by that, as there). Raises InvalidNetworkConfig with all problems of both arguments; paths into
+    `interfaces` start with `hosts[].interfaces`, those into the document are its own.
     """
     problems = Problems()
     pairs = _read_mapping(interfaces, problems)
-    names = {name for _, name in pairs}
     rendered: list[tuple[str, dict[str, dict[str, str]]]] = []
     try:
-        rendered = profiles(config, lambda plan, _: _note_unmapped(plan, names))
+        document, plan, extra = planned(config)
+        rendered = profiles(plan, extra)
         if not rendered:
             problems.add("interfaces", None, "no profile comes out of this document, so the host would have no network")
     except InvalidNetworkConfig as err:
         problems.all += err.problems
     if problems.all:
         raise InvalidNetworkConfig(problems.all)
+    pairs = _mapped(pairs, document, plan)
     files = {}
     for name, sections in rendered:
         sections["connection"] |= {"autoconnect": "true", "autoconnect-priority": "1"}
@@ -78,19 +81,52 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
     return pairs
 
 
-def _note_unmapped(plan: Plan, names: Set[str]) -> None:
-    """Warn of NICs that are neither mapped nor named by their slot: at boot another NIC may have that name, or none."""
-    for one in plan.interfaces:
-        if _is_nic(one, plan) and not (one.by_mac or one.name in names or _PREDICTABLE.match(one.name)):
+def _mapped(pairs: Sequence[tuple[str, str]], document: Document, plan: Plan) -> list[tuple[str, str]]:
+    """The pairs with the names that the document has for these NICs, empty for a name that is another interface's: the
+    boot script would give that one the NIC's name. Warns of those, of names without use, and of NICs without a name.
+    """
+    nics = _nics(plan)
+    kinds = {one.name: one.kind for one in document.interfaces} | {one.name: one.kind for one in plan.interfaces}
+    written = {name for _, name in pairs}
+    mapped = []
+    for mac, name in pairs:
+        # The NIC may set its own address again, or be found by it.
+        same = [one for one in nics.values() if one and one.mac == mac.upper() and one.name not in written]
+        if name not in nics and len(same) == 1:
+            if name and not same[0].by_mac:
+                log.warning("interface %s of MAC address %s is taken for %s of networkConfig", name, mac, same[0].name)
+            name = same[0].name
+        elif name in kinds and name not in nics:
+            log.warning(
+                "the name %s of MAC address %s is that of the %s in networkConfig, not of a NIC: only the MAC address "
+                "counts",
+                *(name, mac, kinds[name]),
+            )
+            name = ""
+        elif name not in (*nics, "", BOOT_NIC):
+            text = "networkConfig does not use interface %s of MAC address %s; its NICs are: %s"
+            log.warning(text, name, mac, ", ".join(nics) or "none")
+        mapped.append((mac, name))
+    for name in sorted(nics.keys() - {name for _, name in mapped}):
+        nic = nics[name]
+        # At boot another NIC may have that name, or none.
+        if not ((nic and nic.by_mac) or _PREDICTABLE.match(name)):
             log.warning(
                 "networkConfig has interface %s, which is not among the host's interfaces: it gets its network only "
                 "if the kernel calls it so",
-                one.name,
+                name,
             )
+    return mapped
 
 
-def _is_nic(one: Interface, plan: Plan) -> bool:
-    if one.kind != "ethernet":
-        return False
-    virtual = {other.shape.peer for other in plan.interfaces if other.shape.peer is not None}
-    return one.name not in virtual
+def _nics(plan: Plan) -> dict[str, Interface | None]:
+    """The hardware that the document names, by name: None for what is only the base of a VLAN or the like."""
+    peers = {one.shape.peer for one in plan.interfaces}
+    made = {one.name: one for one in plan.interfaces}
+    bases = {one.shape.parent for one in plan.interfaces if one.shape.parent} - made.keys() - peers
+    hardware = {
+        one.name: one
+        for one in plan.interfaces
+        if (one.kind == "ethernet" or (one.kind == "infiniband" and not one.shape.parent)) and one.name not in peers
+    }
+    return hardware | dict.fromkeys(sorted(bases))

@@ -29,7 +29,9 @@ class DigestSource:
     never_contact_source: bool = False
 
     def covers(self, repository: str) -> bool:
-        """True if `repository` (no tag, no digest) is the source itself or below it."""
+        """True if `repository` (no tag, no digest) is the source itself or below it; `*.<domain>` is any host in it."""
+        if self.source.startswith("*."):
+            return repository.partition("/")[0].partition(":")[0].endswith(self.source[1:])
         return repository == self.source or repository.startswith(self.source + "/")
 
 
@@ -50,7 +52,8 @@ def registries_conf(sources: Iterable[DigestSource]) -> str:
     """Render containers-registries.conf(5) version 2, as mirror/registries.conf (reference/installer.md §2.1)."""
     blocks = []
     for source in _merged(sources):
-        lines = ["[[registry]]", f"location = {_toml_string(source.source)}", "mirror-by-digest-only = true"]
+        key = "prefix" if source.source.startswith("*.") else "location"
+        lines = ["[[registry]]", f"{key} = {_toml_string(source.source)}", "mirror-by-digest-only = true"]
         if source.never_contact_source:
             lines.append("blocked = true")
         for mirror in source.mirrors:

@@ -9,6 +9,7 @@ from pathlib import Path
 from installer.assisted.errors import PrepareError
 from installer.formats.tomltext import LARGEST
 from installer.inputs import read_input
+from installer.release.access import DigestSource
 from installer.release.registries import registries
 from installer.rendezvous.store.model import JsonMap
 
@@ -25,11 +26,10 @@ def digest_sources(registries_conf: Path) -> list[JsonMap]:
         raise PrepareError(str(registries_conf), str(error)) from None
     sources = []
     for entry in entries:
-        source = entry.location or entry.prefix
-        mirrors = [mirror for mirror in entry.mirrors if mirror]
-        if source and mirrors:
-            item: JsonMap = {"source": source, "mirrors": mirrors}
-            if entry.blocked:
+        mirrors = [place for place in entry.places if place]
+        if entry.source and mirrors:
+            item: JsonMap = {"source": entry.source, "mirrors": mirrors}
+            if entry.blocked or entry.rewrites:
                 item["sourcePolicy"] = "NeverContactSource"
             sources.append(item)
     return sources
@@ -45,7 +45,7 @@ def release_domain(registries_conf: Path, image: str) -> str:
     except PrepareError:
         return ""
     name = image.split("@")[0]
-    if any(name == source or name.startswith(source.rstrip("/") + "/") for source in sources):
+    if any(DigestSource(source.rstrip("/")).covers(name) for source in sources):
         return ""
     host = image.split("/")[0]
     host = host.rsplit(":", 1)[0] if not host.endswith("]") else host

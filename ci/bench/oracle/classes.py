@@ -16,6 +16,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "mac-case": (
         r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address found, in",
         r"refused at: network documents, node0: hosts' rules: \S+: Invalid value: duplicate MAC address found, in",
+        r"warning of openshift-install only: For host \S*, BootMACAddress",
     ),
     "manifests-kind": (r"only node0 refuses: .*: kind must be",),
     "manifests-hosts": (
@@ -52,9 +53,18 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "null-documents": (r"output: cluster-manifests/nmstateconfig\.yaml$",),
     "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),
     "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),
-    "ignored-values": (r"warning of (openshift-install|node0) only: [Pp]latform\..* is ignored",),
+    "ignored-values": (
+        r"warning of (openshift-install|node0) only: ([Pp]latform\.|credentialsMode|hosts\[\]\.BMC).* is ignored",
+        r"warning of node0 only: (metadata|networking|arbiter|osImageStream|operatorPub|\S+\.diskSetup)\b.* is ignored",
+        r"warning of node0 only: cluster-manifests/\S+: spec\..* is ignored",
+    ),
+    "read-as": (r"warning of node0 only: \S+: line .* (is read as .*|is not read as it stands), since",),
     "cpu-partitioning": (r"warning of node0 only: cpuPartitioningMode: .* is neither None nor AllNodes",),
-    "interfaces-by-name": (r"warning of node0 only: networkConfig has interface \S+, which is not among",),
+    "interfaces-by-name": (
+        r"warning of node0 only: networkConfig (has interface \S+, which is not among|does not use interface)",
+        r"warning of node0 only: (the name|interface) \S+ of MAC address \S+ is (that of the|taken for)",
+        r"only openshift-install refuses: hosts\[\]\.interfaces\[\]\.name: ",
+    ),
     "warned-and-refused": (
         r'warning of node0 only: Mirror registry "…" is not found in pullSecret',
         r"warning of node0 only: not enough worker hosts defined",

@@ -77,11 +77,12 @@ def _interface(path: str, interface: Interface, seen: dict[str, str]) -> Iterato
     if problem := check.mac(value):
         yield invalid(f"{path}.macAddress", value, problem)
     # AA and aa are one NIC, and two hosts with it fail only much later; upstream compares the texts.
-    first = seen.get(value.lower())
-    seen.setdefault(value.lower(), value)
+    mac = check.canonical_mac(value)
+    first = seen.get(mac)
+    seen.setdefault(mac, value)
     if first is not None:
-        case = "" if first == value else ", in letters of the other case"
-        yield invalid(f"{path}.macAddress", value, f"duplicate MAC address found{case}")
+        spelling = "" if first == value else ", in another spelling"
+        yield invalid(f"{path}.macAddress", value, f"duplicate MAC address found{spelling}")
 
 
 def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:
@@ -149,7 +150,8 @@ def _platform_host(host: BareMetalHost) -> Host:
     if not host.boot_mac_address:
         raise ConfigError("invalid host definition in install-config.yaml: host bootMACAddress is required")
     interfaces = _interfaces_of(host)
-    if host.network_config is not None and host.boot_mac_address not in [item.mac_address for item in interfaces]:
+    macs = [check.canonical_mac(item.mac_address) for item in interfaces]
+    if host.network_config is not None and check.canonical_mac(host.boot_mac_address) not in macs:
         log.warning("For host %s, BootMACAddress %s is not in NetworkConfig", host.name, host.boot_mac_address)
     return Host(
         hostname=host.name,

@@ -8,7 +8,7 @@ from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import FencingCredential, InstallConfig
-from installer.config.values import urls
+from installer.config.values import check, urls
 from installer.redact import without_login
 
 _PATH = "controlPlane.fencing"
@@ -53,11 +53,15 @@ def fencing(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]]) -> Iterator[FieldError]:
-    who = ("hostName", entry.host_name)
-    for name, value in (who, ("username", entry.username), ("password", entry.password), ("address", entry.address)):
+    who, mac = ("hostName", entry.host_name), entry.mac_address
+    if not (entry.host_name or mac):
+        yield required(f"{path}.hostName", "missing hostName, or macAddress in its place")
+    for name, value in (("username", entry.username), ("password", entry.password), ("address", entry.address)):
         if not value:
             yield required(f"{path}.{name}", f"missing {name}")
-    for name, value in (who, ("address", entry.address)):
+    if mac and (problem := check.mac(mac)):
+        yield invalid(f"{path}.macAddress", mac, problem)
+    for name, value in (who, ("macAddress", check.canonical_mac(mac)), ("address", entry.address)):
         if value and (name, value) in seen:
             yield duplicate(f"{path}.{name}", without_login(value))
         seen.add((name, value))

@@ -63,9 +63,10 @@ class ObjectMeta:
 
 @dataclass(frozen=True, kw_only=True)
 class FencingCredential:
-    """Where one control plane host's BMC is, for fencing."""
+    """Where one control plane host's BMC is, for fencing; the host is named by its name, or by a NIC's MAC address."""
 
     host_name: str = ""
+    mac_address: str = ""
     address: str = ""
     username: str = ""
     password: str = field(default="", repr=False)

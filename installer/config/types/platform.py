@@ -61,6 +61,11 @@ class Bmc:
     password: str = field(default="", repr=False)
     disable_certificate_verification: bool | None = None
 
+    @property
+    def has_any(self) -> bool:
+        """True if it says where the controller is, or who may log in: then it reaches the cluster."""
+        return bool(self.address or self.username or self.password)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BareMetalHost:

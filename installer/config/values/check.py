@@ -346,3 +346,8 @@ def mac(value: str) -> str | None:
     if octets[0] & 1:
         return "expected unicast mac address, found multicast"
     return None
+
+
+def canonical_mac(value: str) -> str:
+    """A MAC address of any of these forms as the kernel writes it: small letters, a colon between octets."""
+    return ":".join(re.findall("..", re.sub("[:.-]", "", value.lower())))

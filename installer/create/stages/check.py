@@ -13,17 +13,19 @@ from installer.config.fielderror import raise_if_any
 from installer.config.load import (
     AGENT_CONFIG_FILE,
     INSTALL_CONFIG_FILE,
+    as_written,
     check_hosts,
     decoded_text,
-    fencing,
     parse_agent_config,
     parse_install_config,
     resolve_hosts,
 )
+from installer.config.notes import outdone
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
-from installer.config.types.install import DigestSource, Fencing, ImageSource, InstallConfig
+from installer.config.types.install import DigestSource as Mirrors
+from installer.config.types.install import Fencing, ImageSource, InstallConfig
 from installer.config.values.check import weak_certificates
 from installer.create.stages.hosts import host_files
 from installer.create.stages.read import InputFiles, loading
@@ -33,6 +35,8 @@ from installer.ignition.live import HostFiles
 from installer.manifests import files as names
 from installer.manifests import networks
 from installer.manifests.extra import split_documents
+from installer.release import DigestSource
+from installer.release.payload import repository_of
 
 log = logging.getLogger(__name__)
 
@@ -103,14 +107,15 @@ def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     install_files, agent_files = (files.of(asset) for asset in (INSTALL_CONFIG, AGENT_CONFIG))
     mirror_files = {} if files.install_changed else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Install Config"), files.blaming_state(INSTALL_CONFIG):
-        install = parse_install_config(
-            decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
-        )
+        text = decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
+        install = parse_install_config(text)
     with loading(target, "Agent Config"), files.blaming_state(AGENT_CONFIG):
         agent, agent_text = _agent_config(agent_files)
     _discard(files, target)
     with loading(target, "Agent Hosts"), files.blaming_state(INSTALL_CONFIG, AGENT_CONFIG):
         hosts = resolve_hosts(install, agent)
+        for note in outdone(as_written(text), agent, hosts):
+            log.warning(note)
     with loading(target), files.blaming_state(INSTALL_CONFIG):
         _check_networks(install, target)
     _note_mirrors(install)
@@ -166,9 +171,8 @@ def _note_mirrors(install: InstallConfig) -> None:
 
 
 def _has_release(sources: Iterable[ImageSource]) -> bool:
-    release = expected_release()
-    name = release.partition("@")[0] if "@" in release else release.rpartition(":")[0] or release
-    return any(entry.mirrors and entry.source == name for entry in sources)
+    name = repository_of(expected_release())
+    return any(entry.mirrors and DigestSource(entry.source).covers(name) for entry in sources)
 
 
 def _check_networks(install: InstallConfig, target: str) -> None:
@@ -255,7 +259,7 @@ def _with_mirror(inputs: Inputs, mirror_files: dict[str, bytes], files: InputFil
     return replace(inputs, install=install, registries=mirror_files.get(names.REGISTRIES, b"").decode())
 
 
-def _mirror(mirror_files: dict[str, bytes], files: InputFiles, target: str) -> tuple[tuple[DigestSource, ...], str]:
+def _mirror(mirror_files: dict[str, bytes], files: InputFiles, target: str) -> tuple[tuple[Mirrors, ...], str]:
     """(mirrors, trust bundle) of mirror/; notes mirrors on disk that the release is not in. Raises AssetError."""
     from installer.manifests import mirror
 
@@ -328,4 +332,5 @@ def _fencing(files: InputFiles) -> Fencing | None:
     if data is None:
         return None
     with files.blaming_state(INSTALL_CONFIG):
-        return fencing(decoded_text(data, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: "))
+        pool = as_written(decoded_text(data, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")).control_plane
+    return pool.fencing if pool else None

@@ -8,6 +8,7 @@ from dataclasses import fields
 from installer.config.decode import camel
 from installer.config.types.agent import Host
 from installer.config.types.platform import RootDeviceHints
+from installer.config.values.check import canonical_mac
 from installer.errors import ConfigError, NetworkConfigError
 from installer.formats.yamltext import dump
 from installer.ignition.live import HostFiles
@@ -46,7 +47,7 @@ def host_files(hosts: Sequence[Host], target: str, *, required: int) -> list[Hos
             HostFiles(
                 hostname=host.hostname,
                 role=host.role,
-                macs=tuple(nic.mac_address for nic in host.interfaces),
+                macs=tuple(canonical_mac(nic.mac_address) for nic in host.interfaces),
                 root_device_hints=hints_yaml(host.root_device_hints),
                 network=network,
                 required=index < required,

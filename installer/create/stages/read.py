@@ -77,6 +77,7 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
         raise ConfigError(f"asset directory {directory} does not exist")
     if state is None:
         state = State.load(directory)
+    _note_unread(directory)
     on_disk: dict[str, dict[str, bytes]] = {}
     with loading(target, "Install Config"):
         on_disk[INSTALL_CONFIG] = read_present(directory, (INSTALL_CONFIG_FILE,), f"{INSTALL_CONFIG_MARKER}: ")
@@ -142,6 +143,24 @@ def _missing(directory: Path) -> ConfigError:
     hint = f"; {' and '.join(misplaced)} must be moved to {directory} to be read" if misplaced else ""
     path = directory / INSTALL_CONFIG_FILE
     return ConfigError(f"missing configuration or manifest file: {path} does not exist{hint}")
+
+
+def _note_unread(directory: Path) -> None:
+    """Warn of files that look like inputs and are none, by their names or their places."""
+    known = {INSTALL_CONFIG_FILE, AGENT_CONFIG_FILE, *names.MANIFESTS, *names.MIRROR}
+    by_stem = {Path(name).with_suffix(""): name for name in known}
+    for pattern in ("*.yml", f"{names.DIRECTORY}/*", f"{names.MIRROR_DIRECTORY}/*", "manifests/*.y*ml"):
+        for path in sorted(directory.glob(pattern)):
+            name = path.relative_to(directory)
+            meant = by_stem.get(name.with_suffix(""))
+            if str(name) in known or name.name.startswith(".") or (len(name.parts) == 1 and not meant):
+                continue
+            why = f"manifests for the cluster are read from {EXTRA_DIRECTORY}/"
+            if meant:
+                why = f"it would be read as {meant}"
+            elif name.parts[0] == names.MIRROR_DIRECTORY:
+                why = f"only {' and '.join(names.MIRROR)} are read"
+            log.warning("%s is ignored: %s", name, why)
 
 
 def read_file(directory: Path, name: str, wrap: str = "") -> bytes | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from installer.config.types.install import InstallConfig
+from installer.config.values.check import canonical_mac
 from installer.create.stages.check import Inputs
 from installer.create.stages.resolve import ResolvedRelease, digest_sources
 from installer.create.stages.secrets import Secrets
 from installer.errors import ConfigError
 from installer.formats.yamltext import dump
-from installer.ignition.live import LiveInputs
+from installer.ignition.live import HostFiles, LiveInputs
 from installer.manifests import cluster
 from installer.release import registries_conf
 from installer.rendezvous.rehearsal import refusals
@@ -65,6 +69,7 @@ def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, c
     registries = inputs.registries
     if registries is None:
         registries = registries_conf(sources) if sources else ""
+    fencing, hosts = fencing_files(install, inputs.host_files)
     return LiveInputs(
         rendezvous_ip=inputs.rendezvous_ip,
         release_image=release.image,
@@ -80,8 +85,8 @@ def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, c
         password_hash=secrets.password_hash,
         manifests=manifests,
         extra_manifests=inputs.extra_manifests,
-        hosts=inputs.host_files,
-        fencing_credentials=fencing_yaml(install),
+        hosts=hosts,
+        fencing_credentials=fencing,
         registries_conf=registries,
         ca_bundle=install.additional_trust_bundle,
         ntp_sources=inputs.ntp_sources,
@@ -94,17 +99,26 @@ def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, c
     )
 
 
-def fencing_yaml(config: InstallConfig) -> str:
-    """fencing-credentials.yaml of two nodes that fence each other (reference §2.1); empty without."""
+def fencing_files(config: InstallConfig, hosts: Sequence[HostFiles]) -> tuple[str, tuple[HostFiles, ...]]:
+    """fencing-credentials.yaml of two nodes that fence each other, and the hosts with those of their own.
+
+    A credential with a MAC address alone is the host's that has this NIC (reference §2.1); texts are empty without any.
+    """
     pool = config.control_plane
     entries = []
     for entry in pool.fencing.credentials if pool and pool.fencing else ():
         values = {
             "hostname": entry.host_name,
+            "macaddress": "" if entry.host_name else canonical_mac(entry.mac_address),
             "username": entry.username,
             "password": entry.password,
             "address": entry.address,
             "certificateVerification": entry.certificate_verification,
         }
         entries.append({name: value for name, value in values.items() if value})
-    return dump({"credentials": entries}) if entries else ""
+    found = []
+    for host in hosts:
+        own = [entry for entry in entries if host.required and entry.get("macaddress") in host.macs]
+        entries = [entry for entry in entries if entry not in own]
+        found.append(replace(host, fencing_credentials=dump({"credentials": own})) if own else host)
+    return (dump({"credentials": entries}) if entries else ""), tuple(found)

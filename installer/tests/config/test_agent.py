@@ -13,6 +13,7 @@ from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 TARGET = "Agent Installer ISO"
+DHCP = {"enabled": True, "dhcp": True}
 
 
 def load_inputs(directory, target) -> Inputs:
@@ -95,16 +96,29 @@ def test_worker_cannot_be_the_rendezvous_host(tmp_path):
         load_inputs(write(tmp_path, COMPACT, agent), TARGET)
 
 
-def test_duplicate_mac_whatever_its_case(tmp_path):
-    agent = changed(
-        AGENT, "hosts", [AGENT["hosts"][0], {"interfaces": [{"name": "e", "macAddress": "52:54:00:6E:30:00"}]}]
-    )
+@pytest.mark.parametrize("spelling", ["52:54:00:6E:30:00", "52-54-00-6e-30-00", "5254.006e.3000"])
+def test_duplicate_mac_whatever_its_spelling(tmp_path, spelling):
+    agent = changed(AGENT, "hosts", [AGENT["hosts"][0], {"interfaces": [{"name": "e", "macAddress": spelling}]}])
     wrong = r"hosts\[1\].interfaces\[0\].macAddress: Invalid value.*duplicate MAC address found"
-    with pytest.raises(InstallerError, match=f"{wrong}, in letters of the other case"):
+    with pytest.raises(InstallerError, match=f"{wrong}, in another spelling"):
         load_inputs(write(tmp_path, COMPACT, agent), TARGET)
     agent["hosts"][1]["interfaces"][0]["macAddress"] = "52:54:00:6e:30:00"
     with pytest.raises(InstallerError, match=f"{wrong}$"):
         load_inputs(write(tmp_path, COMPACT, agent), TARGET)
+
+
+def test_a_mac_address_with_dashes_is_found_by_its_host(tmp_path, caplog, monkeypatch):
+    """The live host knows its NICs by the kernel's spelling."""
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    agent = changed(AGENT, "hosts", [{"interfaces": [{"name": "e", "macAddress": "52-54-00-6E-30-00"}]}])
+    assert [host.macs for host in load_inputs(write(tmp_path, SNO, agent), TARGET).host_files] == [
+        ("52:54:00:6e:30:00",)
+    ]
+    network = {"interfaces": [{"name": "eth0", "mac-address": "52:54:00:6e:30:00", "ipv4": DHCP}]}
+    host = {"name": "a", "bootMACAddress": "52-54-00-6E-30-00", "networkConfig": network}
+    baremetal = changed(COMPACT, "platform.baremetal.hosts", [host])
+    load_inputs(write(tmp_path, baremetal, AGENT | {"hosts": []}), TARGET)
+    assert "BootMACAddress" not in caplog.text
 
 
 @pytest.mark.parametrize("document", [{}, [], ""])

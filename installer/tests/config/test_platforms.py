@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from installer.config import notes
-from installer.config.load import parse_install_config
+from installer.config.load import as_written, parse_install_config
 from installer.config.rules import catalogue as rules
 from installer.config.types.install import ImageSource
+from installer.config.types.uses import Use
 from installer.credentials.background import make
 from installer.errors import ConfigError
 from installer.testing.create.inputs_kit import (
@@ -31,6 +32,7 @@ from installer.testing.create.rules_kit import WRAP
 FD = "platform.vsphere.failureDomains.0"
 TOPOLOGY = "platform.vsphere.failureDomains.topology"
 CREDENTIAL = "controlPlane.fencing.credentials.0"
+BY_MAC = changed(FENCED, "controlPlane.fencing.credentials.1.macAddress", "52:54:00:00:00:ab")
 BMC = {"name": "a", "bootMACAddress": "52:54:00:00:00:01", "bmc": {"address": "redfish-virtualmedia://h/x",
        "username": "u", "password": "p"}}  # fmt: skip
 WITH_BMC = changed(COMPACT, "platform.baremetal.hosts", [BMC])
@@ -140,6 +142,10 @@ ROWS = [
     (FENCED, f"{CREDENTIAL}.password", "", "controlPlane.fencing.credentials[0].password: Required value"),
     (FENCED, f"{CREDENTIAL}.hostName", "", "controlPlane.fencing.credentials[0].hostName: Required value"),
     (FENCED, f"{CREDENTIAL}.hostName", "master-2", "controlPlane.fencing.credentials[1].hostName: Duplicate value"),
+    (FENCED, f"{CREDENTIAL}.macAddress", "01:00:5e:00:00:01",
+     "controlPlane.fencing.credentials[0].macAddress: Invalid value"),
+    (BY_MAC, f"{CREDENTIAL}.macAddress", "52-54-00-00-00-AB",
+     "controlPlane.fencing.credentials[1].macAddress: Duplicate value"),
     (FENCED, f"{CREDENTIAL}.address", "ipmi://10.9.0.1:623", "controlPlane.fencing.credentials[0].address: Invalid"),
     (FENCED, f"{CREDENTIAL}.address", "h.example/redfish/v1", 'controlPlane.fencing.credentials[0].address: Invalid '
      'value: "h.example/redfish/v1": failed to parse redfish address, no port number found'),
@@ -198,6 +204,7 @@ VALID = {
     "single node external": {**SNO, "platform": {"external": {"platformName": "x"}}},
     "arbiter": ARBITER,
     "fencing": FENCED,
+    "fencing by MAC addresses": changed(BY_MAC, "controlPlane.fencing.credentials.1.hostName", ""),
     "four control plane nodes": changed(COMPACT, "controlPlane.replicas", 4),
     "five control plane nodes": changed(COMPACT, "controlPlane.replicas", 5),
     "HA": changed(COMPACT, "compute.0.replicas", 2),
@@ -312,13 +319,15 @@ def test_ignored_fields_of_other_platforms():
         changed(vsphere, "platform.vsphere.diskType", "thin"), "platform.vsphere.defaultMachinePlatform", {}
     )
     config = parse_install_config(text(vsphere))
-    assert list(notes.ignored(config, config)) == [
+    assert list(notes.unused(config, Use.IGNORED)) == [
         "platform.vsphere.diskType: thin is ignored",
-        "platform.vsphere.hosts: what is given is ignored",
+        "platform.vsphere.hosts is ignored",
     ]
     nutanix = changed(changed(NUTANIX, "platform.nutanix.prismAPICallTimeout", 5), "credentialsMode", "Manual")
-    config = parse_install_config(text(nutanix))
-    assert "Platform.Nutanix.PrismAPICallTimeout: 5 is ignored" in list(notes.ignored(config, config))
+    assert list(notes.unused(as_written(text(nutanix)), Use.IGNORED)) == [
+        "platform.nutanix.prismAPICallTimeout: 5 is ignored",
+        "credentialsMode: Manual is ignored",
+    ]
 
 
 def test_deprecated_vsphere_becomes_a_vcenter_and_a_failure_domain():
@@ -348,12 +357,15 @@ def test_a_vcenter_that_nobody_has_credentials_for_is_not_asked():
     assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("cloud", "mode"), [("openstack", "Passthrough"), ("powervs", "Manual"), ("aws", "")])
-def test_what_a_cloud_chooses_as_its_credentials_mode_is_told_as_ignored(caplog, cloud, mode):
-    with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="Unsupported value"):
-        parse_install_config(text({**COMPACT, "platform": {cloud: {}}}))
-    messages = [message for message in caplog.messages if message.startswith("credentialsMode")]
-    assert messages == ([f"credentialsMode: {mode} is ignored"] if mode else [])
+def test_defaults_are_not_told_as_ignored(caplog):
+    """openshift-install does: of credentialsMode on some clouds, and of a provisioningBridge without its network."""
+    logging.getLogger("installer").propagate = True
+    with caplog.at_level(logging.DEBUG, "installer"):
+        parse_install_config(text(changed(COMPACT, "platform.baremetal.provisioningNetwork", "Disabled")))
+        parse_install_config(text(changed(NUTANIX, "metadata.creationTimestamp", None)))
+        with pytest.raises(ConfigError, match="Unsupported value"):
+            parse_install_config(text({**COMPACT, "platform": {"openstack": {}}}))
+    assert not [message for message in caplog.messages if message.endswith("is ignored")]
 
 
 def test_a_certificate_that_is_called_a_key_is_taken_and_a_key_is_not():

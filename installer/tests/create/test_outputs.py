@@ -301,6 +301,8 @@ def test_agent_config_template(tmp_path, capsys):
     assert capsys.readouterr().err == f"level=info msg=Agent-Config-Template created in: {tmp_path}\n"
     template = yaml.safe_load((tmp_path / "agent-config.yaml").read_text())
     assert set(template) >= {"rendezvousIP", "bootArtifactsBaseURL", "minimalISO", "additionalNTPSources", "hosts"}
+    [host] = template["hosts"]
+    assert [nic["name"] for nic in host["interfaces"]] == [nic["name"] for nic in host["networkConfig"]["interfaces"]]
 
 
 def test_agent_config_template_overwrites_nothing(tmp_path, capsys):

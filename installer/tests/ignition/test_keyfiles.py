@@ -120,6 +120,22 @@ def test_bond_and_vlan(host):
     assert all(len(line.partition("=")[2]) <= 15 for text in files.values() for line in text.splitlines())
 
 
+def test_rules_by_incoming_interface(host):
+    """NetworkManager would take such a rule and never match it: no packet comes in by a name that is nobody's."""
+    host.nic("enp0s31f6verylo", "52:54:00:00:00:01")
+    rules = [
+        "5 from 0.0.0.0/0 iif eth0 table 9",
+        "6 to 10.0.0.0/8 iif eth0.100 table 9",
+        "7 from ::/0 iif eth01 table 9",
+    ]
+    lines = [f"routing-rule{index}=priority {rule}" for index, rule in enumerate(rules)]
+    host.config(0, {"52:54:00:00:00:01": "eth0"}, {"eth0.nmconnection": keyfile("eth0", *lines)})
+    [text] = host.run().values()
+    assert [line.split(" iif ")[1].split()[0] for line in text.splitlines() if "routing-rule" in line] == [
+        *("enp0s31f6verylo", "enp0s31f6ve.100", "eth01"),
+    ]
+
+
 def test_a_logical_name_is_no_pattern(host):
     host.nic("ens3", "52:54:00:00:00:01")
     text = keyfile("a.b", "other=aXb", "also=a.b2")

@@ -113,7 +113,11 @@ def test_a_script_that_fails_is_tried_again(tmp_path, metadata):
 
 def test_networks_are_counted_by_the_hosts_that_have_one():
     nic = {"eth0.nmconnection": "x"}
-    hosts = [HostFiles("a", macs=("52:54:00:00:00:01",)), HostFiles("b", network=nic), HostFiles("c", network=nic)]
+    hosts = [
+        HostFiles("a", macs=("52:54:00:00:00:01",), fencing_credentials="credentials: []"),
+        HostFiles("b", network=nic),
+        HostFiles("c", network=nic),
+    ]
     inputs = LiveInputs(
         rendezvous_ip="192.168.111.80", release_image="", release_version="", images={}, public_key_pem="",
         agent_token="", user_token="", watcher_token="", tls_files={}, pull_secret="{}", hosts=hosts,
@@ -122,3 +126,5 @@ def test_networks_are_counted_by_the_hosts_that_have_one():
     networks = [path for path in paths if path.startswith("/etc/assisted/network/")]
     assert networks == [f"/etc/assisted/network/host{number}/eth0.nmconnection" for number in (0, 1)]
     assert "/etc/assisted/hostnames/52:54:00:00:00:01" in paths
+    [secret] = [file for file in host_config_files(inputs) if file.path.endswith("/fencing-credentials.yaml")]
+    assert (secret.path, secret.mode) == ("/etc/assisted/hostconfig/a/fencing-credentials.yaml", 0o600)

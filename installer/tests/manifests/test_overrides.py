@@ -7,7 +7,8 @@ import yaml
 
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.types.agent import AgentConfig
-from installer.create.stages.render import fencing_yaml
+from installer.create.stages.render import fencing_files
+from installer.ignition.live import HostFiles
 from installer.manifests.cluster import Inputs, agent_cluster_install
 from installer.manifests.overrides import ANNOTATION
 from installer.testing.create.inputs_kit import (
@@ -116,14 +117,28 @@ def test_all_other_overrides():
 
 
 def test_fencing_credentials_for_the_live_host():
-    document = yaml.safe_load(fencing_yaml(parse_install_config(text(FENCED))))
+    document = yaml.safe_load(fencing_files(parse_install_config(text(FENCED)), [])[0])
     assert document["credentials"][0] == {
         "hostname": "master-1",
         "username": "u",
         "password": "s3cr3t",
         "address": "redfish+https://10.9.0.1/x",
     }
-    assert fencing_yaml(parse_install_config(text(COMPACT))) == ""
+    assert fencing_files(parse_install_config(text(COMPACT)), []) == ("", ())
+
+
+def test_fencing_credentials_by_mac_address_are_their_hosts():
+    """openshift/installer PR 10513 and 10684: a credential names its host by name, or by a MAC address in any form."""
+    install = changed(FENCED, "controlPlane.fencing.credentials.0.macAddress", "52-54-00-00-00-0A")
+    install = changed(install, "controlPlane.fencing.credentials.1.macAddress", "52:54:00:00:00:0B")
+    for index in (0, 1):
+        del install["controlPlane"]["fencing"]["credentials"][index]["hostName"]
+    hosts = [HostFiles("master-1", macs=("52:54:00:00:00:0a",)), HostFiles("master-2")]
+    rest, (host, other) = fencing_files(parse_install_config(text(install)), hosts)
+    [credential] = yaml.safe_load(host.fencing_credentials)["credentials"]
+    assert (credential["macaddress"], credential["address"]) == ("52:54:00:00:00:0a", "redfish+https://10.9.0.1/x")
+    assert not other.fencing_credentials
+    assert [entry["macaddress"] for entry in yaml.safe_load(rest)["credentials"]] == ["52:54:00:00:00:0b"]
 
 
 def test_an_empty_entry_of_a_list_of_networks_is_written_as_upstream_writes_it():

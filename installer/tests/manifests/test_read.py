@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import logging
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,8 @@ from installer.formats.yamltext import compose_all
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.completed import completed
+from installer.release import DigestSource, registries_conf
+from installer.rendezvous.registries import digest_sources
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, text
 from installer.testing.create.manifests_kit import RELEASE, edited, generated
 
@@ -106,6 +109,37 @@ def test_pod_networks_of_other_network_types_are_not_judged():
     files = edited(files, names.INSTALL, "spec.networking.networkType", "Cilium")
     files = edited(files, names.INSTALL, "spec.networking.clusterNetwork.0.hostPrefix", 14)
     assert read.read_install(files).spec.networking.cluster_network[0].host_prefix == 14
+
+
+def test_a_value_that_is_read_as_another_is_told(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    _config, _hosts, files = generated()
+    domain = b"baseDomain: test.node0.example"
+    files = files | {names.DEPLOYMENT: files[names.DEPLOYMENT].replace(domain, b"baseDomain: 0x10")}
+    assert read.read_manifests(files, RELEASE, "X").deployment.spec.base_domain == "16"
+    [told] = {message for message in caplog.messages if " is read as " in message}
+    assert told.startswith(f"{names.DEPLOYMENT}: line ")
+    assert "spec.baseDomain: 0x10 is read as 16, since" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "shown"),
+    [
+        (names.INSTALL, "spec.mastersSchedulable", True, ": true"),
+        (names.INSTALL, "spec.holdInstallation", True, ": true"),
+        (names.INFRA_ENV, "spec.kernelArguments", [{"operation": "append", "value": "a=b"}], ""),
+        (names.INFRA_ENV, "spec.ignitionConfigOverride", '{"passwd": {}}', ""),
+        (names.DEPLOYMENT, "spec.manageDNS", True, ": true"),
+        (names.DEPLOYMENT, "spec.platform", {"agentBareMetal": {}}, None),
+        (names.INFRA_ENV, "spec.sshAuthorizedKey", "", None),
+    ],
+)
+def test_fields_that_nobody_reads_are_told(name, path, value, shown, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    _config, _hosts, files = generated()
+    read.read_manifests(edited(files, name, path, value), RELEASE, "X")
+    told = {message for message in caplog.messages if message.endswith(" is ignored")}
+    assert told == (set() if shown is None else {f"{name}: {path}{shown} is ignored"})
 
 
 @pytest.mark.parametrize("spelling", ["none", "None"])
@@ -206,6 +240,37 @@ def test_mirror_round_trip():
     ]
     assert bundle == ""
     assert mirror.read_mirror(mirror.mirror_files(parse_install_config(text(SNO)))) == ((), "")
+
+
+WILDCARD = "[[registry]]\nprefix = '*.example.com'\n[[registry.mirror]]\nlocation = 'm.example/x'\n"
+REWRITING = "[[registry]]\nprefix = 'quay.io/a'\nlocation = 'in.example/b'\n"
+
+
+@pytest.mark.parametrize(
+    ("conf", "source", "pulled"),
+    [
+        (WILDCARD, ("*.example.com", ("m.example/x",), ""), "a.b.example.com:5000/c"),
+        (REWRITING, ("quay.io/a", ("in.example/b",), "NeverContactSource"), "quay.io/a/c"),
+        (f"{REWRITING}[[registry.mirror]]\nlocation = 'm.example/x'\n",
+         ("quay.io/a", ("m.example/x", "in.example/b"), "NeverContactSource"), "quay.io/a"),
+        (f"{REWRITING}blocked = true\n[[registry.mirror]]\nlocation = 'm.example/x'\n",
+         ("quay.io/a", ("m.example/x",), "NeverContactSource"), "quay.io/a"),
+    ],
+)  # fmt: skip
+def test_prefixes_of_registries_conf(conf, source, pulled, tmp_path):
+    """containers-registries.conf(5): a wildcard needs no location, and another location than the prefix is a place."""
+    (read_source,) = mirror.read_registries(conf)
+    assert (read_source.source, read_source.mirrors, read_source.source_policy) == source
+    tool = DigestSource(read_source.source, read_source.mirrors, bool(read_source.source_policy))
+    assert tool.covers(pulled)
+    assert not tool.covers("quay.io/ab")
+    # What is made of it for the registry tools says the same; so does what the service makes of the file.
+    written = registries_conf([tool])
+    assert mirror.read_registries(written) == (read_source,)
+    assert ('\nprefix = "' in written) == source[0].startswith("*."), "no location has a wildcard"
+    (tmp_path / "registries.conf").write_text(conf)
+    policy = {"sourcePolicy": source[2]} if source[2] else {}
+    assert digest_sources(tmp_path / "registries.conf") == [{"source": source[0], "mirrors": [*source[1]], **policy}]
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,50 @@ def test_a_nic_without_name_and_mac_address_is_reported(caplog):
     assert "interface eth7, which is not among the host's interfaces" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, "installer"):
-        host_network_files([*NICS, {"name": "eth7", "macAddress": "02:00:00:00:00:07"}], config)
+        host_network_files([{"name": "eth7", "macAddress": "02:00:00:00:00:07"}], config)
     assert caplog.text == ""
+
+
+TWO = [{"name": "eth0", "macAddress": "02:00:00:00:00:01"}, {"name": "eth1", "macAddress": "02:00:00:00:00:02"}]
+DHCP = "ipv4: {enabled: true, dhcp: true}"
+BOND = "{name: bond0, type: bond, link-aggregation: {mode: balance-rr, port: [eth0, eth1]}, " + DHCP + "}"
+UNUSED, UNMAPPED = "networkConfig does not use interface", "networkConfig has interface"
+
+
+@pytest.mark.parametrize(
+    ("names", "interfaces", "mapped", "warnings"),
+    [
+        # Ports that only the bond names, and bases that only VLANs name, are NICs as listed ones are.
+        (["eth0", "eth1"], BOND, ["eth0", "eth1"], []),
+        (["p1", "eth1"], BOND, ["p1", "eth1"], [f"{UNUSED} p1 of MAC address 02:00:00:00:00:01", f"{UNMAPPED} eth0"]),
+        (["nic"], "{name: eth0.7, type: vlan, vlan: {id: 7, base-iface: eth0}, " + DHCP + "}", ["nic"],
+         [f"{UNUSED} nic", f"{UNMAPPED} eth0"]),
+        # A name without use is no less wrong where the kernel's names are right.
+        (["eno9"], "{name: eno1, " + DHCP + "}", ["eno9"], [f"{UNUSED} eno9"]),
+        (["boot"], "{name: eno1, " + DHCP + "}", ["boot"], []),
+        # By its MAC address a NIC is known in the document too.
+        (["nic"], "{name: eth0, mac-address: 02-00-00-00-00-01, " + DHCP + "}", ["eth0"], ["is taken for eth0"]),
+        (["nic"], "{name: eth0, identifier: mac-address, mac-address: 02-00-00-00-00-01, " + DHCP + "}", ["eth0"], []),
+        ([""], "{name: eth0, mac-address: 02-00-00-00-00-01, " + DHCP + "}", ["eth0"], []),
+        (["nic"], "{name: a0, mac-address: 02-00-00-00-00-01}, {name: b0, mac-address: 02-00-00-00-00-01}", ["nic"],
+         [f"{UNUSED} nic", f"{UNMAPPED} a0", f"{UNMAPPED} b0"]),
+        # What is no NIC must not get a NIC's name at boot.
+        (["bond0", "eth1"], BOND, ["", "eth1"], ["bond0 of MAC address 02:00:00:00:00:01 is that of the bond in netw",
+                                                 f"{UNMAPPED} eth0"]),
+        (["eth0"], "{name: eth0, state: absent}, {name: eno1, " + DHCP + "}", [""], ["the name eth0"]),
+        (["v1"], "{name: v0, type: veth, veth: {peer: v1}}", ["v1"], [f"{UNUSED} v1"]),
+    ],
+)  # fmt: skip
+def test_names_of_the_mapping_and_of_the_document(names, interfaces, mapped, warnings, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    nics = [{**nic, "name": name} for nic, name in zip(TWO, names, strict=False)]
+    with caplog.at_level(logging.WARNING, "installer"):
+        files = host_network_files(nics, load(f"interfaces: [{interfaces}]"))
+    assert files["mac_interface.ini"].splitlines() == [
+        f"{nic['macAddress']}={name}" for nic, name in zip(TWO, mapped, strict=False)
+    ]
+    for message, text in zip(dict.fromkeys(caplog.messages), warnings, strict=True):
+        assert text in message
 
 
 def test_a_mac_address_without_a_name_is_kept():

@@ -75,12 +75,13 @@ for host in "$SOURCE"/host*/; do
             # A placeholder first: one logical name may be another NIC's real name.
             content=$(printf '%s\n' "$content" | sed -E \
                 -e "s/=${escaped}\$/=@@${real}@@/" \
-                -e "s/=${escaped}\.([0-9]+)\$/=@@${real}@@.\1/")
+                -e "s/=${escaped}\.([0-9]+)\$/=@@${real}@@.\1/" \
+                -e "/^routing-rule/s/ iif ${escaped}((\.[0-9]+)? )/ iif @@${real}@@\1/")
         done
         content=$(printf '%s\n' "$content" | while IFS= read -r line; do
-            if [[ $line =~ ^(.*=)@@(.*)@@\.([0-9]+)$ ]]; then
-                printf '%s%s\n' "${BASH_REMATCH[1]}" \
-                    "$(vlan_name x "${BASH_REMATCH[2]}" "x.${BASH_REMATCH[3]}")"
+            if [[ $line =~ ^(.*(=| iif ))@@(.*)@@\.([0-9]+)( .*)?$ ]]; then
+                printf '%s%s%s\n' "${BASH_REMATCH[1]}" \
+                    "$(vlan_name x "${BASH_REMATCH[3]}" "x.${BASH_REMATCH[4]}")" "${BASH_REMATCH[5]}"
             else
                 printf '%s\n' "${line//@@/}"
             fi
