@@ -163,9 +163,11 @@ ALLOWED: dict[str, set[str]] = {
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.inputs", "lab.machines",
-        "lab.machines.container", "lab.machines.container.kernel", "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.ipmi", "lab.daemons.switch", "lab.host",
+        "lab.inputs", "lab.machines", "lab.machines.container", "lab.machines.container.kernel", "lab.supervisor",
+        "lab.topology",
     },
+    "lab.daemons.ipmi": {"drivers"},
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware",
     },
