@@ -131,6 +131,10 @@ class Endpoint:
                     kind = _kind(error)
                     text = causes.cause(error, waited)
                     raise kind(f"BMC {self.address}: {what}: {text}", machine=machine) from error
+                except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+                    # sushy takes documents as they come.
+                    text = f"its answer is no Redfish document: {type(error).__name__}: {error}"
+                    raise DriverError(f"BMC {self.address}: {what}: {text}", machine=machine) from error
 
         return self.run(attempt)
 

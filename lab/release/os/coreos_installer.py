@@ -324,7 +324,7 @@ def check(options: argparse.Namespace) -> None:
     if options.ignition_file is not None:
         try:
             json.loads(options.ignition_file.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InstallError(f"Ignition config {options.ignition_file}: {error}") from error
     if options.copy_network and not options.network_dir.is_dir():
         raise InstallError(f"network directory {options.network_dir} does not exist")

@@ -75,7 +75,7 @@ class _Requests:
         self.descriptors = descriptors
         try:
             answered = msgspec.json.decode(message, type=Message)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise CannotRead(f"its reader says nonsense: {error}") from None
         match answered:
             case Say(text):
