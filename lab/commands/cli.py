@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
 from lab import topology
@@ -158,9 +159,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (LabError, DriverError, OSError) as error:
         if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
             for line in str(error).splitlines() if isinstance(error, TopologyError) else [str(error)]:
-                print(f"node0-lab: {line}", file=sys.stderr)
+                # A machine, or a peer, may have said it.
+                print(f"node0-lab: {strip_control(line)}", file=sys.stderr)
             for note in getattr(error, "__notes__", ()):
-                print(f"node0-lab: also, {note}", file=sys.stderr)
+                print(f"node0-lab: also, {strip_control(note)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -278,7 +280,7 @@ def _tell_what_ended(lab_dir: records.LabDirectory) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
     for one in watch.noted(lab_dir.root):
         last = one.tail.splitlines()[-1:] or ["it logged nothing"]
-        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
+        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {strip_control(last[0])}")
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:
@@ -335,7 +337,7 @@ def _collect(arguments: argparse.Namespace) -> int:
     with lab:
         missing = lab.collect(arguments.directory)
     for line in missing:
-        print(f"could not collect: {line}", file=sys.stderr)
+        print(f"could not collect: {strip_control(line)}", file=sys.stderr)
     print(arguments.directory)
     return 0
 
