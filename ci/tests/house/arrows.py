@@ -310,7 +310,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
         "ci.informer.judging", "lab.subject", "lab.topology",
     },
-    "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
+    "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab", "lab.host"},
     "ci.informer.commands": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
         "ci.informer.judging", "ci.informer.pages", "lab", "lab.host", "lab.subject", "lab.topology",
