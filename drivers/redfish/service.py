@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlparse
 
+import requests
 import sushy
+import urllib3
 from sushy import auth
 from sushy.connector import Connector
 
@@ -23,6 +26,7 @@ POLL_SECONDS = 1.0
 READY_SECONDS = 240.0
 # InsertMedia answers only when the image is there: 12 s for 1.2 GiB on an idle machine (reference/lab.md §3.3).
 _REQUEST_SECONDS = 600
+_MOST_BYTES = 16 << 20
 
 
 class Runner(Protocol):
@@ -87,6 +91,7 @@ class Endpoint:
         # Proxies and CA bundles of the environment are the administrator's, not the BMC's; and requests would
         # prefer REQUESTS_CA_BUNDLE to `verify`.
         connector._session.trust_env = False
+        connector._session.hooks["response"].append(_read_whole)
         return connector
 
     def _note(self, answer: Any) -> None:
@@ -161,6 +166,22 @@ class Endpoint:
             return [identity.rsplit("/", 1)[-1] for identity in collection.members_identities]
 
         return self.call(read, "list systems")
+
+
+def _read_whole(answer: requests.Response, **_words: object) -> None:
+    """Read an answer's body, whose bytes and seconds requests would not count. Raises RequestException."""
+    deadline, body = time.monotonic() + _REQUEST_SECONDS, bytearray()
+    try:
+        while piece := answer.raw.read1(1 << 16, decode_content=True):
+            body += piece
+            if len(body) > _MOST_BYTES or time.monotonic() > deadline:
+                limits = f"{_MOST_BYTES >> 20} MiB and {_REQUEST_SECONDS:g} s"
+                raise requests.RequestException(f"its answer has no end within {limits}")
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(error) from error
+    finally:
+        answer.raw.close()
+    answer.raw = io.BytesIO(body)
 
 
 def _kind(error: Exception) -> type[DriverError]:

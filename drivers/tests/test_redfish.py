@@ -1,6 +1,9 @@
 """What answers at a BMC's address and is none: one line, whatever it says."""
 
+import itertools
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -20,9 +23,11 @@ def bmc():
             status, body = self.server.answer
             self.send_response(status)
             self.send_header("Location", "http://[")
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) if isinstance(body, bytes) else 1 << 40))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):
+                for piece in [body] if isinstance(body, bytes) else body:
+                    self.wfile.write(piece)
 
         do_POST = do_GET
 
@@ -50,4 +55,20 @@ def test_an_answer_that_is_none(bmc, status, body):
     bmc.answer = status, body
     service = Service(f"http://127.0.0.1:{bmc.server_port}/redfish/v1/", "u", "p", patience=0, timeout=5)
     with pytest.raises(DriverError, match=r"^BMC http://127.0.0.1:\d+: list systems: .+$"):
+        service.systems()
+
+
+def dripping():
+    """A byte now and then."""
+    while True:
+        time.sleep(0.05)
+        yield b" "
+
+
+@pytest.mark.parametrize("body", [lambda: itertools.repeat(bytes(1 << 20)), dripping], ids=["fast", "slow"])
+def test_an_answer_without_an_end(bmc, body, monkeypatch):
+    bmc.answer = 200, body()
+    service = Service(f"http://127.0.0.1:{bmc.server_port}/redfish/v1/", "u", "p", patience=0, timeout=5)
+    monkeypatch.setattr("drivers.redfish.service._REQUEST_SECONDS", 0.5 if body is dripping else 60)
+    with pytest.raises(DriverError, match=r"list systems: .*its answer has no end within 16 MiB and "):
         service.systems()
