@@ -107,6 +107,8 @@ class Line:
         """Send what the machine has said, or what the client has not acknowledged."""
         if time.monotonic() < self._sent + _RETRY_SECONDS:
             return
+        # A full log is cut.
+        self._position = min(self._position, self._size())
         if not self._chunk and self._size() > self._position:
             with self._console.log.open("rb") as source:
                 source.seek(self._position)

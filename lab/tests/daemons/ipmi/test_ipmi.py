@@ -200,7 +200,7 @@ def test_sessions_that_strangers_open_have_an_end(machine):
 
 def test_a_client_sees_the_serial_line_and_types_on_it(place, tmp_path):
     log = tmp_path / "console.log"
-    log.write_text("what was said before\n")
+    log.write_text("what was said before\n" * 10_000)
     typed = []
     line = socket.socket(socket.AF_UNIX)
     line.bind(place.console_socket)
@@ -233,6 +233,15 @@ def test_a_client_sees_the_serial_line_and_types_on_it(place, tmp_path):
             more.write("hello from the machine\n")
         wait_until(lambda: shows(b"hello from the machine"), SECONDS, "what the machine says", poll=0.05)
         assert b"before" not in shown
+        # A full log is cut, and grows on from there.
+        log.write_text("")
+
+        def goes_on() -> bool:
+            with log.open("a") as more:
+                more.write("+")
+            return shows(b"++")
+
+        wait_until(goes_on, SECONDS, "what is behind the cut", poll=0.2)
         os.write(here, b"root\n")
         wait_until(lambda: b"".join(typed).replace(b"\r", b"\n") == b"root\n", SECONDS, "what was typed")
         os.write(here, b"\n~.")
