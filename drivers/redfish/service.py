@@ -25,7 +25,7 @@ POLL_SECONDS = 1.0
 # §3.7).
 READY_SECONDS = 240.0
 # InsertMedia answers only when the image is there: 12 s for 1.2 GiB on an idle machine (reference/lab.md §3.3).
-_REQUEST_SECONDS = 600
+REQUEST_SECONDS = 600
 _MOST_BYTES = 16 << 20
 
 
@@ -83,15 +83,16 @@ class Endpoint:
         connector = Connector(
             self.address,
             verify=self._verify,
-            default_request_timeout=_REQUEST_SECONDS,
+            default_request_timeout=REQUEST_SECONDS,
             connect_timeout=self._timeout,
             response_callback=self._note,
             **old,
         )
         # Proxies and CA bundles of the environment are the administrator's, not the BMC's; and requests would
         # prefer REQUESTS_CA_BUNDLE to `verify`.
-        connector._session.trust_env = False
-        connector._session.hooks["response"].append(_read_whole)
+        session = connector._session
+        session.trust_env = False
+        session.hooks["response"].append(_read_whole)
         return connector
 
     def _note(self, answer: Any) -> None:
@@ -151,10 +152,10 @@ class Endpoint:
         answer = self._answer
         if answer is None or answer.status_code != 202 or not (monitor := answer.headers.get("Location")):
             return
-        deadline = time.monotonic() + _REQUEST_SECONDS
+        deadline = time.monotonic() + REQUEST_SECONDS
         while self._root._conn.get(monitor).status_code == 202:
             if time.monotonic() > deadline:
-                raise sushy.exceptions.ConnectionError(url=monitor, error=f"its task has run for {_REQUEST_SECONDS} s")
+                raise sushy.exceptions.ConnectionError(url=monitor, error=f"its task has run for {REQUEST_SECONDS} s")
             time.sleep(POLL_SECONDS)
 
     def systems(self) -> list[str]:
@@ -170,12 +171,12 @@ class Endpoint:
 
 def _read_whole(answer: requests.Response, **_words: object) -> None:
     """Read an answer's body, whose bytes and seconds requests would not count. Raises RequestException."""
-    deadline, body = time.monotonic() + _REQUEST_SECONDS, bytearray()
+    deadline, body = time.monotonic() + REQUEST_SECONDS, bytearray()
     try:
         while piece := answer.raw.read1(1 << 16, decode_content=True):
             body += piece
             if len(body) > _MOST_BYTES or time.monotonic() > deadline:
-                limits = f"{_MOST_BYTES >> 20} MiB and {_REQUEST_SECONDS:g} s"
+                limits = f"{_MOST_BYTES >> 20} MiB and {REQUEST_SECONDS:g} s"
                 raise requests.RequestException(f"its answer has no end within {limits}")
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(error) from error
