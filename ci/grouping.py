@@ -39,7 +39,7 @@ LONG: Mapping[str, float] = {
     "lab/tests/machines/container/firmware/test_live_netboot.py": 10,
     "ci/informer/tests/pages/test_pages.py": 10,
     "lab/tests/host/test_process.py": 10,
-    "lab/tests/daemons/test_ipmi.py": 10,
+    "lab/tests/daemons/ipmi/test_ipmi.py": 10,
     "installer/tests/rendezvous/eventloop/test_lag.py": 10,
     "installer/tests/rendezvous/reconcile/test_scale.py": 9,
     "installer/tests/rendezvous/eventloop/test_gate_places.py": 9,

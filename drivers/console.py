@@ -17,10 +17,20 @@ _POLL_SECONDS = 0.1
 _TAIL_LINES = 25
 _SEND_SECONDS = 10.0
 CHECK_SECONDS = 5.0
-# CSI and OSC sequences, other two-byte escapes, and the control characters that firmware menus and progress bars use.
-_CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f]"
-)
+
+
+def _control(lead: str, other: str) -> re.Pattern[str]:
+    """CSI and OSC sequences, other two-byte escapes, and the control characters that firmware menus and progress bars
+    use, DEL and those of eight bits too. `lead` is what these begin with, `other` what is none of them."""
+    return re.compile(
+        rf"(?:\x1b\[|{lead}\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|{lead}\x9d){other}*(?:\x07|\x1b\\|{lead}\x9c)|"
+        rf"\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f\x7f]|{lead}[\x80-\x9f]"
+    )
+
+
+_CONTROL = _control("", r"[^\x07\x1b\x80-\x9f]")
+# The same in UTF-8 whose bytes stand for characters.
+_CONTROL_BYTES = _control(r"\xc2", r"(?:[^\x07\x1b\xc2]|\xc2[^\x80-\x9f])")
 
 # What a healthy kernel never prints. A scenario that otherwise passed fails on these (as in kola's console checks).
 KERNEL_TROUBLE = re.compile(
@@ -101,7 +111,7 @@ class FileConsole:
             # Latin-1 maps bytes one to one: offsets in this text are offsets in the file.
             raw = log.read().decode("latin-1")
         # Bytes that are not UTF-8 become surrogates, so that the length in bytes of the match can be computed.
-        plain = strip_control(raw).encode("latin-1").decode(errors="surrogateescape")
+        plain = _CONTROL_BYTES.sub("", raw).encode("latin-1").decode(errors="surrogateescape")
         match = wanted.search(plain)
         if match is not None:
             consumed = len(plain[: match.end()].encode(errors="surrogateescape"))
@@ -137,7 +147,7 @@ def _raw_end(raw: str, count: int) -> int:
     if count == 0:
         return 0
     start = 0
-    for control in [*_CONTROL.finditer(raw), None]:
+    for control in [*_CONTROL_BYTES.finditer(raw), None]:
         end = control.start() if control else len(raw)
         if end - start >= count:
             return start + count

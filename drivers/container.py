@@ -128,6 +128,11 @@ class Machine:
         """Its state now."""
         return self.ask("look")
 
+    @property
+    def uuid(self) -> str:
+        """Its UUID."""
+        return self.look().uuid
+
     def state(self) -> PowerState:
         """Whether it is on."""
         return PowerState.ON if self.look().on else PowerState.OFF
@@ -144,6 +149,10 @@ class Machine:
         """Off, then on."""
         self.off()
         self.on()
+
+    def shut_down(self) -> None:
+        """Ask its init to power off; does nothing when it is off."""
+        self.ask("shutdown")
 
     def suspend(self) -> None:
         """Stop all its processes until it is resumed or switched off. The kernel still answers for them: ARP, ping, and

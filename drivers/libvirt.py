@@ -84,7 +84,8 @@ class Machine:
     def __init__(self, connection: Any, name: str) -> None:
         self._connection = connection
         self.name = name
-        self._from_cd = False
+        # Whether the next power-on by this object tries the CD first.
+        self.from_cd = False
 
     def _domain(self) -> Any:
         try:
@@ -117,12 +118,12 @@ class Machine:
     def on(self) -> None:
         """Start it."""
         if self.state() is PowerState.OFF:
-            with self.chosen() if self._from_cd and self._has_cd() else nullcontext():
+            with self.chosen() if self.from_cd and self._has_cd() else nullcontext():
                 try:
                     self._domain().create()
                 except libvirt.libvirtError as error:
                     raise PowerError(f"cannot be started: {error}", machine=self.name) from error
-                self._from_cd = False
+                self.from_cd = False
         self._wait(PowerState.ON)
 
     def off(self) -> None:
@@ -139,6 +140,14 @@ class Machine:
         """Off, then on."""
         self.off()
         self.on()
+
+    def shut_down(self) -> None:
+        """Press its power button, by ACPI; does nothing when it is off."""
+        if self.state() is PowerState.ON:
+            try:
+                self._domain().shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+            except libvirt.libvirtError as error:
+                raise PowerError(f"cannot be shut down: {error}", machine=self.name) from error
 
     def suspend(self) -> None:
         """Stop its processors until it is resumed or switched off."""
@@ -163,7 +172,7 @@ class Machine:
     def set_first(self, device: BootDevice) -> None:
         """Put this kind of device first in the boot order, the others behind it in their order; an earlier
         boot_from_cd_once is forgotten."""
-        self._from_cd = False
+        self.from_cd = False
         tree = self._definition()
         found = places(tree)
         if not (firsts := of_kind(found, device)):
@@ -184,7 +193,7 @@ class Machine:
 
     def boot_from_cd_once(self) -> None:
         """Have the next power-on by this object, and no later start, try the CD first, if there is one then."""
-        self._from_cd = True
+        self.from_cd = True
 
     def _has_cd(self) -> bool:
         return any(place.kind is BootDevice.CD and place.order for place in places(ElementTree.fromstring(self.xml())))

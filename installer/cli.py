@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import stat
 import sys
 from collections.abc import Sequence
@@ -389,6 +388,10 @@ def _unusable(directory: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
+    return logs.with_streams("node0", lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
@@ -420,10 +423,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         log.error("interrupted%s", f" by {error}" if str(error) else "")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone; nothing is left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FATAL
 
 
 if __name__ == "__main__":

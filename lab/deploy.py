@@ -14,6 +14,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -297,8 +298,11 @@ class Deployment:
         context = ssl.create_default_context(cadata=state["serviceCACert"])
 
         def ask() -> Any:
-            with urllib.request.urlopen(request, context=context, timeout=REST_SECONDS) as answer:
-                return json.load(answer)
+            try:
+                with urllib.request.urlopen(request, context=context, timeout=REST_SECONDS) as answer:
+                    return json.load(answer)
+            except (HTTPException, ValueError) as error:
+                raise OSError(f"{url}: {error}") from error
 
         return self.lab.inside(ask)
 

@@ -13,6 +13,7 @@ from ci.informer.commands import after, hosts, imported, judging, nightly, runs
 from ci.informer.commands.common import BAD_INPUT, shown
 from ci.informer.errors import InformerError
 from lab.errors import LabError
+from lab.host.streams import output_is_lost, with_streams
 
 _EPILOG = """\
 To begin with:
@@ -92,6 +93,10 @@ def _said(error: Exception) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit codes as in --help."""
+    return with_streams("node0-ci", lambda: _main(argv), BAD_INPUT)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a name is no reason to end.
@@ -104,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (InformerError, LabError, OSError, sqlite3.Error) as error:
+        if isinstance(error, OSError) and output_is_lost():
+            raise
         for line in _said(error).splitlines():
             print(f"node0-ci: {shown(line)}", file=sys.stderr)
         return BAD_INPUT

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlparse
 
+import requests
 import sushy
+import urllib3
 from sushy import auth
 from sushy.connector import Connector
 
@@ -22,7 +25,8 @@ POLL_SECONDS = 1.0
 # §3.7).
 READY_SECONDS = 240.0
 # InsertMedia answers only when the image is there: 12 s for 1.2 GiB on an idle machine (reference/lab.md §3.3).
-_REQUEST_SECONDS = 600
+REQUEST_SECONDS = 600
+_MOST_BYTES = 16 << 20
 
 
 class Runner(Protocol):
@@ -79,14 +83,16 @@ class Endpoint:
         connector = Connector(
             self.address,
             verify=self._verify,
-            default_request_timeout=_REQUEST_SECONDS,
+            default_request_timeout=REQUEST_SECONDS,
             connect_timeout=self._timeout,
             response_callback=self._note,
             **old,
         )
         # Proxies and CA bundles of the environment are the administrator's, not the BMC's; and requests would
         # prefer REQUESTS_CA_BUNDLE to `verify`.
-        connector._session.trust_env = False
+        session = connector._session
+        session.trust_env = False
+        session.hooks["response"].append(_read_whole)
         return connector
 
     def _note(self, answer: Any) -> None:
@@ -131,6 +137,10 @@ class Endpoint:
                     kind = _kind(error)
                     text = causes.cause(error, waited)
                     raise kind(f"BMC {self.address}: {what}: {text}", machine=machine) from error
+                except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+                    # sushy takes documents as they come.
+                    text = f"its answer is no Redfish document: {type(error).__name__}: {error}"
+                    raise DriverError(f"BMC {self.address}: {what}: {text}", machine=machine) from error
 
         return self.run(attempt)
 
@@ -142,10 +152,10 @@ class Endpoint:
         answer = self._answer
         if answer is None or answer.status_code != 202 or not (monitor := answer.headers.get("Location")):
             return
-        deadline = time.monotonic() + _REQUEST_SECONDS
+        deadline = time.monotonic() + REQUEST_SECONDS
         while self._root._conn.get(monitor).status_code == 202:
             if time.monotonic() > deadline:
-                raise sushy.exceptions.ConnectionError(url=monitor, error=f"its task has run for {_REQUEST_SECONDS} s")
+                raise sushy.exceptions.ConnectionError(url=monitor, error=f"its task has run for {REQUEST_SECONDS} s")
             time.sleep(POLL_SECONDS)
 
     def systems(self) -> list[str]:
@@ -157,6 +167,22 @@ class Endpoint:
             return [identity.rsplit("/", 1)[-1] for identity in collection.members_identities]
 
         return self.call(read, "list systems")
+
+
+def _read_whole(answer: requests.Response, **_words: object) -> None:
+    """Read an answer's body, whose bytes and seconds requests would not count. Raises RequestException."""
+    deadline, body = time.monotonic() + REQUEST_SECONDS, bytearray()
+    try:
+        while piece := answer.raw.read1(1 << 16, decode_content=True):
+            body += piece
+            if len(body) > _MOST_BYTES or time.monotonic() > deadline:
+                limits = f"{_MOST_BYTES >> 20} MiB and {REQUEST_SECONDS:g} s"
+                raise requests.RequestException(f"its answer has no end within {limits}")
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(error) from error
+    finally:
+        answer.raw.close()
+    answer.raw = io.BytesIO(body)
 
 
 def _kind(error: Exception) -> type[DriverError]:

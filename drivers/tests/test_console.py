@@ -19,7 +19,33 @@ def test_control_sequences_are_stripped():
     assert strip_control(raw) == "Welcome to\nGRUB"
 
 
-@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_characters="\x7f\x85")))
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "a\x9b2Jb", "a\x9d0;title\x07b", "a\x9d0;titl\xe9\x9cb", "a\x1b]0;title\x9cb",
+        "a\x9b\x9d\x90\x85b", "a\x7fb", "a\x1bb",
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_a_terminal_gets_no_control_character_of_eight_bits(console, raw):
+    assert strip_control(raw) == "ab"
+    console.log.write_text(f"{raw} {raw} à")
+    assert console.text() == "ab ab à"
+    assert console.wait_for("ab", 0)
+    assert console.wait_for("ab à", 0)
+
+
+def test_what_stays_when_sequences_are_taken_out_is_none(console):
+    """A character's bytes on both sides of one are no character."""
+    console.log.write_bytes(b"a\xc2\x1b[0m\x9b2Jb")
+    assert not {chr(code) for code in range(0x80, 0xA0)} & set(console.text())
+
+
+def test_titles_without_an_end_cost_no_time():
+    assert strip_control("\x9d" * 200_000 + "\x1b]" * 200_000) == ""
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cc"])))
 def test_plain_text_is_left_alone(text):
     assert strip_control(text) == text
 

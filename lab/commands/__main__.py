@@ -13,8 +13,9 @@ def main() -> int:
     """What `lab.commands.cli.main` returns, or 130 after a Ctrl-C, at whatever moment that comes."""
     try:
         from lab.commands import cli
+        from lab.host.streams import with_streams
 
-        return cli.main()
+        return with_streams("node0-lab", cli.main)
     except KeyboardInterrupt:
         return 130
 

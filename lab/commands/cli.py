@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
 from lab import topology
@@ -26,7 +26,8 @@ from lab.errors import LabError, PreflightError, SubjectError, TopologyError, Un
 from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
-from lab.host.paths import budget_file, labs_dir
+from lab.host.paths import budget_file, check_environment, labs_dir
+from lab.host.streams import discard_output, output_is_lost
 from lab.host.unsupported import unsupported
 from lab.lab import Lab
 from lab.machines import containers
@@ -141,40 +142,37 @@ def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> ar
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C."""
+    """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C.
+
+    Raises OSError when its output cannot be written.
+    """
     commands = parser()
     completion.offer(commands, _chosen)
     arguments = _parsed(commands, argv)
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
+        check_environment()
         _expect_no_lab(arguments)
         code: int = arguments.run(arguments)
-        sys.stdout.flush()
     except PreflightError as error:
         for problem in error.problems:
             print(f"node0-lab: {problem}", file=sys.stderr)
         return 1
     except (LabError, DriverError, OSError) as error:
-        if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
-            for line in str(error).splitlines() if isinstance(error, TopologyError) else [str(error)]:
-                print(f"node0-lab: {line}", file=sys.stderr)
-            for note in getattr(error, "__notes__", ()):
-                print(f"node0-lab: also, {note}", file=sys.stderr)
+        if isinstance(error, OSError) and output_is_lost():
+            raise
+        if isinstance(error, PermissionError) and os.geteuid() != 0:
+            error.add_note("labs belong to root: run it as root")
+        for line in str(error).splitlines() if isinstance(error, TopologyError) else [str(error)]:
+            # A machine, or a peer, may have said it.
+            print(f"node0-lab: {strip_control(line)}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(f"node0-lab: also, {strip_control(note)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     return code
-
-
-def _reader_is_gone() -> bool:
-    """Whether our own output is a broken pipe (`node0-lab ls | head`): then there is nobody to report to."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    is_gone = any(event & select.POLLERR for _, event in poll.poll(0))
-    if is_gone:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return is_gone
 
 
 def _chosen(wanted: str | None) -> records.Record:
@@ -226,7 +224,7 @@ def _up(arguments: argparse.Namespace) -> int:
         release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
-    # The lab is kept once the block ends, before anything is printed: the reader of the output may go away.
+    # The lab is kept once the block ends, before anything is printed: that may fail.
     with lab:
         try:
             for node in lab.nodes.values():
@@ -236,7 +234,18 @@ def _up(arguments: argparse.Namespace) -> int:
         except BaseException as error:
             finish(("end the lab", lab.stop), cause=error)
             raise
-    print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
+    try:
+        _describe_all(lab, time.monotonic() - begin)
+        sys.stdout.flush()
+    except OSError as error:
+        # What was asked for is done, and its name has to be known.
+        print(f"node0-lab: lab {lab.id} is up; standard output: {error.strerror}", file=sys.stderr)
+        discard_output()
+    return 0
+
+
+def _describe_all(lab: Lab, seconds: float) -> None:
+    print(f"lab {lab.id} is up after {seconds:.1f} s")
     describe(records.read(lab.id))
     describe_networks(lab.layout)
     print(f"  BMC       {lab.layout.bmc_url} (user and password: {lab.layout.secrets})")
@@ -247,7 +256,6 @@ def _up(arguments: argparse.Namespace) -> int:
     print(f"  files     {lab.layout.root}")
     print(f"a command in its network: node0-lab exec --lab {lab.id} -- COMMAND")
     print(f"end it with: node0-lab down --lab {lab.id}")
-    return 0
 
 
 def _ls(_arguments: argparse.Namespace) -> int:
@@ -278,7 +286,7 @@ def _tell_what_ended(lab_dir: records.LabDirectory) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
     for one in watch.noted(lab_dir.root):
         last = one.tail.splitlines()[-1:] or ["it logged nothing"]
-        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
+        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {strip_control(last[0])}")
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:
@@ -335,7 +343,7 @@ def _collect(arguments: argparse.Namespace) -> int:
     with lab:
         missing = lab.collect(arguments.directory)
     for line in missing:
-        print(f"could not collect: {line}", file=sys.stderr)
+        print(f"could not collect: {strip_control(line)}", file=sys.stderr)
     print(arguments.directory)
     return 0
 

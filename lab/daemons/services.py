@@ -356,7 +356,7 @@ def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
     topology = layout.topology
     if not topology.ipmi:
         return ()
-    from lab.daemons import ipmi
+    from lab.daemons.ipmi import bmc as ipmi
 
     contained = topology.machine == "container"
     config = ipmi.Config(

@@ -236,7 +236,9 @@ class Ledger:
 
     def free(self, entries: list[Entry]) -> Amount:
         """What these entries leave free."""
-        return self.capacity - _held(entries)
+        left = self.capacity - _held(entries)
+        # The host may have become smaller, or fuller, since.
+        return Amount(max(left.mib, 0), max(left.vcpu, 0), max(left.disk_gib, 0))
 
     def try_take(self, lab: str, wanted: Amount, owner: tuple[int, int]) -> list[Entry] | None:
         """Take `wanted` for a lab, or enter it as waiting and return the other entries.

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lab.errors import LabError
+
 
 def cache_dir() -> Path:
     """$NODE0_CACHE, else $XDG_CACHE_HOME/node0, else ~/.cache/node0; made when absent."""
-    chosen = os.environ.get("NODE0_CACHE")
-    path = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "node0"
+    path = _chosen("NODE0_CACHE") or (_chosen("XDG_CACHE_HOME") or Path.home() / ".cache") / "node0"
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def state_dir() -> Path:
     """$NODE0_STATE, else ~/.local/state/node0; made when absent, for the owner's eyes only."""
-    path = Path(os.environ.get("NODE0_STATE") or Path.home() / ".local/state/node0")
+    path = _chosen("NODE0_STATE") or Path.home() / ".local/state/node0"
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
 
@@ -30,6 +31,20 @@ def labs_dir() -> Path:
 
 def budget_file() -> Path:
     """The host-wide ledger: one for all users and state directories; a reboot removes it, as it ends all its labs."""
-    path = Path(os.environ.get("NODE0_BUDGET") or "/run/node0/budget.json")
+    path = _chosen("NODE0_BUDGET") or Path("/run/node0/budget.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def check_environment() -> None:
+    """Raises LabError for a relative path: daemons, and commands called from elsewhere, would take it for another."""
+    for name in ("NODE0_STATE", "NODE0_CACHE", "NODE0_BUDGET", "XDG_CACHE_HOME"):
+        _chosen(name)
+
+
+def _chosen(name: str) -> Path | None:
+    """A path of the environment. Raises LabError."""
+    path = Path(os.environ.get(name, ""))
+    if path.parts and not path.is_absolute():
+        raise LabError(f"{name} is {str(path)!r}: want an absolute path")
+    return path if path.parts else None

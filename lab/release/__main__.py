@@ -61,8 +61,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 with one line on standard error otherwise."""
     options = parser().parse_args(argv)
-    cache = options.cache or default_cache()
     try:
+        cache = options.cache or default_cache()
         match options.command:
             case "kubernetes":
                 print(build_kubernetes(cache))

@@ -134,7 +134,7 @@ def _wait_ready(address: str, child: subprocess.Popen[bytes], log: Path) -> None
             connection.request("GET", "/v2/")
             status = connection.getresponse().status
             connection.close()
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             last = str(error)
         else:
             if status == 200:

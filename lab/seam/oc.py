@@ -138,7 +138,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         policy = yamltext.load(Path(arguments.icsp_file).read_bytes()) if arguments.icsp_file else {}
         with fetched(mirrored(arguments.name, policy), arguments) as image:
             arguments.run(image, arguments)
-    except (_OcError, OSError, subprocess.TimeoutExpired, ValueError, KeyError, tarfile.TarError) as error:
+    except (
+        *(_OcError, OSError, subprocess.TimeoutExpired, tarfile.TarError),
+        # What an image says of itself may be anything.
+        *(ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    ) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -85,25 +85,33 @@ def _checked(document: dict[str, Any], digest: str, kind: type[msgspec.Struct]) 
 
 def parts(store: Store, digest: str) -> Iterator[str]:
     """The digests of everything that belongs to an image: manifests, the config, layers. Raises IncompleteImage."""
-    yield digest
-    document = _manifest_or_index(store, digest)
-    if "layers" not in document:
-        for entry in document["manifests"]:
-            yield from parts(store, entry["digest"])
-        return
-    yield document["config"]["digest"]
-    for layer in document["layers"]:
-        yield layer["digest"]
+    waiting, seen = [digest], set()
+    while waiting:
+        name = waiting.pop()
+        # Whoever made the directory may have an index lead back to itself.
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name
+        document = _manifest_or_index(store, name)
+        if "layers" in document:
+            yield document["config"]["digest"]
+            yield from (layer["digest"] for layer in document["layers"])
+        else:
+            waiting += [entry["digest"] for entry in document["manifests"]]
 
 
 def manifest(store: Store, digest: str) -> dict[str, Any]:
     """The image's manifest: of a list, the one for linux/amd64, else its first. Raises IncompleteImage."""
-    document = _manifest_or_index(store, digest)
-    if "layers" in document:
-        return document
-    entries = document["manifests"]
-    fits = [e for e in entries if _PLATFORM.items() <= (e.get("platform") or {}).items()]
-    return manifest(store, (fits or entries)[0]["digest"])
+    seen = set()
+    while "layers" not in (document := _manifest_or_index(store, digest)):
+        if digest in seen:
+            raise IncompleteImage(f"{digest} is an index of itself")
+        seen.add(digest)
+        entries = document["manifests"]
+        fits = [e for e in entries if _PLATFORM.items() <= (e.get("platform") or {}).items()]
+        digest = (fits or entries)[0]["digest"]
+    return document
 
 
 def config(store: Store, digest: str) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -168,7 +170,7 @@ def opened_directory(directory: Path, scratch: Path) -> Iterator[Directory]:
         for archive in archives:
             try:
                 _unpack(archive, Path(folder))
-            except (tarfile.TarError, OSError) as error:
+            except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
                 why = str(error).partition(":\n")[0]  # and not what each kind of compression says of it
                 raise SubjectError(source, f"{archive.name} cannot be unpacked: {why}") from error
         store = open_store(Path(folder))

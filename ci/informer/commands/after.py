@@ -8,7 +8,17 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, existing_history, history_path, name, say
+from ci.informer.commands.common import (
+    ACCEPTED,
+    Adder,
+    add_blocking,
+    check_chosen,
+    day,
+    existing_history,
+    history_path,
+    name,
+    say,
+)
 from ci.informer.engine.tls import host_and_port
 from ci.informer.errors import InformerError
 from ci.informer.history import retention
@@ -34,6 +44,7 @@ def _traces(arguments: argparse.Namespace) -> int:
     if endpoint and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", endpoint):
         raise InformerError(f"endpoint: {endpoint!r}: must be like http://localhost:4318/v1/traces")
     with existing_history(arguments) as history:
+        check_chosen(history, arguments)
         rows = history.runs(arguments.job, arguments.payload, arguments.since)
         if arguments.file:
             print(f"{traces.written(history, rows, arguments.file)} traces written")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ci.informer import triage
+from ci.informer.errors import InformerError
 from ci.informer.history.store import History
 from ci.informer.judging import clusters
 from lab.host.paths import state_dir
@@ -43,6 +44,15 @@ def opened(arguments: argparse.Namespace, *, make: bool = True) -> History:
 def existing_history(arguments: argparse.Namespace) -> History:
     """Open the history for a command that only reads: a mistyped path must not create a new one."""
     return opened(arguments, make=False)
+
+
+def check_chosen(history: History, arguments: argparse.Namespace) -> None:
+    """Raises InformerError for a --job or a --payload that the history does not know."""
+    if arguments.job and arguments.job not in (jobs := history.jobs()):
+        known = f"; known are {', '.join(jobs)}" if jobs else ""
+        raise InformerError(f"{history.path}: job: {arguments.job!r} has no runs{known}")
+    if arguments.payload and not history.runs(payload=arguments.payload, ahead=True):
+        raise InformerError(f"{history.path}: payload: {arguments.payload!r} has no runs")
 
 
 def shown(line: str) -> str:

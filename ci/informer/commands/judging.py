@@ -18,6 +18,7 @@ from ci.informer.commands.common import (
     UNDECIDED,
     Adder,
     add_blocking,
+    check_chosen,
     day,
     existing_history,
     labelled,
@@ -69,6 +70,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     with existing_history(arguments) as history:
+        check_chosen(history, arguments)
         rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last, ahead=True)
     print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)) if rows else ["no such runs"])
     return ACCEPTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +38,8 @@ def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
 def unpack(archive: IO[bytes], folder: Path) -> None:
     """Unpack what a host sent: regular files below the folder, and nothing else, whoever the host is.
 
-    Raises tarfile.TarError, EOFError, OSError. (Python 3.11.2, which Debian 12 has, lacks `extractall(filter=)`.)
+    Raises tarfile.TarError, EOFError, OSError, ValueError, zlib.error. (Python 3.11.2, which Debian 12 has, lacks
+    `extractall(filter=)`.)
     """
     with tarfile.open(fileobj=archive, mode="r:gz") as tar:
         for member in tar:
@@ -66,7 +68,7 @@ def fetch(part: Callable[[int], object], folder: Path, name: str) -> None:
         archive.seek(0)
         try:
             unpack(archive, folder)
-        except (tarfile.TarError, EOFError, OSError):
+        except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error):
             whole = False
     if not whole:
         (folder / "evidence-lost.txt").write_text(f"host {name} did not give all of it\n")

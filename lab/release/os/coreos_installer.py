@@ -225,6 +225,13 @@ def partition(device: str, number: int) -> str:
     return f"{device}p{number}" if device[-1].isdigit() else f"{device}{number}"
 
 
+def is_mounted(device: str, mounts: str) -> bool:
+    """Whether a disk or a partition of it is among these mounts (proc(5))."""
+    whole = f"/dev/mapper/{name}" if (name := mapped(device)) else device
+    first = partition(device, 1)[:-1]
+    return re.search(rf"^({re.escape(whole)}|{re.escape(first)}\d+)\s", mounts, re.MULTILINE) is not None
+
+
 def grow_root(device: str) -> None:
     """Give the disk new GUIDs, and its last partition the rest of the disk."""
     info = run("sgdisk", "--info", str(ROOT_PARTITION), device)
@@ -324,12 +331,11 @@ def check(options: argparse.Namespace) -> None:
     if options.ignition_file is not None:
         try:
             json.loads(options.ignition_file.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InstallError(f"Ignition config {options.ignition_file}: {error}") from error
     if options.copy_network and not options.network_dir.is_dir():
         raise InstallError(f"network directory {options.network_dir} does not exist")
-    mounts = Path("/proc/mounts").read_text()
-    if re.search(rf"^{re.escape(options.device)}p?\d*\s", mounts, re.MULTILINE):
+    if is_mounted(options.device, Path("/proc/mounts").read_text()):
         raise InstallError(f"{options.device} is in use: a partition of it is mounted")
 
 

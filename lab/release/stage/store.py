@@ -22,6 +22,7 @@ from typing import TypeVar
 from filelock import FileLock, Timeout
 
 from lab.release.stage import progress
+from lab.release.stage.errors import ReleaseError
 from lab.release.stage.keys import canonical, stage_key
 
 STAGE_RECORD = "stage.json"
@@ -29,11 +30,16 @@ Inputs = TypeVar("Inputs")
 
 
 def default_cache() -> Path:
-    """The cache directory: $NODE0_CACHE, else $XDG_CACHE_HOME/node0, else ~/.cache/node0."""
-    if own := os.environ.get("NODE0_CACHE"):
-        return Path(own)
-    xdg = os.environ.get("XDG_CACHE_HOME")
-    return (Path(xdg) if xdg else Path.home() / ".cache") / "node0"
+    """The cache directory: $NODE0_CACHE, else $XDG_CACHE_HOME/node0, else ~/.cache/node0.
+
+    Raises ReleaseError for a relative one, which the build's commands would take for others.
+    """
+    for name, below in (("NODE0_CACHE", ""), ("XDG_CACHE_HOME", "node0")):
+        if chosen := os.environ.get(name):
+            if not Path(chosen).is_absolute():
+                raise ReleaseError(f"{name} is {chosen!r}: want an absolute path")
+            return Path(chosen, below)
+    return Path.home() / ".cache/node0"
 
 
 @dataclass(frozen=True)

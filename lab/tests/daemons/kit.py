@@ -79,6 +79,11 @@ class Domain:
         """End it."""
         self._running = None
 
+    def shutdownFlags(self, flags: int) -> None:
+        """End it, as a system does that is asked to by its power button."""
+        assert flags == libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+        self.destroy()
+
     def name(self) -> str:
         """Its name."""
         return ElementTree.fromstring(self.xml).findtext("name", "")

@@ -10,10 +10,10 @@ import pytest
 
 from drivers.errors import PowerError
 from drivers.libvirt import Hypervisor
-from drivers.protocols import BootDevice
+from drivers.protocols import BootDevice, PowerState
 from lab import topology
-from lab.daemons import ipmi
 from lab.daemons.bmc import LabMachines
+from lab.daemons.ipmi import bmc as ipmi
 from lab.layout import Layout
 from lab.machines.domain import domain_xml
 from lab.testing.topologies import SAN
@@ -216,13 +216,18 @@ def test_a_power_on_that_fails_is_none(disk, bmc, monkeypatch):
 #: What IPMI calls devices (table 28-14, parameter 5, data 2), and a flag (data 1): for good.
 NONE, DISK, SAFE, CD = 0, 2, 3, 5
 FOR_GOOD = 0b0100_0000
+#: Chassis control (table 28-4).
+CYCLE, RESET = 2, 3
 
 
 class Session:
-    """A client that is told nothing."""
+    """A client, and the completion codes that it has got."""
 
-    def send_ipmi_response(self, **_answer: object) -> None:
-        return
+    def __init__(self):
+        self.codes = []
+
+    def send_ipmi_response(self, *, code: int, **_data: object) -> None:
+        self.codes.append(code)
 
 
 def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(disk, tmp_path):
@@ -231,17 +236,20 @@ def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(d
     config = ipmi.Config(
         address="127.0.0.1", user="u", password="p", owner="test:///default", contained=False, machines=(place,)
     )
-    machine, boot = ipmi.virtual(config, "master-0")
-    bmc = ipmi.Bmc({"u": "p"}, place, "127.0.0.1", machine, boot=boot)
+    machine, boots = ipmi.virtual(config, "master-0")
+    bmc = ipmi.Bmc({"u": "p"}, place, "127.0.0.1", machine, boots=boots)
+    session = Session()
+    machine.on()
 
     def ask_for(device, flags=0):
-        bmc.set_system_boot_options({"data": bytes([5, 0b1000_0000 | flags, device << 2, 0, 0])}, Session())
+        data = bytes([5, 0b1000_0000 | flags, device << 2, 0, 0, 0])
+        bmc.handle_raw_request({"netfn": 0, "command": 8, "data": data}, session)
 
     def starts(device, flags=0):
         ask_for(device, flags)
         begun = len(disk.starts)
-        assert bmc.power_reset() == 0
-        assert bmc.power_cycle() == 0
+        for control in (RESET, CYCLE):
+            bmc.handle_raw_request({"netfn": 0, "command": 2, "data": bytes([control])}, session)
         return disk.starts[begun:]
 
     assert starts(CD) == [["cd", "disk"], ["disk", "cd"]]
@@ -250,5 +258,16 @@ def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(d
     for other in (NONE, DISK):
         ask_for(CD)
         assert starts(other) == [["disk", "cd"]] * 2
+    assert set(session.codes) == {0}
     assert starts(SAFE, FOR_GOOD) == [["disk", "cd"]] * 2
-    assert [boot(device, False) for device in BootDevice] == [None] * 3
+    assert session.codes[-3:] == [0xCC, 0, 0]
+    for device in BootDevice:
+        boots.set(device, False)
+        assert boots.holds(device, False)
+    boots.set(BootDevice.CD, True)
+    assert boots.holds(BootDevice.CD, True)
+    machine.cycle()
+    assert not boots.holds(BootDevice.CD, True)
+    machine.shut_down()
+    assert machine.state() is PowerState.OFF
+    bmc.serversocket.close()

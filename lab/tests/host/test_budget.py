@@ -35,6 +35,13 @@ def test_more_than_there_is_fails_at_once(ledger):
         ledger.take("a", Amount(1001), this_process(), 3600)
 
 
+def test_free_is_nothing_at_least(ledger, tmp_path):
+    """A disk may have become fuller since."""
+    ledger.take("a", Amount(600, 2, 4), this_process(), 0)
+    smaller = Ledger(tmp_path / "budget.json", Amount(1000, 8, 2))
+    assert str(smaller.free(smaller.entries())) == "400 MiB of memory, 6 vCPU, 0 GiB of disk"
+
+
 def test_a_dead_owner_owns_nothing(ledger):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ledger.take("a", Amount(900), (child.pid, start_time(child.pid)), 0)

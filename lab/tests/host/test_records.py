@@ -168,6 +168,28 @@ def test_what_a_killed_maker_or_remover_left_goes(tmp_path, monkeypatch):
     assert [path.name for path in records.labs_dir().iterdir()] == [".lock"]
 
 
+def test_a_dead_lab_that_left_something_elsewhere_is_kept_until_that_is_gone(monkeypatch, tmp_path, capsys):
+    """Its directory is what the next one finds it by."""
+    for lab_id in ("left-1", "left-2"):
+        os.close(create(lab_id))
+    left = {"left-1": "its control groups cannot be removed: busy"}
+    lines = records.reap(lambda lab_id: left.get(lab_id, ""))
+    assert lines[0] == "lab left-1 has ended and is kept: its control groups cannot be removed: busy"
+    assert lines[1].startswith("removed the remains of lab left-2, ")
+    assert states() == {"left-1": State.ENDED}
+    # What removes groups says so by its exit code.
+    (program := tmp_path / "python").write_text("#!/bin/sh\necho traceback >&2; echo 'OSError: busy' >&2; exit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert cli.main(["gc"]) == 0
+    assert "lab left-1 has ended and is kept: its control groups cannot be removed: OSError: busy" in (
+        capsys.readouterr().out
+    )
+    assert states() == {"left-1": State.ENDED}
+    assert len(records.reap()) == 1
+    assert states() == {}
+
+
 def test_a_lab_that_is_half_removed_is_no_lab(monkeypatch):
     os.close(create("going-1"))
     monkeypatch.setattr(records.shutil, "rmtree", lambda *_a, **_k: None)

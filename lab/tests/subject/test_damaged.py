@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import random
 import shutil
 import tarfile
 
@@ -103,6 +104,16 @@ def test_a_manifest_that_is_none(copy, manifest, rule):
 CUT = gzip.compress(bytes(9000), mtime=0)[:-20]
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_index_of_itself(copy, times):
+    """Nothing proves a directory's digests before it is read."""
+    digest = f"sha256:{'0' * 64}"
+    copy.blob(digest).write_text(json.dumps({"manifests": [{"digest": digest}] * times}))
+    name = f"quay.example/x/y@{digest}"
+    assert f"{digest} is an index of itself" in told_when_read(copy, name)
+    assert name in line(lambda: Directory(OciLayout(copy.root), "x").copy(name, f"oci:{copy.root.parent}/nowhere"))
+
+
 @pytest.mark.parametrize("data", [b"", b"garbage" * 100, CUT, b"\x28\xb5\x2f\xfdgarbage"])
 def test_a_layer_that_is_damaged(copy, capfd, data):
     assert "the release image is not whole: a layer of it cannot be unpacked: " in told_when_read(
@@ -121,6 +132,15 @@ def packed(references, metadata=None):
                 member.size = len(text)
                 archive.addfile(member, io.BytesIO(text))
     return layer.getvalue()
+
+
+@pytest.mark.parametrize("damage", [b"", bytes(range(256)) * 20], ids=["cut", "overwritten"])
+def test_an_archive_that_is_damaged(tmp_path, damage):
+    whole = packed(random.Random(1).randbytes(100_000).hex().encode())
+    (tmp_path / "mirror_000001.tar").write_bytes(whole[:50_000] + damage)
+    assert "mirror_000001.tar cannot be unpacked: " in line(
+        lambda: from_directory(Cache(tmp_path / "subjects"), tmp_path, None)
+    )
 
 
 @pytest.mark.parametrize(

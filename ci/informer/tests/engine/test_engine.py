@@ -4,6 +4,7 @@ import contextlib
 import gc
 import io
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from ci.informer import running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine import tls
 from ci.informer.engine.engine import Engine
-from ci.informer.engine.evidence import pack, unpack
+from ci.informer.engine.evidence import fetch, pack, unpack
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
@@ -299,6 +300,18 @@ def test_a_host_s_archive_writes_nothing_outside_of_the_evidence(tmp_path, name)
     with pytest.raises(tarfile.TarError, match="is no file below the folder"):
         unpack(archive, tmp_path / "here")
     assert list(tmp_path.rglob("*")) == [tmp_path / "here"]
+
+
+@pytest.mark.parametrize("damage", [b"", random.Random(4).randbytes(9000)], ids=["cut", "overwritten"])
+def test_a_host_s_damaged_archive_is_lost_evidence(tmp_path, damage):
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz") as tar:
+        member = tarfile.TarInfo("x")
+        member.size = 100_000
+        tar.addfile(member, io.BytesIO(random.Random(1).randbytes(member.size // 2).hex().encode()))
+    data = whole.getvalue()[:30_000] + damage
+    fetch(lambda offset: data[offset:], tmp_path, "blade")
+    assert (tmp_path / "evidence-lost.txt").read_text() == "host blade did not give all of it\n"
 
 
 def test_evidence_that_is_too_large_is_named(tmp_path):

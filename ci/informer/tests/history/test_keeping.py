@@ -72,9 +72,22 @@ def test_the_history_is_named_before_the_command_or_behind_it(history, capsys, b
 
 def test_history_says_that_there_are_no_such_runs(history, node0_ci, capsys):
     filled(history, sno=["P"])
-    for words, expected in ((["--job", "sno"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
+    for words, expected in ((["--since", "2030-01-01"], "no such runs\n"), (["--job", "sno@vm"], "sno@vm")):
         assert node0_ci("history", *words) == 0
         assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["history"], ["traces", "--file", "traces.json"]])
+def test_a_job_or_payload_that_the_history_does_not_know_is_an_error(history, node0_ci, capsys, tmp_path, command):
+    filled(history, sno=["P"], ha=["P"])
+    words = [tmp_path / word if word == "traces.json" else word for word in command]
+    for more, problem in (
+        (["--job", "sno"], "job: 'sno' has no runs; known are ha@vm, sno@vm"),
+        (["--job", "sno@vm", "--payload", "q"], "payload: 'q' has no runs"),
+    ):
+        assert node0_ci(*words, *more) == 2
+        assert capsys.readouterr() == ("", f"node0-ci: {history.path}: {problem}\n")
+    assert not (tmp_path / "traces.json").exists()
 
 
 def test_a_part_of_an_options_name_is_no_option(history, capsys):

@@ -118,7 +118,7 @@ def value(fence: Fence, read: Callable[[], object], kind: type[T], *, descriptor
             os.close(descriptor)
         try:
             values.append(msgspec.json.decode(message, type=kind))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise CannotRead(f"its reader says nonsense: {error}") from None
         return True
 

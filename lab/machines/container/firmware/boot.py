@@ -48,6 +48,7 @@ READ_SECONDS = 120.0
 _MOST_MIB = 1024
 _MOST_TEXT = 1 << 20
 _MOST_MOUNTS = 64
+_MOST_WHY = 1 << 12
 # A boot loader replays no journal, and a broken file system is no panic of the host, whatever it says of itself.
 _MOUNT_OPTIONS: dict[str, dict[str, str | None]] = {
     "ext4": {"ro": None, "noload": None, "errors": "continue"},
@@ -74,7 +75,7 @@ class _Requests:
         self.descriptors = descriptors
         try:
             answered = msgspec.json.decode(message, type=Message)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise CannotRead(f"its reader says nonsense: {error}") from None
         match answered:
             case Say(text):
@@ -103,7 +104,7 @@ class _Requests:
         try:
             lease = self._cards.lease(wanted.card, http=wanted.http)
         except (NoLease, OSError) as error:
-            line.send(str(error).encode())
+            line.send(_why(error))
         else:
             line.send(msgspec.json.encode(lease))
 
@@ -111,7 +112,7 @@ class _Requests:
         try:
             file = self._cards.fetch(wanted.url, wanted.most)
         except (NotFetched, OSError) as error:
-            line.send(str(error).encode())
+            line.send(_why(error))
         else:
             socket.send_fds(line, [FETCHED], [file])
             os.close(file)
@@ -183,6 +184,11 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
         environment=dict(ENVIRONMENT),
         early=Early(stage=STAGE, images=tuple(images), drives=tuple(drives)),
     )
+
+
+def _why(error: Exception) -> bytes:
+    """An error as the reader is told; what a peer has said of it may be anything, and long."""
+    return (str(error) or type(error).__name__).encode(errors="replace")[:_MOST_WHY]
 
 
 def _opened_medium(spec: MachineSpec, held: contextlib.ExitStack) -> int | str:

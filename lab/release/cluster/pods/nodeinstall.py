@@ -10,9 +10,9 @@ import logging
 import ssl
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None, seconds: 
     try:
         with opener.open(url, timeout=seconds) as answer:
             return "" if answer.status == 200 else f"{url}: {answer.status}"
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, HTTPException) as error:
         return f"{url}: {error}"
 
 

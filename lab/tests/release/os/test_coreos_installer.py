@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -125,6 +126,64 @@ def test_firstboot_stamp():
 def test_not_a_disk(tmp_path, capsys):
     assert program.main(["install", str(tmp_path / "missing")]) == 1
     assert "is no block device" in capsys.readouterr().err
+
+
+@pytest.fixture
+def disk_of(tmp_path):
+    """A function that makes a disk of so many MiB: its device, and the file that it is."""
+    with contextlib.ExitStack() as held:
+
+        def make(mib):
+            (image := tmp_path / f"disk{mib}").write_bytes(bytes(mib << 20))
+            losetup = ["losetup", "--find", "--show", str(image)]
+            device = subprocess.run(losetup, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+            held.callback(subprocess.run, ["losetup", "--detach", device], check=True, timeout=30)
+            return device, image
+
+        yield make
+
+
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="disks need root")
+
+
+@NEEDS_ROOT
+def test_an_image_that_is_larger_than_the_disk_is_not_written(disk_of, tmp_path, capsys):
+    device, disk_file = disk_of(2)
+    disk_file.write_bytes(before := os.urandom(2 << 20))
+    (image := tmp_path / "image").write_bytes(bytes(3 << 20))
+    assert program.main(["install", "--image-file", str(image), device]) == 1
+    assert f"Error: {device} holds 2.0 MiB, the image needs 3.0 MiB\n" in capsys.readouterr().err
+    assert disk_file.read_bytes() == before
+
+
+@NEEDS_ROOT
+def test_a_disk_in_use_is_not_written(disk_of, tmp_path):
+    """Mounted as a whole, since not every kernel has partitions of loops."""
+    device, disk_file = disk_of(8)
+    subprocess.run(["mke2fs", "-qF", device], check=True, timeout=30)
+    before = disk_file.read_bytes()
+    (tmp_path / "place").mkdir()
+    (image := tmp_path / "image").write_bytes(bytes(1 << 20))
+    script = 'mount -o ro "$1" "$2" && shift 2 && exec "$@"'
+    install = [sys.executable, "-m", program.__name__, "install", "--image-file", str(image), device]
+    argv = ["unshare", "--mount", "sh", "-c", script, "sh", device, str(tmp_path / "place"), *install]
+    completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 1
+    assert completed.stderr == f"Error: {device} is in use: a partition of it is mounted\n"
+    assert disk_file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("device", "mounted", "used"),
+    [
+        ("/dev/sda", "/dev/sda", True), ("/dev/sda", "/dev/sda12", True), ("/dev/sda", "/dev/sdaa1", False),
+        ("/dev/nvme0n1", "/dev/nvme0n1p3", True), ("/dev/nvme0n1", "/dev/nvme0n10", False),
+        ("/dev/nvme0n1", "/dev/nvme0n10p3", False), ("/dev/sda", "/mnt/dev/sda1", False),
+    ],
+)  # fmt: skip
+def test_which_mounts_are_of_a_disk(device, mounted, used):
+    mounts = f"proc /proc proc rw 0 0\n{mounted} /mnt ext4 rw 0 0\n/dev/vdx1 {device} ext4 rw 0 0\n"
+    assert program.is_mounted(device, mounts) is used
 
 
 def test_programs_that_are_missing_slow_or_print_what_is_no_text(monkeypatch):

@@ -6,11 +6,14 @@ import contextlib
 import json
 import os
 import subprocess
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, TypeVar
+from concurrent.futures import Future
+from http.client import HTTPException, HTTPResponse
+from typing import TypeVar
 
 from lab.host.namespaces import CLONE_NEWNET, setns
 from lab.machines.container.firmware.netboot.dhcp import Client, Lease, lease
@@ -18,21 +21,28 @@ from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
 from lab.machines.container.spec import MachineSpec, Nic
 
 T = TypeVar("T")
-_FETCH_SECONDS = 60.0
+# Of silence, and altogether: an ISO has some GB.
+_SILENT_SECONDS = 60.0
+_FETCH_SECONDS = 600.0
 _PIECE = 1 << 20
 # IANA's processor architecture types (RFC 4578; dhcpv6-parameters): PC with BIOS, x86-64 with UEFI, the same by HTTP.
 _BIOS, _UEFI, _UEFI_HTTP = 0, 7, 16
 
 
-def within(namespace: int, action: Callable[[], T]) -> T:
-    """Run an action in another network namespace, by a thread of its own; returns or raises what it does."""
+def within(namespace: int, action: Callable[[], T], seconds: float = _FETCH_SECONDS) -> T:
+    """Run an action in another network namespace, by a thread of its own; returns or raises what it does, or raises
+    TimeoutError, after which nobody waits for it."""
+    future: Future[T] = Future()
 
-    def work() -> T:
-        setns(namespace, CLONE_NEWNET)
-        return action()
+    def work() -> None:
+        try:
+            setns(namespace, CLONE_NEWNET)
+            future.set_result(action())
+        except BaseException as error:
+            future.set_exception(error)
 
-    with ThreadPoolExecutor(1, "network-boot") as pool:
-        return pool.submit(work).result()
+    threading.Thread(target=work, name="network-boot", daemon=True).start()
+    return future.result(seconds)
 
 
 class Cards:
@@ -57,7 +67,7 @@ class Cards:
         """A file in memory with what lies at a URL. Raises NotFetched."""
         if self._up is None:
             raise NotFetched(f"{url}: no card has an address")
-        return within(self._namespace, lambda: _fetch(url, min(most, self._spec.memory_mib << 19)))
+        return within(self._namespace, lambda: fetch(url, min(most, self._spec.memory_mib << 19)))
 
     def down(self) -> None:
         """Take the card down and its address away, as a kernel expects to find it."""
@@ -91,16 +101,22 @@ def _down(nic: Nic) -> None:
         subprocess.run(["ip", *words], capture_output=True, timeout=30, check=False)
 
 
-def _fetch(url: str, most: int) -> int:
+def fetch(url: str, most: int, seconds: float = _FETCH_SECONDS) -> int:
+    """A file in memory with what lies at a URL, of `most` bytes. Raises NotFetched."""
+    deadline = time.monotonic() + seconds
     file = os.memfd_create("fetched")
     try:
         with _opened(url, most) as answer, os.fdopen(file, "wb", closefd=False) as out:
-            count = 0
-            while piece := answer.read(_PIECE):
+            count, length = 0, answer.length
+            while count != length and (piece := answer.read1(_PIECE)):
                 count += len(piece)
                 if count > most:
                     raise NotFetched(f"{url}: larger than the memory that is left")
+                if time.monotonic() > deadline:
+                    raise NotFetched(f"{url}: not whole after {seconds:g} s")
                 out.write(piece)
+            if length not in (None, count):
+                raise NotFetched(f"{url}: {count} bytes of {length}")
         os.lseek(file, 0, os.SEEK_SET)
     except BaseException:
         os.close(file)
@@ -109,17 +125,25 @@ def _fetch(url: str, most: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened(url: str, most: int) -> Iterator[BinaryIO]:
+def _opened(url: str, most: int) -> Iterator[HTTPResponse]:
     if not url.startswith("http://"):
         raise NotFetched(f"{url}: only http is fetched here")
-    # No proxy of the lab's: the machine's firmware knows of none.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    # No other scheme after a redirection, and no proxy of the lab's: the machine's firmware knows of none.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.UnknownHandler,
+    ):
+        opener.add_handler(handler())
     try:
-        with opener.open(url, timeout=_FETCH_SECONDS) as answer:
-            if int(answer.headers.get("Content-Length") or 0) > most:
+        with opener.open(url, timeout=_SILENT_SECONDS) as answer:
+            if (answer.length or 0) > most:
                 raise NotFetched(f"{url}: larger than the memory that is left")
             yield answer
     except urllib.error.HTTPError as error:
         raise NotFetched(f"{url}: {error.code} {error.reason}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise NotFetched(f"{url}: {error}") from error

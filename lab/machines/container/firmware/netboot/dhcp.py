@@ -131,7 +131,7 @@ def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[flo
         server = offer.options.get(_SERVER, b"")
         chosen = [(_TYPE, bytes([_WANT])), (_SERVER, server), (_ADDRESS, offer.yours), *words]
         answer = _ask(line, encode(chosen, mac, transaction), transaction, _ACK, tries=tries)
-    return _lease(answer)
+    return leased(answer)
 
 
 def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, *, tries: tuple[float, ...]) -> _Message:
@@ -152,12 +152,16 @@ def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, *, tr
     raise NoLease("Server response timeout")
 
 
-def _lease(answer: _Message) -> Lease:
+def leased(answer: _Message) -> Lease:
+    """What an answer gives. Raises NoLease."""
     options = answer.options
     mask = options.get(_MASK, b"")
-    if answer.yours == bytes(4) or len(mask) != 4:
+    try:
+        address = IPv4Interface((answer.yours, str(IPv4Address(mask))))
+    except ValueError as error:
+        raise NoLease(f"No valid offer received: {error}") from error
+    if not int(address.ip) or not int(address.netmask):
         raise NoLease("No valid offer received: it has no address, or no netmask")
-    address = IPv4Interface((answer.yours, str(IPv4Address(mask))))
     router = str(IPv4Address(options[_ROUTER][:4])) if len(options.get(_ROUTER, b"")) >= 4 else ""
     file = (options.get(_FILE, b"") or answer.file).rstrip(b"\0").decode("latin-1")
     vendor = options.get(_VENDOR, b"").decode("latin-1")

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import mmap
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -119,6 +120,24 @@ def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
     ]
     with contextlib.suppress(OSError, Refusal):
         assert asked.do(os.getpid(), number, call) in (True, False, None)
+
+
+@pytest.mark.parametrize(("number", "own"), [((7, 3), True), ((7, 256), False), ((8, 3), False)])
+def test_a_device_of_another_machine_is_left_to_the_kernel(asked, monkeypatch, tmp_path, number, own):
+    """Which refuses it: neither mounted nor read again, whatever node the caller has made for it."""
+    done = []
+    monkeypatch.setattr(lockedmounts, "mount_there", lambda *words, **more: done.append("mounted"))
+    monkeypatch.setattr(Hardware, "reread", lambda _, device: done.append(device))
+    os.mknod(tmp_path / "disk", 0o600 | stat.S_IFBLK, os.makedev(*number))
+    words = [str(tmp_path / "disk").encode(), str(tmp_path).encode(), b"ext4"]
+    kept = [ctypes.create_string_buffer(word) for word in words]
+    assert asked.do(os.getpid(), seccomp.MOUNT, [*map(ctypes.addressof, kept), 0, 0, 0]) is own
+    disk = os.open(tmp_path / "disk", os.O_PATH)
+    try:
+        assert asked.do(os.getpid(), seccomp.IOCTL, [disk, 0, 0, 0, 0, 0]) is own
+    finally:
+        os.close(disk)
+    assert done == (["mounted", number] if own else [])
 
 
 def test_a_word_that_is_cut_off_by_the_end_of_memory_is_a_fault(asked, page):

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,19 @@ def test_a_reader_that_does_not_answer_is_told_in_one_line(fence, read, seconds,
         reader.value(fence, read, int, descriptors=[], seconds=seconds)
     assert "\n" not in str(error.value)
     assert time.monotonic() - begin < 30
+
+
+DEEP = b'{"type": "Say", "more": ' + b"[" * 100_000
+
+
+def test_what_is_nested_too_deep_is_nonsense_too(fence, tmp_path, monkeypatch):
+    class Empty(msgspec.Struct):
+        pass
+
+    with pytest.raises(CannotRead, match="nonsense"):
+        reader.value(fence, lambda: msgspec.Raw(DEEP), Empty, descriptors=[], seconds=30)
+    monkeypatch.setitem(boot.__globals__, "choose", lambda *words: words[-1].send(DEEP))
+    assert "nonsense" in power_on(fence, tmp_path)[0]
 
 
 def test_a_reader_ends_with_its_answer(fence):

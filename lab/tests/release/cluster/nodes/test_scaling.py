@@ -6,11 +6,14 @@ import datetime as dt
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
 
+from lab.daemons.pki import Authority
 from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
@@ -319,3 +322,18 @@ def test_stages_wait_for_the_one_before(tmp_path):
             nodeinstall.wait("slow", tmp_path, seconds=1, clock=iter([0, 0.5, 2]).__next__, pause=pauses.append)
     finally:
         del nodeinstall.CHECKS["slow"]
+
+
+def test_what_answers_no_http_is_not_ready(tmp_path):
+    (ca := tmp_path / "ca.crt").write_bytes(Authority.make("test").pem)
+
+    def garble() -> None:
+        with server.accept()[0] as line:
+            line.recv(4096)
+            line.sendall(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=garble)
+        thread.start()
+        assert "SSH-2.0" in nodeinstall.answers(f"http://127.0.0.1:{server.getsockname()[1]}/readyz", ca)
+        thread.join()

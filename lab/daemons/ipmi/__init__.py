@@ -1,0 +1,1 @@
+"""IPMI for a lab's machines, beside their Redfish BMCs."""
