@@ -1,9 +1,8 @@
 """The key of a stage of the lab release: a hash of everything that the stage is made from.
 
 A key covers two things. The stage's *inputs* are one declared object: its builder gets that object and nothing else, so
-it cannot depend on anything undeclared. The stage's *code* is the builder's source and that of everything it uses in
-this package, with the constants that it reads (patches, lists, flags, environments), but without comments and
-docstrings. A change of either gives another key, and there is no version number to raise, or to forget.
+it cannot depend on anything undeclared. The stage's *code* is the bytes of the builder's module and of all of this
+package that it imports. A change of either gives another key, and there is no version number to raise, or to forget.
 
 Not in a key: what a package archive happens to hold on the day (a finished stage stays until something here changes),
 and how the build is shown, locked and stored (_ABOUT_BUILDING).
@@ -16,15 +15,11 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import importlib.util
 import inspect
 import json
 import os
-import re
 import subprocess
-import sys
-import textwrap
-import types
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +31,6 @@ from lab.release.stage.errors import ToolMissing
 T = TypeVar("T")
 
 _PACKAGE = __name__.rsplit(".", 2)[0]  # lab.release
-# As modules name their own files, and without links on the way there.
-_CHECKOUTS = (Path(__file__).absolute().parents[3], Path(__file__).resolve().parents[3])
 # Modules that are about building, not about what is built.
 _ABOUT_BUILDING = frozenset(f"{_PACKAGE}.stage.{name}" for name in ("progress", "store", "keys", "errors"))
 
@@ -144,88 +137,37 @@ def stage_key(inputs: object, build: Callable[..., object]) -> str:
 
 
 def code_of(function: Callable[..., object]) -> str:
-    """Hex SHA-256 of a function's code: its own, and of this package what it uses, with the constants it reads.
+    """Hex SHA-256 of the bytes of a function's module, and of all of this package that it imports, directly or not.
 
-    Raises TypeError when it is a closure over anything: then it knows something that no key would say.
+    Raises TypeError for a closure over anything: it would know something that no key says.
     """
     if getattr(inspect.unwrap(function), "__closure__", None):
         raise TypeError(f"{function!r} is a closure: what it is to know belongs into the stage's inputs")
-    pieces: dict[str, Any] = {}
-    waiting: list[Any] = [inspect.unwrap(function)]
+    found: dict[str, str] = {}
+    waiting = [inspect.unwrap(function).__module__]
     while waiting:
-        part = waiting.pop()
-        name = f"{part.__module__}.{part.__qualname__}"
-        if name in pieces:
+        name = waiting.pop()
+        if name in found or name in _ABOUT_BUILDING or not f"{name}.".startswith(f"{_PACKAGE}."):
             continue
-        text, used = _parsed(part)
-        constants: dict[str, Any] = {}
-        pieces[name] = {"text": text, "constants": constants}
-        for path, value in _resolved(used, vars(sys.modules[part.__module__])):
-            if isinstance(value, (types.FunctionType, type)):
-                if _counts(value.__module__):
-                    waiting.append(value)
-            elif not _is_plumbing(value):
-                constants[path] = _constant(value)
-    return hashlib.sha256(json.dumps(pieces, sort_keys=True).encode()).hexdigest()
-
-
-def _counts(module: str | None) -> bool:
-    """Whether code of a module belongs into keys."""
-    return bool(module) and f"{module}.".startswith(f"{_PACKAGE}.") and module not in _ABOUT_BUILDING
-
-
-def _is_plumbing(value: object) -> bool:
-    """Modules, types for annotations, and what other packages made: their versions are the environment's affair."""
-    if isinstance(value, (types.ModuleType, types.BuiltinFunctionType, typing.TypeVar, types.GenericAlias)):
-        return True
-    return isinstance(value, types.UnionType) or type(value).__module__ in ("typing", "collections.abc")
-
-
-def _constant(value: object) -> object:
-    """A module's constant as a key says it; a path or pattern stands for itself."""
-    if isinstance(value, Path):
-        # The checkout may lie anywhere; what lies in it is said by a File where it matters.
-        inside = next((value.relative_to(top) for top in _CHECKOUTS if value.is_relative_to(top)), value)
-        return {"path": str(inside)}
-    if isinstance(value, re.Pattern):
-        return {"pattern": value.pattern, "flags": value.flags}
-    return canonical(value)
+        source = Path(str(importlib.import_module(name).__file__)).read_bytes()
+        found[name] = hashlib.sha256(source).hexdigest()
+        waiting += _imported(source)
+    return digest_of(found)
 
 
 @functools.cache
-def _parsed(part: Any) -> tuple[str, tuple[str, ...]]:
-    """The code of a function or class without docstrings, and the names that it loads, dotted once."""
-    [tree] = ast.parse(textwrap.dedent(inspect.getsource(part))).body
-    used = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(value=ast.Name(id=head), attr=tail):
-                used.add(f"{head}.{tail}")
-            case ast.Name(id=head):
-                used.add(head)
-    return _without_words(tree), tuple(sorted(used))
+def _imported(source: bytes) -> tuple[str, ...]:
+    """Return the modules that a source imports, at any place; of what it takes from a package its modules alone."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{_PACKAGE}."):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [str(node.module), *filter(_is_module, inner)]
+    return tuple(names)
 
 
-def _without_words(tree: ast.AST) -> str:
-    """A piece of code as text, without docstrings and comments."""
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-            and ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.dump(tree, annotate_fields=False)
-
-
-def _resolved(used: Iterable[str], names: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """What the names stand for in a module; names of locals and builtins are left out, modules' attributes taken."""
-    for path in used:
-        head, _, tail = path.partition(".")
-        if head not in names:
-            continue
-        value = Path(names[head]) if head == "__file__" else names[head]
-        if tail:
-            if not (isinstance(value, types.ModuleType) and _counts(value.__name__)):
-                continue
-            value = getattr(value, tail)
-        yield path, inspect.unwrap(value) if callable(value) else value
+def _is_module(name: str) -> bool:
+    package = importlib.util.find_spec(name.rpartition(".")[0])
+    return bool(package and package.submodule_search_locations) and importlib.util.find_spec(name) is not None
