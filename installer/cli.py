@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import stat
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from installer import logs, numbers, signals
+from installer.common.streams import with_streams
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
 
@@ -388,7 +390,7 @@ def _unusable(directory: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
-    return logs.with_streams("node0", lambda: _main(argv))
+    return with_streams("node0", lambda: _main(argv), EXIT_FATAL)
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -11,13 +11,12 @@ import re
 import stat
 import sys
 import threading
-from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from installer.errors import EXIT_FATAL, StateError
+from installer.errors import StateError
 from installer.redact import redact
 
 FILE = ".openshift_install.log"
@@ -161,25 +160,3 @@ def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) ->
         # The kubeadmin password is for the screen: nothing that is kept may hold it.
         file.addFilter(lambda record: not getattr(record, "secret", False))
         root.addHandler(file)
-
-
-def with_streams(program: str, run: Callable[[], int]) -> int:
-    """Run a command; its exit code, or EXIT_FATAL and a line on stderr when its output cannot be written.
-
-    For a closed stream it gets /dev/null: else the next file would have its number, and what programs print.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
-    try:
-        try:
-            return run()
-        finally:
-            sys.stdout.flush()
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            print(f"{program}: standard output: {error.strerror}", file=sys.stderr)
-        return EXIT_FATAL

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from ci.informer.commands import after, hosts, imported, judging, nightly, runs
 from ci.informer.commands.common import BAD_INPUT, shown
 from ci.informer.errors import InformerError
+from installer.common.streams import output_is_lost, with_streams
 from lab.errors import LabError
-from lab.host.streams import output_is_lost, with_streams
 
 _EPILOG = """\
 To begin with:

@@ -12,8 +12,8 @@ import sys
 def main() -> int:
     """What `lab.commands.cli.main` returns, or 130 after a Ctrl-C, at whatever moment that comes."""
     try:
+        from installer.common.streams import with_streams
         from lab.commands import cli
-        from lab.host.streams import with_streams
 
         return with_streams("node0-lab", cli.main)
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from pathlib import Path
 from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
+from installer.common.streams import discard_output, output_is_lost
 from lab import topology
 from lab.bmcs.profile import profile
 from lab.cleanup import finish
@@ -27,7 +28,6 @@ from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, check_environment, labs_dir
-from lab.host.streams import discard_output, output_is_lost
 from lab.host.unsupported import unsupported
 from lab.lab import Lab
 from lab.machines import containers
