@@ -160,12 +160,15 @@ ALLOWED: dict[str, set[str]] = {
     "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
     "lab.bmcs.resources": {"lab.bmcs"},
     "lab.bmcs.front": {"lab.bmcs", "lab.bmcs.resources"},  # puts them together
+    "lab.bmcs.shared": {"lab.bmcs", "lab.bmcs.resources"},  # so does it
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.daemons.switch", "lab.host", "lab.inputs", "lab.machines",
-        "lab.machines.container", "lab.machines.container.kernel", "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.bmcs", "lab.bmcs.front", "lab.bmcs.shared", "lab.daemons.redfish", "lab.daemons.switch",
+        "lab.host", "lab.inputs", "lab.machines", "lab.machines.container", "lab.machines.container.kernel",
+        "lab.supervisor", "lab.topology",
     },
+    "lab.daemons.redfish": {"lab.bmcs"},
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware",
     },

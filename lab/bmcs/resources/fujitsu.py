@@ -61,14 +61,20 @@ class Fujitsu:
                 raise refusal(400, "Base.1.8.ActionParameterNotSupported", f"{wanted} is not supported.")
             return no_content()
         if request.method == "PATCH":
-            image = payload(request).get("CDImage") or {}
-            self._server = str(image.get("Server", self._server))
-            self._share = str(image.get("ShareName", self._share))
-            self._image = str(image.get("ImageName", self._image))
-            self._kind = str(image.get("ShareType", self._kind))
-            if self._kind not in ("NFS", "SMB"):
-                raise refusal(400, "Base.1.8.PropertyValueNotInList", f"ShareType {self._kind} is not supported.")
+            self._set(payload(request).get("CDImage"))
         return document(self._shown())
+
+    def _set(self, image: Any) -> None:
+        if not isinstance(image, dict) or not all(isinstance(value, str) for value in image.values()):
+            raise refusal(400, "Base.1.8.PropertyValueTypeError", "CDImage is an object of strings.", "CDImage")
+        for name, value in image.items():
+            if name not in ("Server", "ShareName", "ImageName", "ShareType") and value:
+                raise refusal(400, "Base.1.8.PropertyNotWritable", f"CDImage/{name} cannot be set here.", name)
+        kind = image.get("ShareType", self._kind)
+        if kind not in ("NFS", "SMB"):
+            raise refusal(400, "Base.1.8.PropertyValueNotInList", f"ShareType {kind} is not supported.", "ShareType")
+        self._server, self._kind = image.get("Server", self._server), kind
+        self._share, self._image = image.get("ShareName", self._share), image.get("ImageName", self._image)
 
     def _url(self) -> str:
         return f"{self._kind.lower()}://{self._server}/{self._share.strip('/')}/{self._image}"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from lab.bmcs.errors import Refusal
 from lab.bmcs.state import State, payload
 from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _RESET = "/Actions/ComputerSystem.Reset"
-_ON = ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle")
+_ON = ("On", "ForceOn")
+_RESTARTS = ("ForceRestart", "GracefulRestart", "PowerCycle")
+_OFF = ("ForceOff", "GracefulShutdown")
+_ENABLED = ("Once", "Continuous", "Disabled")
 
 
 @dataclass
@@ -45,13 +51,18 @@ class Power:
                 409, "Base.1.8.ActionParameterValueConflict",
                 "The parameter ResetType with the requested value of On does not meet the constraints.", "ResetType",
             )  # fmt: skip
+        is_on = (self.state.ask("GET", "").body or {}).get("PowerState") == "On"
+        if kind in (_ON if is_on else _OFF):
+            # There is nothing to do, and so nothing that anybody waits for or counts.
+            return no_content()
         if kind == "ForceOff" and power.off_seconds:
             self._end_later(power.off_seconds)
             return no_content()
-        if kind in _ON and (self.state.restarts or kind != "GracefulRestart"):
-            for tell in self.state.resets:
-                tell()
-        self.state.ask("POST", _RESET, {"ResetType": kind})
+        with ExitStack() as begun:
+            if kind in (_RESTARTS if is_on else _ON) and (self.state.restarts or kind != "GracefulRestart"):
+                for reset in self.state.resets:
+                    begun.enter_context(reset())
+            self.state.ask("POST", _RESET, {"ResetType": kind})
         self._note(kind)
         return no_content()
 
@@ -65,8 +76,10 @@ class Power:
             return
 
         def end() -> None:
-            self.state.ask("POST", _RESET, {"ResetType": "ForceOff"})
-            self._note("ForceOff")
+            # Who asked has had the answer; that the machine stays on is seen.
+            with suppress(Refusal):
+                self.state.ask("POST", _RESET, {"ResetType": "ForceOff"})
+                self._note("ForceOff")
 
         self._ending = threading.Timer(seconds, end)
         self._ending.daemon = True
@@ -146,14 +159,24 @@ class Boot:
                 400, "Base.1.8.PropertyMissing", "The property BootSourceOverrideEnabled is required.",
                 "BootSourceOverrideEnabled",
             )  # fmt: skip
-        enabled = str(body.get("BootSourceOverrideEnabled", self.enabled))
+        enabled = body.get("BootSourceOverrideEnabled", self.enabled)
+        if enabled not in _ENABLED:
+            raise refusal(
+                400, "Base.1.8.PropertyValueNotInList", f"The value {enabled} is not one of {', '.join(_ENABLED)}.",
+                "BootSourceOverrideEnabled",
+            )  # fmt: skip
         if enabled == "Once" and boot.once == "ignored":
             return
-        self.target, self.enabled = target, "Disabled" if target == "None" else enabled
         if enabled == "Once" and boot.once == "kept":
-            self.enabled = "Continuous"
-        if self.enabled != "Once":
-            self._hand_over()
+            enabled = "Continuous"
+        before = self.target, self.enabled
+        self.target, self.enabled = target, "Disabled" if target == "None" else enabled
+        try:
+            if self.enabled != "Once":
+                self._hand_over()
+        except Refusal:
+            self.target, self.enabled = before
+            raise
 
     def _hand_over(self, *, once: bool = False) -> None:
         if not once and not self.state.restarts and self.target not in ("None", "Hdd", "Pxe"):
@@ -165,9 +188,12 @@ class Boot:
             wanted = {"BootSourceOverrideTarget": name, "BootSourceOverrideEnabled": "Once" if once else "Continuous"}
             self.state.ask("PATCH", "", {"Boot": wanted})
 
-    def _reset(self) -> None:
+    @contextmanager
+    def _reset(self) -> Iterator[None]:
         """The machine starts."""
-        self._started = self.state.clock()
         if self.enabled == "Once":
             self._hand_over(once=True)
+        yield
+        self._started = self.state.clock()
+        if self.enabled == "Once":
             self.target, self.enabled = "None", "Disabled"

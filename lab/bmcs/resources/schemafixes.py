@@ -43,7 +43,10 @@ class SchemaFixes:
         if not isinstance(link, str) or not link.startswith(f"{ROOT}/"):
             return True
         if link not in self._there:
-            self._there[link] = self._inner.ask("GET", link.partition("#")[0]).status < 400
+            status = self._inner.ask("GET", link.partition("#")[0]).status
+            if status >= 500:
+                return True
+            self._there[link] = status < 400
         return self._there[link]
 
 

@@ -3,7 +3,6 @@
 import logging
 from contextlib import closing
 
-import flask
 import libvirt
 import msgspec
 import pytest
@@ -84,9 +83,7 @@ def insert(bmc, domain, name="some.iso"):
 
 
 def ask(bmc, domain, target, enabled="Continuous"):
-    boot = {"BootSourceOverrideTarget": target, "BootSourceOverrideEnabled": enabled}
-    with flask.Flask("bmc").test_request_context(method="PATCH", json={"Boot": boot}):
-        bmc.set_boot_device(domain.UUIDString(), target)
+    bmc.set_override(domain.UUIDString(), target, once=enabled == "Once")
 
 
 def test_a_cd_asked_for_once_is_tried_first_at_one_power_on_and_then_last(machine, bmc):
