@@ -95,12 +95,14 @@ class Boot:
     target: str = "None"
     enabled: str = "Disabled"
     _started: float = float("-inf")
+    _remembered: bool = False
 
     def __post_init__(self) -> None:
         self.state.resets.append(self._reset)
 
     def show(self, body: dict[str, Any]) -> None:
         """Put the override into the system's document."""
+        self._remember()
         boot = body.setdefault("Boot", {})
         for name in ("UefiTargetBootSourceOverride", "HttpBootUri"):
             boot.pop(name, None)
@@ -124,6 +126,8 @@ class Boot:
     def handle(self, request: Request, path: str) -> Response | None:
         """Answer for the Settings resource, and for PATCH of the override; None for all else. Raises Refusal."""
         settings = f"{self.state.system}/Settings"
+        if path in (self.state.system, settings):
+            self._remember()
         if self.state.profile.boot.settings and path == settings and request.method == "GET":
             return document(
                 {
@@ -140,6 +144,16 @@ class Boot:
             raise refusal(400, "Base.1.8.PropertyNotWritable", "Boot is set in the Settings resource.", "Boot")
         self._set(body)
         return no_content()
+
+    def _remember(self) -> None:
+        """Take over what was set for good before this BMC was started."""
+        if self._remembered:
+            return
+        boot = self.state.ask("GET", "").body["Boot"]
+        self._remembered = True
+        if boot["BootSourceOverrideEnabled"] == "Continuous":
+            names = {theirs: own for own, theirs in self.state.profile.boot.targets.items()}
+            self.target, self.enabled = names[boot["BootSourceOverrideTarget"]], "Continuous"
 
     def _set(self, body: dict[str, Any]) -> None:
         boot = self.state.profile.boot
@@ -179,14 +193,14 @@ class Boot:
             raise
 
     def _hand_over(self, *, once: bool = False) -> None:
-        if not once and not self.state.restarts and self.target not in ("None", "Hdd", "Pxe"):
-            # A running VM keeps an order that is for good until it is off: it would start from the CD again after its
-            # installation. An empty disk falls through to the CD by itself.
-            return
-        name = self.state.profile.boot.targets.get(self.target, "Hdd") if self.enabled != "Disabled" else "Hdd"
-        if name:
-            wanted = {"BootSourceOverrideTarget": name, "BootSourceOverrideEnabled": "Once" if once else "Continuous"}
-            self.state.ask("PATCH", "", {"Boot": wanted})
+        name = self.state.profile.boot.targets.get(self.target, "")
+        # A running VM keeps an order that is for good until it is off: it would start from the CD again after its
+        # installation. An empty disk falls through to the CD by itself.
+        for_ever = name == "Cd" and not once and not self.state.restarts
+        if self.enabled == "Disabled" or not name or for_ever:
+            name = "None"
+        wanted = {"BootSourceOverrideTarget": name, "BootSourceOverrideEnabled": "Once" if once else "Continuous"}
+        self.state.ask("PATCH", "", {"Boot": wanted})
 
     @contextmanager
     def _reset(self) -> Iterator[None]:
