@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import flask
 from sushy_tools import error
 from sushy_tools.emulator import main as emulator
+from sushy_tools.emulator.controllers import virtual_media
 from werkzeug.exceptions import HTTPException
 
 from lab.bmcs.errors import Refusal
@@ -70,7 +71,7 @@ def install(app: flask.Flask) -> None:
     app.view_functions |= {
         "system_resource": _system, "system_reset_action": _reset, "secure_boot": _secure_boot,
         "storage_collection": _storage, "storage": _storage, "drive_resource": _storage,
-        "volumes_collection": _absent, "volume": _absent,
+        "volumes_collection": _absent, "volume": _absent, "VirtualMedia.virtual_media_resource": _drive,
     }  # fmt: skip
     app.register_error_handler(Exception, _failed)
     app.before_request(_named)
@@ -178,6 +179,14 @@ def _secure_boot(identity: str) -> Response:
         text = "A machine of a lab keeps the firmware and the keys that its topology gives it."
         raise refusal(400, "Base.1.8.PropertyNotWritable", text, "SecureBootEnable")
     return no_content()
+
+
+def _drive(identity: str, device: str) -> Response:
+    body = virtual_media.virtual_media_resource(identity, device).get_json()
+    if not body["Inserted"]:
+        # Clients take a drive with an image, be it "", as one that is in use.
+        body |= {"Image": None, "ImageName": None, "ConnectedVia": "NotConnected"}
+    return document(body)
 
 
 # -- disks -------------------------------------------------------------------------------------------------------------
