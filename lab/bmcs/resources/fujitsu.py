@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import quote, unquote, urlsplit
 
 from lab.bmcs.resources.media import Media
 from lab.bmcs.state import State, payload
@@ -77,14 +77,14 @@ class Fujitsu:
         self._share, self._image = image.get("ShareName", self._share), image.get("ImageName", self._image)
 
     def _url(self) -> str:
-        return f"{self._kind.lower()}://{self._server}/{self._share.strip('/')}/{self._image}"
+        return f"{self._kind.lower()}://{self._server}/{quote(self._share.strip('/'))}/{quote(self._image)}"
 
     def _remember(self) -> None:
         """Take over what was connected before this BMC was started."""
         url = self.media.holds(self.state.profile.media.drives[0])
         if url and not self._server:
-            parts = urlparse(url)
-            self._share, _, self._image = parts.path.rpartition("/")
+            parts = urlsplit(url)
+            self._share, _, self._image = unquote(parts.path).rpartition("/")
             self._server, self._kind = parts.netloc, parts.scheme.upper()
 
     def _shown(self) -> dict[str, Any]:
