@@ -135,7 +135,15 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
     def disks(self, identity: str) -> list[Disk]:
         """Its disks."""
         return [
-            Disk(one.target, one.bus, one.size, one.serial, one.vendor, one.model, one.rotational)
+            Disk(
+                one.target,
+                one.bus,
+                one.size,
+                serial=one.serial,
+                maker=one.vendor,
+                model=one.model,
+                rotational=one.rotational,
+            )  # fmt: skip
             for one in self._look(identity).disks
         ]
 

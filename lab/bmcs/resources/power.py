@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from lab.bmcs.errors import Refusal
@@ -94,6 +94,7 @@ class Boot:
     state: State
     target: str = "None"
     enabled: str = "Disabled"
+    _: KW_ONLY
     _started: float = float("-inf")
     _remembered: bool = False
 

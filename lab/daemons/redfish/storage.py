@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,6 +25,7 @@ class Disk:
     name: str
     bus: str
     size: int | None
+    _: KW_ONLY
     serial: str = ""
     maker: str = ""
     model: str = ""
@@ -43,7 +44,7 @@ def _by_libvirt(domain: ElementTree.Element) -> Iterator[Disk]:
             continue
         rate = target.get("rotation_rate")
         yield Disk(
-            target.get("dev", ""), target.get("bus", ""), _size(source.get("file") or source.get("dev", "")),
+            target.get("dev", ""), target.get("bus", ""), _size(source.get("file") or source.get("dev") or ""),
             serial=disk.findtext("serial", ""), maker=disk.findtext("vendor", ""), model=disk.findtext("product", ""),
             rotational=rate != "1" if rate else None,
         )  # fmt: skip

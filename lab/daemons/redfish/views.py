@@ -112,6 +112,8 @@ def _system(identity: str) -> Response:
         "BootSourceOverrideMode": mode,
         "BootSourceOverrideMode@Redfish.AllowableValues": (mode,),
     }
+    # A machine that had power stays off when it has it again.
+    body["PowerRestorePolicy"] = "AlwaysOff"
     body["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] = systems.RESETS
     return document(body)
 

@@ -76,11 +76,9 @@ def test_an_override_of_no_known_duration_is_refused(bmc, enabled):
 
 
 @pytest.mark.parametrize("bmc", NAMES, indirect=True)
-def test_an_override_is_there_until_it_is_disabled_and_after_a_restart_of_the_bmc(bmc):
+def test_an_override_is_there_until_it_is_disabled_and_after_a_restart_of_the_bmc(bmc, request):
     assert bmc.boot("Pxe", "Continuous").status_code == 204
-    state = bmc.front.state
-    bmc.client.application = Front(bmc.profile, "master-0", state.inner.application, state.account)
-    bmc.client.application._access = bmc.front._access
+    bmc = Bmc(bmc.front.state.inner.application, request.node.callspec.params["bmc"], bmc.machine)
     assert bmc.override == ("Pxe", "Continuous")
     assert bmc.machine.ask(Request(op="list"))[0].first == "network"
     assert bmc.boot(None if not bmc.profile.boot.needs_enabled else "Pxe", "Disabled").status_code == 204
@@ -213,7 +211,8 @@ def test_a_patch_that_names_no_image_ejects_none(bmc, serve, tmp_path):
     (tmp_path / "some.iso").write_bytes(b"no image at all")
     drive = f"{bmc.media}/EXT1"
     assert bmc.ask("PATCH", drive, {"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso"}).status_code == 200
-    for body in ({}, {"WriteProtected": True}, {"Oem": {}}):
+    bodies: tuple[dict[str, object], ...] = ({}, {"WriteProtected": True}, {"Oem": {}})
+    for body in bodies:
         refused(bmc.ask("PATCH", drive, body))
         assert bmc.get(drive)["Inserted"] is True
     assert bmc.ask("PATCH", drive, {"Image": None}).status_code == 200

@@ -200,7 +200,8 @@ def test_what_is_asked_for_once_is_over_with_the_power_on_and_no_sooner(machine)
 def test_power_is_done_or_refused(machine):
     offered = machine.get()["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"]
     before = machine.state()
-    for body in ({}, {"ResetType": None}, {"ResetType": "Explode"}, {"ResetType": ["On"]}, []):
+    bodies: tuple[object, ...] = ({}, {"ResetType": None}, {"ResetType": "Explode"}, {"ResetType": ["On"]}, [])
+    for body in bodies:
         redfish(machine.client.post(f"{machine.path}/Actions/ComputerSystem.Reset", json=body), 400)
     for kind in {"ForceRestart", "GracefulRestart", "PowerCycle", "Nmi"} & set(offered):
         redfish(machine.reset(kind), 409)
