@@ -123,10 +123,10 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         return "Hdd" if target == "None" else target
 
     def set_override(self, identity: str, target: str, *, once: bool = False) -> None:
-        """Try this first; "None": the disk, as usual. A CD that is asked for once, or is not there yet, changes nothing
-        before the machine is switched on, or the CD inserted; all else that is asked for once is set for good."""
-        known, is_cd = self.uuid(identity), target == "Cd"
-        if is_cd and (once or not of_kind(self._places(identity), BootDevice.CD)):
+        """Try this first; "None": the disk, as usual. What is asked for once changes nothing before the machine is
+        switched on, nor does a CD before it is inserted."""
+        known = self.uuid(identity)
+        if once or (target == "Cd" and not of_kind(self._places(identity), BootDevice.CD)):
             self._asked[known] = (target, once)
             return
         with self._driven(identity) as machine:
@@ -151,16 +151,16 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         return ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
 
     def set_power_state(self, identity: str, state: str) -> None:
-        """As sushy-tools does; a machine that is switched on starts from its CD where that was asked for."""
+        """As sushy-tools does; a machine that is switched on starts from what was asked for once."""
         state = "ForceRestart" if state == "PowerCycle" else state
         is_on, known = self.get_power_state(identity) == "On", self.uuid(identity)
-        _, once = self._asked.get(known, ("", False))
+        target, once = self._asked.get(known, ("", False))
         if not once or state not in (("ForceRestart",) if is_on else ("On", "ForceOn")):
             super().set_power_state(identity, state)
             return
         with self._driven(identity) as machine:
-            machine.boot_from_cd_once()
-            machine.cycle()
+            machine.off()
+            machine.on_once(_DEVICES[target])
         del self._asked[known]
 
     def get_boot_mode(self, identity: str) -> str:

@@ -143,7 +143,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
                 maker=one.vendor,
                 model=one.model,
                 rotational=one.rotational,
-            )  # fmt: skip
+            )
             for one in self._look(identity).disks
         ]
 
