@@ -267,13 +267,14 @@ class RequestLog:
 
 
 def log_requests(app: flask.Flask, log: RequestLog) -> None:
-    """Note every request that `app` answers."""
+    """Note every request that `app` answers, but not what a BMC in front of it only wants to know."""
 
     def begin() -> None:
         flask.g.begin = time.monotonic()
 
     def end(response: flask.Response) -> flask.Response:
-        log.note(flask.request, response, time.monotonic() - flask.g.begin)
+        if flask.request.remote_addr or flask.request.method != "GET":
+            log.note(flask.request, response, time.monotonic() - flask.g.begin)
         return response
 
     app.before_request(begin)

@@ -1,8 +1,11 @@
 """BMCs as clients use them that are not ours: DMTF's redfish library with Tacklebox, redfishtool, curl and sushy."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
@@ -13,8 +16,12 @@ import sushy
 from redfish.messages import RedfishOperationFailedError
 
 from drivers.container import Request
+from lab import topology
 from lab.bmcs.profile import profile, profiles
-from lab.testing.bmcs import PASSWORD, USER, Running, hurried, running
+from lab.daemons import services
+from lab.layout import Layout
+from lab.testing.bmcs import PASSWORD, USER, Memory, Running, hurried, owned, running
+from lab.waiting import wait_until
 
 # Clients that were not told of the lab's authority do not verify.
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
@@ -112,29 +119,63 @@ def test_redfishtool_reads_and_sets(tmp_path):
         assert '"Members@odata.count": 1' in tool("SessionService", "Sessions")
 
 
-def test_curl_logs_in_and_out(tmp_path):
-    with running("lab", tmp_path) as bmc:
+@contextmanager
+def started(layout, port):
+    """The lab's daemon of BMCs, as a lab starts it, at a port of the loopback interface; its account."""
+    prepared = services.prepare(layout, "clients", None, None)
+    [service] = [one for one in prepared.plan.services if one.name == "bmc"]
+    config = Path(service.argv[-1])
+    with config.open("a") as settings:
+        settings.write(f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n")
+    with subprocess.Popen(service.argv, env={**os.environ, **service.env}, stderr=subprocess.DEVNULL) as daemon:
+        try:
+            wait_until(lambda: listens(port), 60, "the BMC listens")
+            yield prepared.credentials.bmc_user, prepared.credentials.bmc_password
+        finally:
+            daemon.kill()
+
+
+def listens(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_curl_logs_in_and_out_of_the_daemon_that_labs_start(tmp_path):
+    machine = Memory()
+    layout = Layout(tmp_path / "lab", topology.sno().with_machines("container"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with started(layout, port) as (user, password), owned(machine, layout.machined):
 
         def curl(path, *words):
-            argv = ["curl", "-sS", "-i", "-m", "60", "--cacert", str(bmc.ca), f"{bmc.url}/redfish/v1/{path}", *words]
-            environment = {**os.environ, "no_proxy": "*"}
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True, env=environment)
+            url = f"https://127.0.0.1:{port}/redfish/v1/{path}"
+            argv = ["curl", "-sS", "-i", "-m", "60", "--noproxy", "*", "--cacert", str(layout.ca), url, *words]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
             head, _, body = done.stdout.partition("\n\n")
             status, *fields = head.splitlines()
             return int(status.split()[1]), dict(one.split(": ", 1) for one in fields), body
 
         # As users type it: without a content type.
-        status, fields, _ = curl("SessionService/Sessions", "-d", f'{{"UserName": "{USER}", "Password": "{PASSWORD}"}}')
+        login = json.dumps({"UserName": user, "Password": password})
+        status, fields, _ = curl("SessionService/Sessions", "-d", login)
         assert status == 201
         token = ("-H", f"X-Auth-Token: {fields['X-Auth-Token']}")
-        reset = f"Systems/{bmc.machine.uuid}/Actions/ComputerSystem.Reset"
+        reset = f"Systems/{machine.uuid}/Actions/ComputerSystem.Reset"
         assert curl(reset, *token, "-d", '{"ResetType": "On"}')[0] == 204
+        assert machine.ask(Request(op="list"))[0].on
         status, _, body = curl(reset, *token, "-d", '{"ResetType": "Explode"}')
         assert status == 400
-        assert "Explode" in body
+        assert "Explode" in json.loads(body)["error"]["@Message.ExtendedInfo"][0]["Message"]
         assert curl(fields["Location"].removeprefix("/redfish/v1/"), *token, "-X", "DELETE")[0] == 204
         assert curl("Systems", *token)[0] == 401
-        assert curl("Systems", "-u", f"{USER}:{PASSWORD}")[0] == 200
+        assert curl("Systems", "-u", f"{user}:{password}")[0] == 200
+        assert curl("Systems", "-u", f"{user}:{password}x")[0] == 401
+    log = [json.loads(line) for line in (layout.log / "bmc-requests.jsonl").read_text().splitlines()]
+    assert [(one["method"], one["status"]) for one in log] == [
+        ("POST", 201), ("POST", 204), ("POST", 400), ("DELETE", 204), ("GET", 401), ("GET", 200), ("GET", 401),
+    ]  # fmt: skip
+    assert password not in str(log)
+    assert fields["X-Auth-Token"] not in str(log)
 
 
 @pytest.mark.parametrize("bmc", ["lab"], indirect=True)
