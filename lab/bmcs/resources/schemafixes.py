@@ -12,8 +12,11 @@ from lab.bmcs.web import Inner
 
 # Property -> its name in the schema; empty: no schema has it.
 _NAMES = {"@Redfish.Copyright": "", "HealthRollUp": "HealthRollup"}
-# Type -> properties that it does not have.
-_UNKNOWN = {"#Chassis.v1_5_0.Chassis": ("UUID", "Thermal")}
+# Type -> properties that it does not have, or sushy-tools no value for.
+_UNKNOWN = {
+    "#Chassis.v1_5_0.Chassis": ("UUID", "Thermal"),
+    "#Manager.v1_3_1.Manager": ("ServiceEntryPointUUID",),
+}
 
 
 class SchemaFixes:
