@@ -54,9 +54,10 @@ class Shared:
         return self._protocol.handle(request, path) or self._access.handle(request, path)
 
     def _emulators(self, request: Request, path: str) -> Response:
-        """The emulator's answer; it knows no HEAD."""
+        """The emulator's answer. It knows no HEAD, and no body that is not called JSON, as that of `curl -d`."""
         method = "GET" if request.method == "HEAD" else request.method
-        answer = Response.from_app(self._application, {**request.environ, "REQUEST_METHOD": method}, buffered=True)
+        environ = {**request.environ, "REQUEST_METHOD": method, "CONTENT_TYPE": "application/json"}
+        answer = Response.from_app(self._application, environ, buffered=True)
         body = answer.get_json(silent=True)
         if method != "GET" or answer.status_code != 200 or not isinstance(body, dict):
             return answer

@@ -24,6 +24,11 @@ from lab.daemons.redfish import storage
 
 _ENABLED = ("Disabled", "Once", "Continuous")
 _LIGHTS = ("Lit", "Blinking", "Off")
+# What requests have besides the properties of the machine itself.
+_TYPES = {
+    "Image": str, "Inserted": bool, "WriteProtected": bool, "UserName": str, "Password": str, "CertificateString": str,
+    "DateTime": str, "DateTimeLocalOffset": str, "ImageURI": str, "Targets": list,
+}  # fmt: skip
 # They presuppose a machine that is on.
 _NEED_POWER = ("ForceRestart", "GracefulRestart", "PowerCycle", "Nmi")
 _CODES = {
@@ -75,6 +80,7 @@ def install(app: flask.Flask) -> None:
     }  # fmt: skip
     app.register_error_handler(Exception, _failed)
     app.before_request(_named)
+    app.before_request(_typed)
     app.after_request(_worded)
 
 
@@ -91,6 +97,18 @@ def _named() -> None:
         uuid = _systems().uuid(identity)
         if uuid != identity:
             raise error.AliasAccessError(uuid)
+
+
+def _typed() -> None:
+    """Refuse a body that is no object, and words that sushy-tools takes as they come."""
+    request = flask.request
+    body = payload(request) if request.method in ("POST", "PATCH") and request.content_length else {}
+    for name, kind in _TYPES.items():
+        if not isinstance(body.get(name), (kind, type(None))):
+            raise refusal(400, "Base.1.8.PropertyValueTypeError", f"{name} is of another type.", name)
+    if request.path.endswith("/VirtualMedia.InsertMedia") and not body.get("Image"):
+        raise refusal(400, "Base.1.8.ActionParameterMissing", "The action InsertMedia requires Image.", "Image")
+    _listed(body, "IndicatorLED", _LIGHTS)
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
@@ -130,7 +148,6 @@ def _change(systems: Systems, uuid: str, body: dict[str, Any]) -> None:
     _known(boot, tuple(names), "Boot/")
     for name, values in names.items():
         _listed(boot, name, values, "Boot/")
-    _listed(body, "IndicatorLED", _LIGHTS)
     if not boot and "IndicatorLED" not in body:
         raise refusal(400, "Base.1.8.NoOperation", "The request has nothing to change.")
     if boot.keys() - {"BootSourceOverrideMode"}:

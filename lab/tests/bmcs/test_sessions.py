@@ -138,6 +138,16 @@ def test_what_anybody_may_read(client, path):
     assert answer.headers["OData-Version"] == "4.0"
 
 
+def test_a_head_is_answered_as_a_get_without_its_body(client):
+    token, _ = begin(client)
+    headers = {"X-Auth-Token": token}
+    [system] = client.get("/redfish/v1/Systems", headers=headers).get_json()["Members"]
+    for path in ("/redfish/v1/Systems", system["@odata.id"], f"{system['@odata.id']}/Storage/sata"):
+        answer, head = client.get(path, headers=headers), client.head(path, headers=headers)
+        assert (head.status_code, head.get_data()) == (200, b"")
+        assert head.headers["Content-Type"] == answer.headers["Content-Type"]
+
+
 def test_passwords_that_bcrypt_does_not_take_are_wrong_ones(tmp_path):
     file = tmp_path / "htpasswd"
     file.write_text(f"admin:{bcrypt.hashpw(b'right', bcrypt.gensalt(4)).decode()}\n")

@@ -179,8 +179,9 @@ def test_all_that_is_offered_is_accepted_and_read_back(machine):
         assert machine.override == ("None", "Disabled")
     assert machine.boot(Target="Cd", Enabled="Once").status_code == 204
     assert machine.override == ("Cd", "Once")
-    assert machine.boot(Mode="UEFI", Enabled="Once").status_code == 204
-    assert machine.override == ("Cd", "Once")
+    for change in ({"Mode": "UEFI", "Enabled": "Once"}, {"Target": "Pxe"}):
+        assert machine.boot(**change).status_code == 204
+        assert machine.override == (change.get("Target", "Cd"), "Once")
     assert machine.patch({"IndicatorLED": "Off"}).status_code == 204
     assert machine.get()["IndicatorLED"] == "Off"
 
@@ -230,6 +231,12 @@ def test_the_disks_of_a_virtual_machine_are_listed(made):
     assert sizes == {name: size for name, (size, *_) in listed.items()}
 
 
+def test_the_id_of_a_machine_has_one_spelling(made):
+    machine = made()
+    answer = machine.client.get(machine.path.replace("Systems/", "Systems/{") + "}/VirtualMedia/Cd")
+    assert (answer.status_code, answer.headers["Location"]) == (307, f"{machine.path}/VirtualMedia/Cd")
+
+
 def test_the_disks_of_a_container_are_listed(tmp_path):
     for machine in container(tmp_path):
         assert machine.get("/Storage/sata/Drives/sda")["CapacityBytes"] == 10 << 30
@@ -251,6 +258,34 @@ def test_errors_are_in_redfishs_form(machine, method, below, body, status):
     redfish(answer, status)
     if status == 405:
         assert "GET" in answer.headers["Allow"]
+
+
+BODIES = (
+    [],
+    "x",
+    5,
+    True,
+    {"Image": 5},
+    {"Image": []},
+    {"Image": None},
+    {"Image": "x", "Inserted": "no"},
+    {"UserName": {}},
+)
+BODIES += ({"IndicatorLED": 5}, {"CertificateString": 5, "CertificateType": "PEM"}, {"ImageURI": "x", "Targets": 5})
+
+
+@pytest.mark.parametrize("body", BODIES, ids=str)
+def test_no_body_breaks_anything(machine, body):
+    cd = f"{machine.path}/VirtualMedia/Cd"
+    chassis = machine.get()["Links"]["Chassis"][0]["@odata.id"]
+    before = machine.state()
+    for method, path in (
+        ("PATCH", chassis), ("PATCH", cd), ("POST", f"{cd}/Actions/VirtualMedia.InsertMedia"), ("PATCH", machine.path),
+        ("POST", f"{cd}/Certificates"), ("POST", "/redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate"),
+        ("POST", "/redfish/v1/CertificateService/Actions/CertificateService.ReplaceCertificate"),
+    ):  # fmt: skip
+        redfish(machine.client.open(path, method=method, json=body), 400)
+    assert machine.state() == before
 
 
 def test_what_breaks_within_is_told_in_no_words_of_pythons(machine, monkeypatch):
