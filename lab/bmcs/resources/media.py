@@ -172,7 +172,7 @@ class Media:
 
     def may(self, url: str) -> None:
         """Raises Refusal unless this BMC takes an image from that URL."""
-        media, scheme = self.state.profile.media, urlparse(url).scheme
+        media, scheme = self.state.profile.media, _scheme(url)
         if scheme not in media.schemes:
             raise refusal(
                 400, "Base.1.8.SourceDoesNotSupportProtocol",
@@ -258,7 +258,7 @@ class Media:
 
 def _checked(drive: Drive, body: dict[str, Any]) -> None:
     """Raises Refusal for what an insert asks for and this drive does not do: its images cannot be written."""
-    scheme = urlparse(str(body.get("Image"))).scheme.upper()
+    scheme = _scheme(str(body.get("Image"))).upper()
     values: dict[str, tuple[Any, ...]] = {
         "Inserted": (True,), "WriteProtected": (True,), "MediaType": drive.types,
         "TransferMethod": ("Stream", "Upload"),
@@ -275,6 +275,14 @@ def _checked(drive: Drive, body: dict[str, Any]) -> None:
     if not all(isinstance(word, str) for word in login) or bool(login[0]) != bool(login[1]):
         text = "UserName and Password belong together, and are strings."
         raise refusal(400, "Base.1.8.PropertyValueTypeError", text, "UserName")
+
+
+def _scheme(url: str) -> str:
+    """Raises Refusal for what is no URL."""
+    try:
+        return urlparse(url).scheme
+    except ValueError as error:
+        raise refusal(400, "Base.1.8.PropertyValueFormatError", f"{url} is no URL: {error}.", "Image") from error
 
 
 def _login(body: dict[str, Any]) -> tuple[str, str] | None:

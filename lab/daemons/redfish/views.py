@@ -77,6 +77,8 @@ def install(app: flask.Flask) -> None:
         "system_resource": _system, "system_reset_action": _reset, "secure_boot": _secure_boot,
         "storage_collection": _storage, "storage": _storage, "drive_resource": _storage,
         "volumes_collection": _absent, "volume": _absent, "VirtualMedia.virtual_media_resource": _drive,
+        # It changed a number of a version, of firmware that stayed what it was.
+        "UpdateService.update_service_resource": _absent, "UpdateService.update_service_simple_update": _absent,
     }  # fmt: skip
     app.register_error_handler(Exception, _failed)
     app.before_request(_named)

@@ -195,13 +195,14 @@ def test_the_account_of_the_images_server_is_used(bmc, drive, serve, tmp_path):
     "more",
     [
         {"WriteProtected": False}, {"Inserted": False}, {"TransferProtocolType": "NFS"}, {"MediaType": "Floppy"},
+        {"Image": "http://["}, {"Image": None}, {"Image": 5},
         {"TransferMethod": "Pigeon"}, {"Colour": "red"}, {"WriteProtected": "no"},
     ],
     ids=str,
 )  # fmt: skip
 def test_what_an_insert_asks_for_is_done_or_refused(bmc, drive, more, serve, tmp_path):
     (tmp_path / "some.iso").write_bytes(b"no image at all")
-    refused(bmc.insert(drive, Image=f"{serve(SimpleHTTPRequestHandler)}/some.iso", **more))
+    refused(bmc.insert(drive, **{"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso", **more}))
     assert bmc.get(f"{bmc.media}/{drive}")["Inserted"] is False
     assert bmc.machine.ask(Request(op="list"))[0].media == ""
 
