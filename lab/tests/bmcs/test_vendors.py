@@ -7,7 +7,7 @@ import pytest
 from werkzeug.test import Client
 
 from drivers.container import Request
-from drivers.errors import PowerError
+from drivers.errors import BootError, PowerError
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, profiles
 from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
@@ -17,10 +17,10 @@ LOGIN = ("reader", "of-images")
 
 
 class Bmc:
-    """A vendor's BMC without its delays, `machine` behind it."""
+    """A vendor's BMC, its delays multiplied, `machine` behind it."""
 
-    def __init__(self, app, name, machine):
-        self.profile, self.machine = hurried(profile(name), 0), machine
+    def __init__(self, app, name, machine, factor=0):
+        self.profile, self.machine = hurried(profile(name), factor), machine
         self.front = Front(self.profile, "master-0", app, lambda user, word: (user, word) == (USER, PASSWORD))
         self.client = Client(self.front)
         session = self.client.post("/redfish/v1/SessionService/Sessions", json={"UserName": USER, "Password": PASSWORD})
@@ -86,6 +86,22 @@ def test_an_override_is_there_until_it_is_disabled_and_after_a_restart_of_the_bm
     assert bmc.machine.ask(Request(op="list"))[0].first == "hd"
 
 
+@pytest.mark.parametrize("bmc", NAMES, indirect=True)
+def test_an_override_that_the_machine_does_not_take_is_none(bmc, monkeypatch):
+    bmc.boot("Pxe", "Continuous")
+    usual = bmc.machine.ask
+
+    def ask(request):
+        if request.op == "first":
+            raise BootError("it has no hd to boot from", machine="master-0")
+        return usual(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", ask)
+        refused(bmc.boot("Hdd", "Continuous"))
+    assert bmc.override == ("Pxe", "Continuous")
+
+
 @pytest.mark.parametrize("bmc", ["supermicro"], indirect=True)
 def test_a_target_that_boots_nothing_is_not_the_one_before(bmc):
     bmc.boot("UsbCd", "Continuous")
@@ -118,6 +134,21 @@ def test_once_counts_a_power_on_that_happened(bmc, monkeypatch):
     bmc.reset("On")
     assert bmc.machine.booted[-1] == "cdrom"
     assert bmc.override == ("None", "Disabled")
+
+
+@pytest.mark.parametrize("name", ["idrac", "ilo"])
+def test_a_bmc_that_had_nothing_to_do_is_ready(name, tmp_path):
+    machine = Memory()
+    with emulated(Contained(machine), tmp_path) as app:
+        bmc = Bmc(app, name, machine, factor=1)
+        now = bmc.front.state.clock() + 60
+        bmc.front.state.clock = lambda: now
+        assert bmc.reset("ForceOff").status_code == 204
+        assert bmc.reset("On").status_code == 204
+        now += 60
+        assert bmc.reset("On").status_code == 204
+        assert bmc.reset("ForceOff").status_code == 204
+        assert machine.ask(Request(op="list"))[0].on is False
 
 
 @pytest.mark.parametrize("bmc", ["ilo"], indirect=True)
