@@ -183,6 +183,10 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
 
     reset_bios = set_bios
 
+    def get_processors(self, identity: str) -> list[dict[str, str]]:
+        """As sushy-tools has them, and with the key by which its template makes their paths."""
+        return [{**one, "Id": one["id"]} for one in super().get_processors(identity)]
+
     def disks(self, identity: str) -> list[Disk]:
         """Its disks."""
         return disks_of(self._tree(identity))

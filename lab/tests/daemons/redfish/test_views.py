@@ -8,6 +8,7 @@ from werkzeug.test import Client
 
 from drivers.container import Request
 from lab import topology
+from lab.bmcs.shared import Shared
 from lab.daemons.bmc import LabMachines
 from lab.layout import Layout
 from lab.machines.domain import domain_xml
@@ -297,6 +298,30 @@ def test_what_breaks_within_is_told_in_no_words_of_pythons(machine, monkeypatch)
     monkeypatch.setattr(Contained, "override", broken)
     text = redfish(machine.client.get(machine.path), 500)
     assert "key" not in text
+
+
+def links(value):
+    """All links in a document, and all places of actions."""
+    if isinstance(value, list):
+        return set().union(*map(links, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {value["@odata.id"]} if isinstance(value.get("@odata.id"), str) else set()
+    return own.union(*map(links, value.values()))
+
+
+def test_all_links_lead_to_what_they_name(machine):
+    client = Client(Shared(machine.client.application, lambda *_: True))
+    seen, new = {}, {"/redfish/v1/"}
+    while new:
+        path = new.pop()
+        answer = client.get(path, auth=("u", "p"))
+        assert answer.status_code == 200, path
+        seen[path] = answer.get_json()
+        assert seen[path]["@odata.id"].rstrip("/") == path.rstrip("/")
+        new |= {link.partition("#")[0] for link in links(seen[path])} - seen.keys()
+    assert machine.path in seen
+    assert any("/Drives/" in path for path in seen)
 
 
 @pytest.mark.parametrize("below", ["", "/VirtualMedia/Cd", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia"])
