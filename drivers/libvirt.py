@@ -221,9 +221,7 @@ class Machine:
         the order is what it was. Raises PowerError, BootError."""
         usual, tree = self._definition(), self._definition()
         found = places(tree)
-        if not (firsts := of_kind(found, device)):
-            self.on()
-            return
+        firsts = of_kind(found, device)
         others = [place for place in in_order(found) if place not in firsts]
         for number, place in enumerate([*firsts, *others], start=1):
             place.put(number * _APART)

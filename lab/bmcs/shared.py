@@ -12,7 +12,7 @@ from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document
+from lab.bmcs.web import Inner, Request, Response, document, received
 
 
 class Shared:
@@ -36,7 +36,7 @@ class Shared:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request (WSGI, PEP 3333)."""
-        request, begin = Request(environ), time.monotonic()
+        request, begin = received(environ), time.monotonic()
         path = request.path.rstrip("/")
         try:
             response = self._own(request, path)
@@ -54,12 +54,11 @@ class Shared:
         return self._protocol.handle(request, path) or self._access.handle(request, path)
 
     def _emulators(self, request: Request, path: str) -> Response:
-        """The emulator's answer. It knows no HEAD, and no body that is not called JSON, as that of `curl -d`."""
-        method = "GET" if request.method == "HEAD" else request.method
-        environ = {**request.environ, "REQUEST_METHOD": method, "CONTENT_TYPE": "application/json"}
+        """The emulator's answer; it knows no body that is not called JSON, as that of `curl -d`."""
+        environ = {**request.environ, "CONTENT_TYPE": "application/json"}
         answer = Response.from_app(self._application, environ, buffered=True)
         body = answer.get_json(silent=True)
-        if method != "GET" or answer.status_code != 200 or not isinstance(body, dict):
+        if request.method != "GET" or answer.status_code != 200 or not isinstance(body, dict):
             return answer
         fixed = self._fixes.document(body)
         if path == ROOT:

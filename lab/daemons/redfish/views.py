@@ -77,6 +77,7 @@ def install(app: flask.Flask) -> None:
         "system_resource": _system, "system_reset_action": _reset, "secure_boot": _secure_boot,
         "storage_collection": _storage, "storage": _storage, "drive_resource": _storage,
         "volumes_collection": _absent, "volume": _absent, "VirtualMedia.virtual_media_resource": _drive,
+        "manager_resource": _manager,
         # It changed a number of a version, of firmware that stayed what it was.
         "UpdateService.update_service_resource": _absent, "UpdateService.update_service_simple_update": _absent,
     }  # fmt: skip
@@ -200,6 +201,14 @@ def _secure_boot(identity: str) -> Response:
         text = "A machine of a lab keeps the firmware and the keys that its topology gives it."
         raise refusal(400, "Base.1.8.PropertyNotWritable", text, "SecureBootEnable")
     return no_content()
+
+
+def _manager(identity: str) -> Response:
+    if flask.request.method == "PATCH":
+        # It set, and stopped, the clocks of all.
+        raise refusal(400, "Base.1.8.PropertyNotWritable", "A BMC has its host's time, and nothing else to set.")
+    answer: Response = emulator.manager_resource(identity)
+    return answer
 
 
 def _drive(identity: str, device: str) -> Response:

@@ -138,11 +138,21 @@ def test_what_anybody_may_read(client, path):
     assert answer.headers["OData-Version"] == "4.0"
 
 
+def drives_of(client, system, headers):
+    for owner in (system, client.get(system, headers=headers).get_json()["Links"]["ManagedBy"][0]["@odata.id"]):
+        media = client.get(owner, headers=headers).get_json().get("VirtualMedia")
+        if media:
+            members = client.get(media["@odata.id"], headers=headers).get_json()["Members"]
+            return [one["@odata.id"] for one in members]
+    raise AssertionError("it has no drives")
+
+
 def test_a_head_is_answered_as_a_get_without_its_body(client):
     token, _ = begin(client)
     headers = {"X-Auth-Token": token}
     [system] = client.get("/redfish/v1/Systems", headers=headers).get_json()["Members"]
-    for path in ("/redfish/v1/Systems", system["@odata.id"], f"{system['@odata.id']}/Storage/sata"):
+    drives = drives_of(client, system["@odata.id"], headers)
+    for path in ("/redfish/v1/Systems", system["@odata.id"], f"{system['@odata.id']}/Storage/sata", *drives, SESSIONS):
         answer, head = client.get(path, headers=headers), client.head(path, headers=headers)
         assert (head.status_code, head.get_data()) == (200, b"")
         assert head.headers["Content-Type"] == answer.headers["Content-Type"]
