@@ -7,7 +7,7 @@
 - An inserted CD is bootable, after the disks. Stock, it has no place in the boot order unless the client sets one, and
   then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
   installed disk wins. A boot target that a client sets is still honoured.
-- A CD that is asked for once comes first at the next power-on alone. Stock, it comes before the disk ever after.
+- What is asked for once comes first at the next power-on alone. Stock, it comes first ever after.
 - A request is done as a whole or refused, in Redfish's form (lab.daemons.redfish), and there are sessions
   (lab.bmcs.shared).
 - Every request is logged with its duration, without passwords.
