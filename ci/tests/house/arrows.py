@@ -168,7 +168,7 @@ ALLOWED: dict[str, set[str]] = {
         "lab.host", "lab.inputs", "lab.machines", "lab.machines.container", "lab.machines.container.kernel",
         "lab.supervisor", "lab.topology",
     },
-    "lab.daemons.redfish": {"lab.bmcs"},
+    "lab.daemons.redfish": {"lab", "lab.bmcs"},
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware",
     },

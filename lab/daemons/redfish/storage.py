@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
 from lab.bmcs.state import ROOT
+from lab.buses import BUSES
 
-# Bus -> Redfish's name (Protocol); it has none for virtio.
-_PROTOCOLS = {"sata": "SATA", "scsi": "SAS", "nvme": "NVMe", "usb": "USB"}
+# Bus -> Redfish's name.
+_PROTOCOLS: Mapping[str, str] = {name: bus.protocol for name, bus in BUSES.items() if bus.protocol}
 # Arguments of QEMU's command line: lab.machines.domain adds NVMe disks so.
 _ARG = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
 _OPTION = re.compile(r"(?:^|,)(\w+)=((?:[^,]|,,)*)")
