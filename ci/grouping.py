@@ -53,6 +53,7 @@ LONG: Mapping[str, float] = {
     "installer/tests/create/test_stream.py": 7,
     "installer/tests/create/test_initrd.py": 7,
     "ci/informer/tests/test_simulate.py": 6,
+    "lab/tests/bmcs/test_clients.py": 6,
     "installer/tests/test_secretfiles.py": 6,
     "installer/tests/ignition/test_scripts.py": 6,
     "installer/tests/rendezvous/api/test_live.py": 6,

@@ -24,7 +24,7 @@ class Place:
     @property
     def order(self) -> int:
         """Its place in the boot order, from 1; 0 if it is not in there."""
-        if self.element.tag == _ARG:
+        if self.is_argument:
             index = _INDEX.search(self.element.get("value", ""))
             return int(index[0]) if index else 0
         boot = self.element.find("boot")
@@ -32,11 +32,16 @@ class Place:
 
     def put(self, order: int) -> None:
         """Set its place in the boot order."""
-        if self.element.tag == _ARG:
+        if self.is_argument:
             self.element.set("value", _INDEX.sub(str(order), self.element.get("value", "")))
             return
         boot = self.element.find("boot")
         (ElementTree.SubElement(self.element, "boot") if boot is None else boot).set("order", str(order))
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether libvirt knows nothing of it: QEMU has no name for it then, by which it could be moved."""
+        return self.element.tag == _ARG
 
     @property
     def serial(self) -> str:

@@ -45,6 +45,18 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     up: bool = True
 
 
+class DiskView(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine's disk: `target` is its kernel name there, `size` is in bytes."""
+
+    target: str
+    bus: str
+    size: int
+    serial: str
+    vendor: str
+    model: str
+    rotational: bool
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """A machine as the daemon sees it. `running` is whether its init has been started; `pulled` are the MAC addresses
     of cards without link, `first` what the next power-on tries first."""
@@ -61,6 +73,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     firmware: str
     macs: tuple[str, ...]
     pulled: tuple[str, ...]
+    disks: tuple[DiskView, ...] = ()
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ from drivers.protocols import BootDevice, PowerState
 
 _POLL_SECONDS = 0.1
 _POWER_SECONDS = 60.0
+# Between two places of a start from something else than usual: there are fewer devices than that.
+_APART = 100
 
 
 def _quiet(_context: object, _error: object) -> None:
@@ -223,12 +225,43 @@ class Machine:
         one.put(1 if first else behind(others))
         self._define(tree)
 
+    def on_once(self, device: BootDevice) -> None:
+        """Start it from this kind of device, if it has one; it is off. At all later starts, by the machine itself too,
+        the order is what it was. Raises PowerError, BootError."""
+        usual, tree = self._definition(), self._definition()
+        found = places(tree)
+        firsts = of_kind(found, device)
+        others = [place for place in in_order(found) if place not in firsts]
+        for number, place in enumerate([*firsts, *others], start=1):
+            place.put(number * _APART)
+        self._define(tree)
+        try:
+            self.on()
+        finally:
+            self._define(usual)
+        self._put_back(places(usual))
+
+    def _put_back(self, usual: list[Place]) -> None:
+        """Give the running machine's devices that order from its next reset on, and put others last. An NVMe disk stays
+        where it is, and the others around it."""
+        running = places(ElementTree.fromstring(self.xml(live=True)))
+        order = [running[usual.index(place)] for place in in_order(usual)]
+        order += [place for place in in_order(running) if place not in order]
+        middle, offset = next(((one.order, at) for at, one in enumerate(order) if one.is_argument), (0, -1))
+        for number, place in enumerate(order):
+            if not place.is_argument:
+                self._set_order(place, middle + number - offset)
+
     def _put_at_next_reset(self, serial: str) -> None:
         """Put the disk, or the CD, last in the boot order of the running machine; does nothing when it is off."""
         if self.state() is PowerState.OFF:
             return
         one, others = self._chosen_from(ElementTree.fromstring(self.xml(live=True)), serial)
-        values = {"path": f"/machine/peripheral/{one.alias}", "property": "bootindex", "value": behind(others)}
+        self._set_order(one, behind(others))
+
+    def _set_order(self, place: Place, order_index: int) -> None:
+        """Give a device of the running machine a place that no other has, from its next reset on."""
+        values = {"path": f"/machine/peripheral/{place.alias}", "property": "bootindex", "value": order_index}
         order = json.dumps({"execute": "qom-set", "arguments": values})
         try:
             answer = json.loads(libvirt_qemu.qemuMonitorCommand(self._domain(), order, 0))

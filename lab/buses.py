@@ -32,7 +32,8 @@ class ContainerDisk:
 class DiskBus:
     """One bus.
 
-    `kernel` is how Linux's names of its disks begin, `by_id` how udev's links in /dev/disk/by-id do. Besides a serial
+    `kernel` is how Linux's names of its disks begin, `by_id` how udev's links in /dev/disk/by-id do; `protocol` is
+    Redfish's name of it ("": it has none). Besides a serial
     number its disks may have a WWN (`wwn`), say whether they rotate (`rotation`), and have a model and a
     vendor of up to `model_length` and `vendor_length` characters (0: none of their own).
 
@@ -45,6 +46,7 @@ class DiskBus:
 
     kernel: Literal["vd", "sd", "nvme"]
     by_id: str = ""
+    protocol: Literal["", "SATA", "SAS", "NVMe", "USB"] = ""
     wwn: bool = False
     rotation: bool = False
     model_length: int = 0
@@ -69,6 +71,7 @@ BUSES: Mapping[Bus, DiskBus] = {
     "sata": DiskBus(
         kernel="sd",
         by_id="ata",
+        protocol="SATA",
         wwn=True,
         rotation=True,
         model_length=40,
@@ -78,6 +81,7 @@ BUSES: Mapping[Bus, DiskBus] = {
     "scsi": DiskBus(
         kernel="sd",
         by_id="scsi",
+        protocol="SAS",
         wwn=True,
         rotation=True,
         model_length=16,
@@ -97,12 +101,14 @@ BUSES: Mapping[Bus, DiskBus] = {
     "nvme": DiskBus(
         kernel="nvme",
         by_id="nvme",
+        protocol="NVMe",
         attached_by="command line",
         containers=ContainerDisk(model="QEMU NVMe Ctrl", vendor=""),
     ),
     "usb": DiskBus(
         kernel="sd",
         by_id="usb",
+        protocol="USB",
         controller="qemu-xhci",
         containers=ContainerDisk(
             model="QEMU HARDDISK", vendor="QEMU", id_bus="usb", id_serial="QEMU_{model}_{serial}-0:0", id_vendor=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from lab.topology import Network, NodeSpec, Topology
 
@@ -218,12 +219,12 @@ class Layout:
         folder = self.www / hashlib.sha256(bytes(path.absolute())).hexdigest()[:8]
         _link(path, folder)
         base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
-        return f"{base}/{folder.name}/{path.name}"
+        return f"{base}/{folder.name}/{quote(path.name)}"
 
     def offer(self, path: Path) -> str:
         """Put the file where machines fetch what they boot; returns its URL. Raises FileNotFoundError."""
         _link(path, self.www / _BOOT)
-        return f"{self.boot_url}/{path.name}"
+        return f"{self.boot_url}/{quote(path.name)}"
 
     def make(self) -> None:
         """Make all directories of the lab."""

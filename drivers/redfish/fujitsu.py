@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import quote, unquote, urlsplit
 
 import sushy
 
@@ -41,14 +41,15 @@ class RemoteImage:
             return None
         image = self._system._conn.get(self._path).json().get("CDImage", {})
         share = f"{image.get('ShareName', '').strip('/')}/{image.get('ImageName', '')}"
-        return f"{image.get('ShareType', 'NFS').lower()}://{image.get('Server', '')}/{share}"
+        return f"{image.get('ShareType', 'NFS').lower()}://{image.get('Server', '')}/{quote(share)}"
 
     def insert(self, url: str) -> None:
         """Name the share, then connect it."""
-        parts = urlparse(url)
+        parts = urlsplit(url)
         if parts.scheme not in _KINDS:
             raise sushy.exceptions.SushyError(f"{url}: an iRMC takes images from NFS and SMB shares only")
-        share, _, image = parts.path.rpartition("/")
+        # It names files as they are, a URL quotes them.
+        share, _, image = unquote(parts.path).rpartition("/")
         named = {"Server": parts.netloc, "ShareName": share, "ImageName": image, "ShareType": _KINDS[parts.scheme]}
         connection = self._system._conn
         tag = connection.get(self._path).headers.get("ETag")

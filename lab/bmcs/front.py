@@ -16,7 +16,7 @@ from lab.bmcs.resources.power import Boot, Power
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, refusal
+from lab.bmcs.web import Inner, Request, Response, document, received, refusal
 
 
 class Front:
@@ -46,7 +46,7 @@ class Front:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request (WSGI, PEP 3333)."""
-        request, begin = Request(environ), time.monotonic()
+        request, begin = received(environ), time.monotonic()
         try:
             response = self._answer(request)
         except Refusal as error:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -20,8 +21,8 @@ class State:
     """One BMC: its profile, the machine's name in the emulator, and the emulator itself.
 
     `account` tells whether a user's password is right; `clock` is in seconds. `restarts`: the emulator's machines
-    follow a new boot order when they restart by themselves, or are asked to. `resets` are called at each power-on
-    through this BMC.
+    follow a new boot order when they restart by themselves, or are asked to. `resets` are entered before each power-on
+    through this BMC, and left after it or with the Refusal that says why there was none.
     """
 
     profile: Profile
@@ -31,7 +32,7 @@ class State:
     _: KW_ONLY
     clock: Callable[[], float] = time.monotonic
     restarts: bool = True
-    resets: list[Callable[[], None]] = field(default_factory=list)
+    resets: list[Callable[[], AbstractContextManager[None]]] = field(default_factory=list)
 
     _uuid: str = ""
 
@@ -76,8 +77,9 @@ class State:
         """Ask the emulator for a path of the machine's (`/VirtualMedia/Cd`). Raises Refusal with its error."""
         reply = self.inner.ask(method, self.inner_system + path, body)
         if reply.status >= 400:
-            message = ((reply.body or {}).get("error") or {}).get("message") or reply.text[:300]
-            raise refusal(reply.status, "Base.1.8.GeneralError", str(message))
+            told = (reply.body or {}).get("error") or {}
+            code, message = told.get("code", "Base.1.8.GeneralError"), told.get("message") or reply.text[:300]
+            raise refusal(reply.status, code, str(message))
         return reply
 
     def etag(self, body: Any) -> str:
@@ -109,7 +111,8 @@ def _foreign(one: Any, mine: tuple[str, ...]) -> bool:
 
 def payload(request: Request) -> dict[str, Any]:
     """The request's JSON object. Raises Refusal when there is none."""
-    body = request.get_json(silent=True)
+    # By whatever type it is called: `curl -d` names none of its own.
+    body = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):
         raise refusal(400, "Base.1.8.MalformedJSON", "The request body submitted was malformed JSON.")
     return body

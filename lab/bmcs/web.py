@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from lab.bmcs.errors import Refusal
 
-__all__ = ["Inner", "Reply", "Request", "Response", "document", "no_content", "refusal"]
+__all__ = ["Inner", "Reply", "Request", "Response", "document", "no_content", "received", "refusal"]
 
 _JSON = "application/json"
 
@@ -36,13 +37,20 @@ class Inner:
 
     def ask(self, method: str, path: str, body: object = None) -> Reply:
         """One request."""
-        answer = self._client.open(path, method=method, json=body)
+        # A request's path comes decoded.
+        answer = self._client.open(quote(path), method=method, json=body)
         text = answer.get_data(as_text=True)
         try:
             content = json.loads(text) if text else None
         except ValueError:
             content = None
         return Reply(answer.status_code, content, text, answer.headers.get("Location", ""))
+
+
+def received(environ: Mapping[str, Any]) -> Request:
+    """The request; HEAD is GET, of whose answer the server sends no body (RFC 9110 §9.3.2)."""
+    method = environ["REQUEST_METHOD"]
+    return Request({**environ, "REQUEST_METHOD": "GET" if method == "HEAD" else method})
 
 
 def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:

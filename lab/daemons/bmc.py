@@ -1,4 +1,4 @@
-"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with four changes.
+"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with five changes.
 
 - One image for all machines. Stock, every InsertMedia downloads the ISO in small pieces and copies it again into the
   pool, twice its size for each machine, and leaves the pool's copy behind (reference/lab.md §3.3, B1 and B2). Here an
@@ -7,7 +7,9 @@
 - An inserted CD is bootable, after the disks. Stock, it has no place in the boot order unless the client sets one, and
   then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
   installed disk wins. A boot target that a client sets is still honoured.
-- A CD that is asked for once comes first at the next power-on alone. Stock, it comes before the disk ever after.
+- What is asked for once comes first at the next power-on alone. Stock, it comes first ever after.
+- A request is done as a whole or refused, in Redfish's form (lab.daemons.redfish), and there are sessions
+  (lab.bmcs.shared).
 - Every request is logged with its duration, without passwords.
 
 Machines whose BMC is a vendor's have one each besides it, with a port of its own (lab.bmcs).
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -37,15 +39,18 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
-from drivers.bootorder import behind, in_order, places, settle
+from drivers.bootorder import Place, behind, in_order, of_kind, places, settle
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.serving import context, serve
+from lab.bmcs.shared import Shared
 from lab.bmcs.web import Request, Response
 from lab.daemons import containers
 from lab.daemons.images import Images
+from lab.daemons.redfish import views
+from lab.daemons.redfish.storage import Disk, disks_of, simple
 from lab.errors import ImageFetchError
 from lab.redact import redact
 
@@ -103,40 +108,92 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
     """libvirt domains whose media are links into the pool, bootable after the disks or once before them, and removed on
     eject."""
 
-    # The UUIDs of those that are to start from their CD once.
-    _from_cd: ClassVar[set[str]] = set()
+    TARGETS = tuple(_DEVICES)
+    RESETS = ("On", "ForceOn", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle", "Nmi")
+    # What was asked for last, by UUID: the target, and whether for one power-on.
+    _asked: ClassVar[dict[str, tuple[str, bool]]] = {}
 
     def set_boot_device(self, identity: str, boot_source: str) -> None:
-        """Try this first, and the others next, as they were. A CD that is asked for once changes nothing before the
-        machine is switched on."""
-        if boot_source == "Cd" and containers.asked_boot().get("BootSourceOverrideEnabled") == "Once":
-            self._from_cd.add(self.uuid(identity))
-            return
-        self._from_cd.discard(self.uuid(identity))
-        if boot_source not in _DEVICES:
-            super().set_boot_device(identity, boot_source)
+        """Try this first, and the others next, as they were."""
+        self.set_override(identity, boot_source)
+
+    def get_boot_device(self, identity: str) -> str:
+        """What is tried first at the next power-on."""
+        target, _ = self.override(identity)
+        return "Hdd" if target == "None" else target
+
+    def set_override(self, identity: str, target: str, *, once: bool = False) -> None:
+        """Try this first; "None": the disk, as usual. What is asked for once changes nothing before the machine is
+        switched on, nor does a CD before it is inserted."""
+        known = self.uuid(identity)
+        if once or (target == "Cd" and not of_kind(self._places(identity), BootDevice.CD)):
+            self._asked[known] = (target, once)
             return
         with self._driven(identity) as machine:
-            machine.set_first(_DEVICES[boot_source])
+            machine.set_first(_DEVICES.get(target, BootDevice.DISK))
+        self._asked[known] = (target, False)
 
-    def get_boot_device(self, identity: str) -> str | None:
-        """What is tried first at the next power-on."""
-        if self.uuid(identity) in self._from_cd:
-            return "Cd"
-        tree = ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
-        tried = in_order(places(tree))
-        return next((name for name, device in _DEVICES.items() if tried and device is tried[0].kind), "Hdd")
+    def override(self, identity: str) -> tuple[str, bool]:
+        """What is tried first at the next power-on ("None": what is usual), and whether then alone. What was asked for
+        here counts as long as the machine's order is still that: IPMI and the lab change it too."""
+        found = self._places(identity)
+        tried = in_order(found)
+        firsts = [name for name, kind in _DEVICES.items() if tried and tried[0] in of_kind(found, kind)]
+        target, once = self._asked.get(self.uuid(identity), ("None", False))
+        if once or target in firsts or (target == "Cd" and not of_kind(found, BootDevice.CD)):
+            return target, once
+        return "None" if "Hdd" in firsts or not firsts else firsts[0], False
+
+    def _places(self, identity: str) -> list[Place]:
+        return places(self._tree(identity))
+
+    def _tree(self, identity: str) -> ElementTree.Element:
+        return ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
 
     def set_power_state(self, identity: str, state: str) -> None:
-        """As sushy-tools does; a machine that is switched on starts from its CD where that was asked for."""
+        """As sushy-tools does; a machine that is switched on starts from what was asked for once."""
+        state = "ForceRestart" if state == "PowerCycle" else state
         is_on, known = self.get_power_state(identity) == "On", self.uuid(identity)
-        if known not in self._from_cd or state not in (("ForceRestart",) if is_on else ("On", "ForceOn")):
+        target, once = self._asked.get(known, ("", False))
+        if not once or state not in (("ForceRestart",) if is_on else ("On", "ForceOn")):
             super().set_power_state(identity, state)
             return
         with self._driven(identity) as machine:
-            machine.boot_from_cd_once()
-            machine.cycle()
-        self._from_cd.discard(known)
+            machine.off()
+            machine.on_once(_DEVICES[target])
+        del self._asked[known]
+
+    def get_boot_mode(self, identity: str) -> str:
+        """UEFI or Legacy; sushy-tools does not see the latter where libvirt's default firmware is meant."""
+        return "UEFI" if self._tree(identity).find("os/loader[@type='pflash']") is not None else "Legacy"
+
+    def get_secure_boot(self, identity: str) -> bool:
+        """Whether its firmware has keys and starts signed code alone."""
+        if self.get_boot_mode(identity) == "Legacy":
+            raise error.NotSupportedError("a BIOS has no secure boot")
+        return self._tree(identity).find("os/loader[@secure='yes']") is not None
+
+    def get_bios(self, identity: str) -> dict[str, str]:
+        """None: those of sushy-tools are words in the domain's metadata that nothing follows."""
+        raise error.NotSupportedError(f"{identity} has no attributes of its firmware")
+
+    def set_bios(self, identity: str, _attributes: object = None) -> None:
+        """None, as above."""
+        self.get_bios(identity)
+
+    reset_bios = set_bios
+
+    def get_processors(self, identity: str) -> list[dict[str, str]]:
+        """As sushy-tools has them, and with the key by which its template makes their paths."""
+        return [{**one, "Id": one["id"]} for one in super().get_processors(identity)]
+
+    def disks(self, identity: str) -> list[Disk]:
+        """Its disks."""
+        return disks_of(self._tree(identity))
+
+    def get_simple_storage_collection(self, identity: str) -> dict[str, dict[str, Any]]:
+        """The same, by their buses; sushy-tools lists volumes of libvirt's pools alone."""
+        return simple(self.disks(identity))
 
     @contextmanager
     def _driven(self, identity: str) -> Iterator[Machine]:
@@ -170,12 +227,14 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         """As sushy-tools does; without an image, the pool's link to the last one goes. A new image takes over the place
         of one that was set first for good, not of what is to be first once."""
         known = self.uuid(identity)
-        once = known in self._from_cd
-        self._from_cd.discard(known)
+        asked = self._asked.get(known)
+        if asked is not None and asked[1]:
+            del self._asked[known]
         try:
             super().set_boot_image(identity, device, boot_image, *args, **kw)
         finally:
-            self._from_cd.update([known] * once)
+            if asked is not None:
+                self._asked[known] = asked
         if boot_image is None:
             with libvirtdriver.libvirt_open(self._uri) as conn:
                 pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
@@ -212,36 +271,42 @@ class RequestLog:
 
 
 def log_requests(app: flask.Flask, log: RequestLog) -> None:
-    """Note every request that `app` answers."""
+    """Note every request that `app` answers, but not what a BMC in front of it only wants to know."""
 
     def begin() -> None:
         flask.g.begin = time.monotonic()
 
     def end(response: flask.Response) -> flask.Response:
-        log.note(flask.request, response, time.monotonic() - flask.g.begin)
+        if flask.request.remote_addr or flask.request.method != "GET":
+            log.note(flask.request, response, time.monotonic() - flask.g.begin)
         return response
 
     app.before_request(begin)
     app.after_request(end)
 
 
-def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
-    """Serve the BMCs of all machines whose BMC is a vendor's: NODE0_FRONTS has their names, profiles and ports."""
-    settings = app.config
-    # Each has its own way in; behind them the emulator asks nobody.
-    behind = app.wsgi_app.app if isinstance(app.wsgi_app, emulator.RedfishAuthMiddleware) else app.wsgi_app
+def accounts(file: str) -> Callable[[str, str], bool]:
+    """Whether a user's password is the one of that htpasswd file."""
 
     def account(user: str, password: str) -> bool:
         try:
-            auth_basic.authenticate(settings["SUSHY_EMULATOR_AUTH_FILE"], user, password.encode())
-        except error.Unauthorized:
+            auth_basic.authenticate(file, user, password.encode())
+        # bcrypt's word for passwords of more than 72 bytes, or with a null.
+        except (error.FishyError, ValueError):
             return False
         return True
 
+    return account
+
+
+def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
+    """Serve the BMCs of all machines whose BMC is a vendor's: NODE0_FRONTS has their names, profiles and ports."""
+    settings = app.config
+    account, application = accounts(settings["NODE0_ACCOUNTS"]), app.wsgi_app
     for name, kind, port in settings.get("NODE0_FRONTS", ()):
         bmc_profile = profile(kind)
         restarts = containers.SETTING in settings
-        front = Front(bmc_profile, name, behind, account, restarts=restarts, log=partial(log.note, bmc=name))
+        front = Front(bmc_profile, name, application, account, restarts=restarts, log=partial(log.note, bmc=name))
         pair = (Path(settings["SUSHY_EMULATOR_SSL_CERT"]), Path(settings["SUSHY_EMULATOR_SSL_KEY"]))
         serve(front, settings["SUSHY_EMULATOR_LISTEN_IP"], port, context(*pair, bmc_profile.tls))
 
@@ -254,8 +319,11 @@ def main(config: str) -> int:
     app = emulator.app
     app.configure(config_file=config)
     log = RequestLog(Path(app.config["NODE0_BMC_REQUESTS"]))
+    views.install(app)
     log_requests(app, log)
     serve_vendors(app, log)
+    # sushy-tools' own way in knows no sessions, and is not used: its setting (SUSHY_EMULATOR_AUTH_FILE) is not there.
+    app.wsgi_app = Shared(app.wsgi_app, accounts(app.config["NODE0_ACCOUNTS"]), log=log.note)
     sys.argv = ["sushy-emulator", "--config", config]
     code: int = emulator.main()
     return code

@@ -1,7 +1,7 @@
 """Container machines behind sushy-tools' emulator: a systems driver that asks the daemon which owns them.
 
 As with virtual machines (lab.daemons.bmc) an inserted CD comes after the disks; a client that sets a boot target gets
-it. The emulator does not tell its drivers whether `Once` was asked for: this one reads it off the request.
+it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from sushy_tools import error
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources.systems.base import AbstractSystemsDriver
 
-from drivers.container import Machine, Machines, View
-from drivers.errors import ConnectionFailedError, DriverError, NotFoundError
+from drivers.container import Machine, Machines, Operation, View
+from drivers.errors import BootError, ConnectionFailedError, DriverError, NotFoundError
+from lab.daemons.redfish.storage import Disk, simple
 
 SETTING = "NODE0_MACHINED"
 # Redfish's names (ComputerSystem, BootSource) -> the daemon's.
 _BOOT = {"Hdd": "hd", "Cd": "cdrom", "Pxe": "network"}
-_OFF = ("ForceOff",)
-_ON = ("On", "ForceOn")
-_RESET = ("ForceRestart", "GracefulRestart", "PowerCycle")
-_SHUT_DOWN = ("GracefulShutdown",)
+# What is asked of the daemon: an operation of its own for each of Redfish's.
+_RESETS: dict[str, Operation] = {
+    "On": "on", "ForceOn": "on", "ForceOff": "off", "GracefulShutdown": "shutdown", "ForceRestart": "reset",
+    "GracefulRestart": "reset", "PowerCycle": "reset",
+}  # fmt: skip
 
 
 @contextmanager
@@ -38,23 +40,23 @@ def as_fishy() -> Iterator[None]:
         raise error.NotFound(str(failure)) from failure
     except ConnectionFailedError as failure:
         raise error.FishyError(str(failure), code=503) from failure
+    except BootError as failure:
+        raise error.BadRequest(str(failure)) from failure
     except DriverError as failure:
         raise error.FishyError(str(failure), code=500) from failure
-
-
-def asked_boot() -> dict[str, Any]:
-    """The Boot object of the request that is being answered."""
-    body = flask.request.get_json(silent=True) if flask.has_request_context() else None
-    boot = body.get("Boot") if isinstance(body, dict) else None
-    return boot if isinstance(boot, dict) else {}
 
 
 class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-tools has no types
     """The machines of the daemon at `socket`."""
 
+    TARGETS = tuple(_BOOT)
+    RESETS = tuple(_RESETS)
+
     def __init__(self, socket: Path) -> None:
         super().__init__()
         self._machines = Machines(socket)
+        # The UUIDs of those whose disk was asked for by its name: it is the usual first.
+        self._disk_first: set[str] = set()
 
     @classmethod
     def instead_of_libvirt(cls, config: str) -> None:
@@ -102,19 +104,8 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
 
     def set_power_state(self, identity: str, state: str) -> None:
         """ComputerSystem.Reset."""
-        machine = self._machine(identity)
         with as_fishy():
-            if state in _ON:
-                machine.on()
-            elif state in _OFF:
-                machine.off()
-            elif state in _SHUT_DOWN:
-                machine.ask("shutdown")
-            elif state in _RESET:
-                if machine.look().on:
-                    machine.ask("reset")
-            else:
-                raise error.NotSupportedError(f"container machines have no {state}")
+            self._machine(identity).ask(_RESETS[state])
 
     def get_boot_device(self, identity: str) -> str:
         """What is tried first."""
@@ -123,15 +114,42 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
 
     def set_boot_device(self, identity: str, boot_source: str) -> None:
         """Try this first."""
-        if boot_source not in _BOOT:
-            raise error.BadRequest(f"container machines boot from {', '.join(_BOOT)}, not from {boot_source}")
-        once = asked_boot().get("BootSourceOverrideEnabled") == "Once"
+        self.set_override(identity, boot_source)
+
+    def override(self, identity: str) -> tuple[str, bool]:
+        """What is to be tried first ("None": as usual), and whether once."""
+        view = self._look(identity)
+        usual = view.first == "hd" and not view.once and view.uuid not in self._disk_first
+        return "None" if usual else self.get_boot_device(identity), view.once
+
+    def set_override(self, identity: str, target: str, *, once: bool = False) -> None:
+        """Try this first, at the next power-on alone or always; "None": as usual."""
         with as_fishy():
-            self._machine(identity).ask("first", _BOOT[boot_source], once=once)
+            view = self._machine(identity).ask("first", _BOOT.get(target, "hd"), once=once)
+        (self._disk_first.add if target == "Hdd" else self._disk_first.discard)(view.uuid)
 
     def get_boot_mode(self, identity: str) -> str:
         """UEFI or Legacy."""
         return "UEFI" if self._look(identity).firmware == "uefi" else "Legacy"
+
+    def disks(self, identity: str) -> list[Disk]:
+        """Its disks."""
+        return [
+            Disk(
+                one.target,
+                one.bus,
+                one.size,
+                serial=one.serial,
+                maker=one.vendor,
+                model=one.model,
+                rotational=one.rotational,
+            )
+            for one in self._look(identity).disks
+        ]
+
+    def get_simple_storage_collection(self, identity: str) -> dict[str, dict[str, Any]]:
+        """The same, by their buses."""
+        return simple(self.disks(identity))
 
     def get_total_memory(self, identity: str) -> int:
         """In GiB."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlsplit
 
 import requests
 
@@ -88,7 +88,7 @@ class Images:
     def linked(self, url: str, folder: Path) -> Path | None:
         """A link in `folder` to the file that the lab's HTTP server serves at `url`; None when it is on another file
         system."""
-        name = unquote(urlparse(url).path).lstrip("/")
+        name = unquote(urlsplit(url).path).lstrip("/")
         source = (self._root / name).resolve()
         folder.mkdir(exist_ok=True)
         shared = folder / hashlib.sha256(url.encode()).hexdigest()

@@ -325,7 +325,7 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
         "SUSHY_EMULATOR_LISTEN_PORT": BMC_PORT,
         "SUSHY_EMULATOR_SSL_CERT": str(root / "server.crt"),
         "SUSHY_EMULATOR_SSL_KEY": str(root / "server.key"),
-        "SUSHY_EMULATOR_AUTH_FILE": str(htpasswd),
+        "NODE0_ACCOUNTS": str(htpasswd),
         **(
             {"NODE0_MACHINED": str(layout.machined)}
             if layout.topology.machine == "container"

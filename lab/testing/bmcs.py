@@ -16,15 +16,18 @@ import msgspec
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 
-from drivers.container import Machines, Reply, Request, View
+from drivers.container import DiskView, Machines, Reply, Request, View
 from drivers.errors import NotFoundError
 from drivers.redfish import Service
 from lab.bmcs.front import Front
 from lab.bmcs.profile import Profile, profile
 from lab.bmcs.serving import context, serve
+from lab.bmcs.shared import Shared
+from lab.bmcs.web import Response
 from lab.daemons.bmc import SharedMedia
 from lab.daemons.containers import ContainerDriver
 from lab.daemons.pki import Authority
+from lab.daemons.redfish import views
 
 USER, PASSWORD = "admin", "right"
 
@@ -42,6 +45,11 @@ class Memory(Machines):
         self._view = View(
             name=self.name, uuid=self.uuid, on=False, running=False, first="hd", once=False, media="", memory_mib=4096,
             vcpus=2, firmware="uefi", macs=("52:54:00:00:00:01",), pulled=(),
+            disks=(
+                DiskView(
+                    target="sda", bus="sata", size=10 << 30, serial="DISK-0", vendor="", model="WD10", rotational=True
+                ),
+            ),
         )  # fmt: skip
         self._usual = "hd"
 
@@ -74,8 +82,8 @@ class Memory(Machines):
         self._view = msgspec.structs.replace(self._view, **fields)
 
 
-class _Driver(ContainerDriver):
-    """As in a lab, without a daemon."""
+class Contained(ContainerDriver):
+    """The driver of container machines, without a daemon."""
 
     def __init__(self, machines: Machines) -> None:
         super().__init__(Path("/nowhere"))
@@ -95,12 +103,12 @@ def hurried(bmc_profile: Profile, factor: float) -> Profile:
 
 
 @contextmanager
-def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]:
-    """sushy-tools' emulator with these machines, its files in `folder`; without authentication."""
+def emulated(systems: Any, folder: Path) -> Iterator[emulator.Application]:
+    """The emulator with that driver of systems, its files in `folder`; without authentication."""
     originals = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
     directory = tempfile.tempdir
     vmedia.StaticDriver = SharedMedia
-    emulator.Application.systems = _Driver(machines)
+    emulator.Application.systems = systems
     # What it has memoized is of another emulator.
     vars(emulator.app).pop("_cache", None)
     settings = {
@@ -108,6 +116,7 @@ def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]
         "NODE0_SHARES": (f"nfs://files.example/export={folder}",),
     }  # fmt: skip
     emulator.app.config.update(settings)
+    views.install(emulator.app)
     tempfile.tempdir = str(folder)
     try:
         yield emulator.app
@@ -125,7 +134,7 @@ class Running:
     url: str
     ca: Path
     machine: Memory
-    front: Front
+    front: Any
     _: KW_ONLY
     profile: Profile
     statuses: list[int]
@@ -154,12 +163,20 @@ def running(
     (folder / "ca.crt").write_bytes(authority.pem)
     bmc_profile, machine = changed or profile(name), Memory()
     with ExitStack() as stack:
-        application = stack.enter_context(emulated(machine, state))
+        application = stack.enter_context(emulated(Contained(machine), state))
         statuses: list[int] = []
-        front = Front(
-            bmc_profile, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD),
-            restarts=restarts, log=lambda _, response, __: statuses.append(response.status_code),
-        )  # fmt: skip
+
+        def account(user: str, word: str) -> bool:
+            return (user, word) == (USER, PASSWORD)
+
+        def log(_: object, response: Response, __: float) -> None:
+            statuses.append(response.status_code)
+
+        front = (
+            Front(bmc_profile, machine.name, application, account, restarts=restarts, log=log)
+            if bmc_profile.system
+            else Shared(application, account, log=log)
+        )
         tls = context(folder / "server.crt", folder / "server.key", bmc_profile.tls) if encrypted else None
         server = serve(front, "127.0.0.1", 0, tls)
         stack.callback(server.server_close)

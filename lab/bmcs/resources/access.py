@@ -22,6 +22,7 @@ class Access:
 
     def check(self, request: Request, path: str) -> None:
         """Raises Refusal (401) unless the request may pass."""
+        self._expire()
         if is_open(path) or (request.method == "POST" and path in (_SESSIONS, f"{_SESSIONS}/Members")):
             return
         if not self._is_logged_in(request):
@@ -32,18 +33,22 @@ class Access:
             )  # fmt: skip
 
     def _is_logged_in(self, request: Request) -> bool:
-        ways, now = self.state.profile.logins, self.state.clock()
+        ways = self.state.profile.logins
         header = request.authorization
         if "basic" in ways and header is not None and header.type == "basic":
             return self.state.account(header.username or "", header.password or "")
-        token = request.headers.get("X-Auth-Token", "")
-        for identity, (own, user, used) in list(self._sessions.items()):
-            if now - used > self.state.profile.session_seconds:
-                del self._sessions[identity]
-            elif "session" in ways and token and secrets.compare_digest(token, own):
-                self._sessions[identity] = (own, user, now)
+        token = request.headers.get("X-Auth-Token", "").encode()
+        for identity, (own, user, _) in list(self._sessions.items()):
+            if "session" in ways and secrets.compare_digest(token, own.encode()):
+                self._sessions[identity] = (own, user, self.state.clock())
                 return True
         return False
+
+    def _expire(self) -> None:
+        oldest = self.state.clock() - self.state.profile.session_seconds
+        for identity, (_, _, used) in list(self._sessions.items()):
+            if used < oldest:
+                self._sessions.pop(identity, None)
 
     def handle(self, request: Request, path: str) -> Response | None:
         """Answer for the session service; None for other paths. Raises Refusal."""
@@ -54,6 +59,8 @@ class Access:
         if path in (_SESSIONS, f"{_SESSIONS}/Members") and request.method == "POST":
             return self._begin(request)
         identity = path.removeprefix(f"{_SESSIONS}/")
+        if request.method not in ("GET", "HEAD") and (path == _SESSIONS or request.method != "DELETE"):
+            raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
         if path == _SESSIONS:
             members = [{"@odata.id": f"{_SESSIONS}/{one}"} for one in self._sessions]
             return document(
@@ -65,7 +72,7 @@ class Access:
         if identity not in self._sessions:
             raise refusal(404, "Base.1.8.ResourceNotFound", f"The session {identity} was not found.")
         if request.method == "DELETE":
-            del self._sessions[identity]
+            self._sessions.pop(identity, None)
             return no_content()
         return document(self._session(identity))
 

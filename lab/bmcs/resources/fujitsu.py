@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import quote, unquote, urlsplit
 
 from lab.bmcs.resources.media import Media
 from lab.bmcs.state import State, payload
@@ -61,24 +61,30 @@ class Fujitsu:
                 raise refusal(400, "Base.1.8.ActionParameterNotSupported", f"{wanted} is not supported.")
             return no_content()
         if request.method == "PATCH":
-            image = payload(request).get("CDImage") or {}
-            self._server = str(image.get("Server", self._server))
-            self._share = str(image.get("ShareName", self._share))
-            self._image = str(image.get("ImageName", self._image))
-            self._kind = str(image.get("ShareType", self._kind))
-            if self._kind not in ("NFS", "SMB"):
-                raise refusal(400, "Base.1.8.PropertyValueNotInList", f"ShareType {self._kind} is not supported.")
+            self._set(payload(request).get("CDImage"))
         return document(self._shown())
 
+    def _set(self, image: Any) -> None:
+        if not isinstance(image, dict) or not all(isinstance(value, str) for value in image.values()):
+            raise refusal(400, "Base.1.8.PropertyValueTypeError", "CDImage is an object of strings.", "CDImage")
+        for name, value in image.items():
+            if name not in ("Server", "ShareName", "ImageName", "ShareType") and value:
+                raise refusal(400, "Base.1.8.PropertyNotWritable", f"CDImage/{name} cannot be set here.", name)
+        kind = image.get("ShareType", self._kind)
+        if kind not in ("NFS", "SMB"):
+            raise refusal(400, "Base.1.8.PropertyValueNotInList", f"ShareType {kind} is not supported.", "ShareType")
+        self._server, self._kind = image.get("Server", self._server), kind
+        self._share, self._image = image.get("ShareName", self._share), image.get("ImageName", self._image)
+
     def _url(self) -> str:
-        return f"{self._kind.lower()}://{self._server}/{self._share.strip('/')}/{self._image}"
+        return f"{self._kind.lower()}://{self._server}/{quote(self._share.strip('/'))}/{quote(self._image)}"
 
     def _remember(self) -> None:
         """Take over what was connected before this BMC was started."""
         url = self.media.holds(self.state.profile.media.drives[0])
         if url and not self._server:
-            parts = urlparse(url)
-            self._share, _, self._image = parts.path.rpartition("/")
+            parts = urlsplit(url)
+            self._share, _, self._image = unquote(parts.path).rpartition("/")
             self._server, self._kind = parts.netloc, parts.scheme.upper()
 
     def _shown(self) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from urllib.parse import urlparse
 
 import requests
 
+from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import Drive
 from lab.bmcs.resources.tasks import Tasks
 from lab.bmcs.state import State, payload
@@ -129,14 +132,19 @@ class Media:
     # -- what is done ----------------------------------------------------------------------------------------------
 
     def _patch(self, drive: Drive, body: dict[str, Any]) -> Response:
-        oem = body.get("Oem", {}).get("Hpe", {}) if self.state.profile.media.ejects_itself else {}
-        if oem:
+        if self.state.profile.media.ejects_itself and "Oem" in body:
+            wanted = body == {"Oem": {"Hpe": {"BootOnNextServerReset": True}}}
+            if not wanted and body != {"Oem": {"Hpe": {"BootOnNextServerReset": False}}}:
+                text = "Of a drive BootOnNextServerReset alone can be set, to true or false."
+                raise refusal(400, "Base.1.8.PropertyNotWritable", text, "Oem")
             self._boot_next.pop(drive.id, None)
-            if oem.get("BootOnNextServerReset"):
+            if wanted:
                 self._boot_next[drive.id] = 0
             return no_content()
         if drive.how != "patch":
             raise refusal(405, "Base.1.8.OperationNotAllowed", f"{drive.id} takes no image by PATCH.")
+        if not body.keys() & {"Image", "Inserted"}:
+            raise refusal(400, "Base.1.8.NoOperation", "The request neither inserts nor ejects an image.")
         if body.get("Image") and body.get("Inserted", True):
             self._take(drive, body)
         else:
@@ -157,14 +165,14 @@ class Media:
                     400, "Base.1.8.ActionParameterMissing",
                     f"The action InsertMedia requires the parameter {name} to be present in the request body.", name,
                 )  # fmt: skip
-        self._may(drive, str(body.get("Image") or ""))
+        self._may(drive, body)
         if media.task_seconds:
             return self.tasks.begin(lambda: self._taken(drive, body))
         return self._taken(drive, body)
 
     def may(self, url: str) -> None:
         """Raises Refusal unless this BMC takes an image from that URL."""
-        media, scheme = self.state.profile.media, urlparse(url).scheme
+        media, scheme = self.state.profile.media, _scheme(url)
         if scheme not in media.schemes:
             raise refusal(
                 400, "Base.1.8.SourceDoesNotSupportProtocol",
@@ -177,14 +185,16 @@ class Media:
                 f"The string {url[:40]}... exceeds the length limit {media.url_length}.", "Image",
             )  # fmt: skip
 
-    def _may(self, drive: Drive, url: str) -> None:
+    def _may(self, drive: Drive, body: dict[str, Any]) -> None:
+        url = str(body.get("Image") or "")
+        _checked(drive, body)
         self.may(url)
         when, _ = self._ejected.get(drive.id, (float("-inf"), ""))
         if self.state.clock() - when < self.state.profile.media.busy_seconds:
             raise refusal(500, "Base.1.8.InternalError", "The request failed due to an internal service error.")
         if self._held.get(drive.id):
             raise refusal(500, "Base.1.8.ResourceInUse", "The virtual media device is already in use.")
-        if drive.limit_mib and _mib(url) > drive.limit_mib:
+        if drive.limit_mib and _mib(url, _login(body)) > drive.limit_mib:
             raise refusal(
                 400, "Base.1.8.PropertyValueNotInList",
                 f"The image is larger than the {drive.limit_mib} MiB that {drive.id} holds.", "Image",
@@ -196,13 +206,15 @@ class Media:
 
     def _take(self, drive: Drive, body: dict[str, Any]) -> None:
         url = str(body["Image"])
-        self._may(drive, url)
+        self._may(drive, body)
         if self.state.profile.media.lies:
             return
+        login = _login(body)
         if drive.boots:
-            self.state.ask("POST", _DRIVE + _INSERT, {"Image": url})
+            account = dict(zip(("UserName", "Password"), login or (), strict=False))
+            self.state.ask("POST", _DRIVE + _INSERT, {"Image": url, **account})
         else:
-            _mib(url)
+            _mib(url, login)
         self._held[drive.id] = self._names[drive.id] = url
 
     def _eject(self, drive: Drive, request: Request) -> Response:
@@ -225,19 +237,63 @@ class Media:
         Refusal."""
         self._take(drive, {"Image": url})
 
-    def _reset(self) -> None:
-        """The machine starts: what was to be booted once leaves at its second start."""
-        for drive in self.state.profile.media.drives:
-            if drive.id in self._boot_next:
-                self._boot_next[drive.id] += 1
-                if self._boot_next[drive.id] > 1:
-                    self.eject(drive)
+    @contextmanager
+    def _reset(self) -> Iterator[None]:
+        """The machine starts: what was to be booted once leaves at its second start, and stays if that fails."""
+        starts = {name: count + 1 for name, count in self._boot_next.items()}
+        leaving = [one for one in self.state.profile.media.drives if starts.get(one.id, 0) > 1]
+        kept = {one.id: self._held.get(one.id, "") for one in leaving}, dict(self._boot_next), dict(self._ejected)
+        for drive in leaving:
+            self.eject(drive)
+        try:
+            yield
+        except Refusal:
+            held, self._boot_next, self._ejected = kept
+            for drive in leaving:
+                if held[drive.id]:
+                    self._take(drive, {"Image": held[drive.id]})
+            raise
+        self._boot_next = {name: count for name, count in starts.items() if count < 2}
 
 
-def _mib(url: str) -> float:
+def _checked(drive: Drive, body: dict[str, Any]) -> None:
+    """Raises Refusal for what an insert asks for and this drive does not do: its images cannot be written."""
+    scheme = _scheme(str(body.get("Image"))).upper()
+    values: dict[str, tuple[Any, ...]] = {
+        "Inserted": (True,), "WriteProtected": (True,), "MediaType": drive.types,
+        "TransferMethod": ("Stream", "Upload"),
+        "TransferProtocolType": (scheme, "CIFS") if scheme == "SMB" else (scheme,),
+    }  # fmt: skip
+    for name, value in body.items():
+        if name not in ("Image", "UserName", "Password", *values):
+            raise refusal(400, "Base.1.8.PropertyUnknown", f"The property {name} is not known here.", name)
+        if value not in values.get(name, (value,)):
+            raise refusal(
+                400, "Base.1.8.PropertyValueNotInList", f"{drive.id} takes no image with {name}: {value}.", name
+            )
+    login = [body.get(name) or "" for name in ("UserName", "Password")]
+    if not all(isinstance(word, str) for word in login) or bool(login[0]) != bool(login[1]):
+        text = "UserName and Password belong together, and are strings."
+        raise refusal(400, "Base.1.8.PropertyValueTypeError", text, "UserName")
+
+
+def _scheme(url: str) -> str:
+    """Raises Refusal for what is no URL."""
+    try:
+        return urlparse(url).scheme
+    except ValueError as error:
+        raise refusal(400, "Base.1.8.PropertyValueFormatError", f"{url} is no URL: {error}.", "Image") from error
+
+
+def _login(body: dict[str, Any]) -> tuple[str, str] | None:
+    """The account at the image's server."""
+    return (body["UserName"], body["Password"]) if body.get("UserName") else None
+
+
+def _mib(url: str, login: tuple[str, str] | None) -> float:
     """An image's size in MiB; 0 when its server does not tell."""
     try:
-        with requests.head(url, timeout=_SIZE_SECONDS, verify=False) as answer:
+        with requests.head(url, timeout=_SIZE_SECONDS, verify=False, auth=login) as answer:
             answer.raise_for_status()
             return int(answer.headers.get("Content-Length", 0)) / (1 << 20)
     except (requests.RequestException, ValueError) as error:

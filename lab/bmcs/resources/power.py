@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from lab.bmcs.errors import Refusal
 from lab.bmcs.state import State, payload
 from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _RESET = "/Actions/ComputerSystem.Reset"
-_ON = ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle")
+_ON = ("On", "ForceOn")
+_RESTARTS = ("ForceRestart", "GracefulRestart", "PowerCycle")
+_OFF = ("ForceOff", "GracefulShutdown")
+_ENABLED = ("Once", "Continuous", "Disabled")
 
 
 @dataclass
@@ -45,13 +51,18 @@ class Power:
                 409, "Base.1.8.ActionParameterValueConflict",
                 "The parameter ResetType with the requested value of On does not meet the constraints.", "ResetType",
             )  # fmt: skip
+        is_on = (self.state.ask("GET", "").body or {}).get("PowerState") == "On"
+        if kind in (_ON if is_on else _OFF):
+            # There is nothing to do, and so nothing that anybody waits for or counts.
+            return no_content()
         if kind == "ForceOff" and power.off_seconds:
             self._end_later(power.off_seconds)
             return no_content()
-        if kind in _ON and (self.state.restarts or kind != "GracefulRestart"):
-            for tell in self.state.resets:
-                tell()
-        self.state.ask("POST", _RESET, {"ResetType": kind})
+        with ExitStack() as begun:
+            if kind in (_RESTARTS if is_on else _ON) and (self.state.restarts or kind != "GracefulRestart"):
+                for reset in self.state.resets:
+                    begun.enter_context(reset())
+            self.state.ask("POST", _RESET, {"ResetType": kind})
         self._note(kind)
         return no_content()
 
@@ -65,8 +76,10 @@ class Power:
             return
 
         def end() -> None:
-            self.state.ask("POST", _RESET, {"ResetType": "ForceOff"})
-            self._note("ForceOff")
+            # Who asked has had the answer; that the machine stays on is seen.
+            with suppress(Refusal):
+                self.state.ask("POST", _RESET, {"ResetType": "ForceOff"})
+                self._note("ForceOff")
 
         self._ending = threading.Timer(seconds, end)
         self._ending.daemon = True
@@ -81,13 +94,16 @@ class Boot:
     state: State
     target: str = "None"
     enabled: str = "Disabled"
+    _: KW_ONLY
     _started: float = float("-inf")
+    _remembered: bool = False
 
     def __post_init__(self) -> None:
         self.state.resets.append(self._reset)
 
     def show(self, body: dict[str, Any]) -> None:
         """Put the override into the system's document."""
+        self._remember()
         boot = body.setdefault("Boot", {})
         for name in ("UefiTargetBootSourceOverride", "HttpBootUri"):
             boot.pop(name, None)
@@ -111,6 +127,8 @@ class Boot:
     def handle(self, request: Request, path: str) -> Response | None:
         """Answer for the Settings resource, and for PATCH of the override; None for all else. Raises Refusal."""
         settings = f"{self.state.system}/Settings"
+        if path in (self.state.system, settings):
+            self._remember()
         if self.state.profile.boot.settings and path == settings and request.method == "GET":
             return document(
                 {
@@ -127,6 +145,16 @@ class Boot:
             raise refusal(400, "Base.1.8.PropertyNotWritable", "Boot is set in the Settings resource.", "Boot")
         self._set(body)
         return no_content()
+
+    def _remember(self) -> None:
+        """Take over what was set for good before this BMC was started."""
+        if self._remembered:
+            return
+        boot = self.state.ask("GET", "").body["Boot"]
+        self._remembered = True
+        if boot["BootSourceOverrideEnabled"] == "Continuous":
+            names = {theirs: own for own, theirs in self.state.profile.boot.targets.items()}
+            self.target, self.enabled = names[boot["BootSourceOverrideTarget"]], "Continuous"
 
     def _set(self, body: dict[str, Any]) -> None:
         boot = self.state.profile.boot
@@ -146,28 +174,41 @@ class Boot:
                 400, "Base.1.8.PropertyMissing", "The property BootSourceOverrideEnabled is required.",
                 "BootSourceOverrideEnabled",
             )  # fmt: skip
-        enabled = str(body.get("BootSourceOverrideEnabled", self.enabled))
+        enabled = body.get("BootSourceOverrideEnabled", self.enabled)
+        if enabled not in _ENABLED:
+            raise refusal(
+                400, "Base.1.8.PropertyValueNotInList", f"The value {enabled} is not one of {', '.join(_ENABLED)}.",
+                "BootSourceOverrideEnabled",
+            )  # fmt: skip
         if enabled == "Once" and boot.once == "ignored":
             return
-        self.target, self.enabled = target, "Disabled" if target == "None" else enabled
         if enabled == "Once" and boot.once == "kept":
-            self.enabled = "Continuous"
-        if self.enabled != "Once":
-            self._hand_over()
+            enabled = "Continuous"
+        before = self.target, self.enabled
+        self.target, self.enabled = target, "Disabled" if target == "None" else enabled
+        try:
+            if self.enabled != "Once":
+                self._hand_over()
+        except Refusal:
+            self.target, self.enabled = before
+            raise
 
     def _hand_over(self, *, once: bool = False) -> None:
-        if not once and not self.state.restarts and self.target not in ("None", "Hdd", "Pxe"):
-            # A running VM keeps an order that is for good until it is off: it would start from the CD again after its
-            # installation. An empty disk falls through to the CD by itself.
-            return
-        name = self.state.profile.boot.targets.get(self.target, "Hdd") if self.enabled != "Disabled" else "Hdd"
-        if name:
-            wanted = {"BootSourceOverrideTarget": name, "BootSourceOverrideEnabled": "Once" if once else "Continuous"}
-            self.state.ask("PATCH", "", {"Boot": wanted})
+        name = self.state.profile.boot.targets.get(self.target, "")
+        # A running VM keeps an order that is for good until it is off: it would start from the CD again after its
+        # installation. An empty disk falls through to the CD by itself.
+        for_ever = name == "Cd" and not once and not self.state.restarts
+        if self.enabled == "Disabled" or not name or for_ever:
+            name = "None"
+        wanted = {"BootSourceOverrideTarget": name, "BootSourceOverrideEnabled": "Once" if once else "Continuous"}
+        self.state.ask("PATCH", "", {"Boot": wanted})
 
-    def _reset(self) -> None:
+    @contextmanager
+    def _reset(self) -> Iterator[None]:
         """The machine starts."""
-        self._started = self.state.clock()
         if self.enabled == "Once":
             self._hand_over(once=True)
+        yield
+        self._started = self.state.clock()
+        if self.enabled == "Once":
             self.target, self.enabled = "None", "Disabled"

@@ -73,7 +73,7 @@ class Protocol:
         return response
 
     def _allowed(self, path: str) -> str:
-        if path == self._state.system or path.endswith("/Settings"):
+        if path.rpartition("/")[0] == f"{ROOT}/Systems" or path.endswith("/Settings"):
             return "GET, HEAD, PATCH"
         if path.endswith("/SessionService/Sessions"):
             return "GET, HEAD, POST"

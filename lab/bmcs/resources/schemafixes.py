@@ -12,8 +12,11 @@ from lab.bmcs.web import Inner
 
 # Property -> its name in the schema; empty: no schema has it.
 _NAMES = {"@Redfish.Copyright": "", "HealthRollUp": "HealthRollup"}
-# Type -> properties that it does not have.
-_UNKNOWN = {"#Chassis.v1_5_0.Chassis": ("UUID", "Thermal")}
+# Type -> properties that it does not have, or sushy-tools no value for.
+_UNKNOWN = {
+    "#Chassis.v1_5_0.Chassis": ("UUID", "Thermal"),
+    "#Manager.v1_3_1.Manager": ("ServiceEntryPointUUID",),
+}
 
 
 class SchemaFixes:
@@ -43,7 +46,10 @@ class SchemaFixes:
         if not isinstance(link, str) or not link.startswith(f"{ROOT}/"):
             return True
         if link not in self._there:
-            self._there[link] = self._inner.ask("GET", link.partition("#")[0]).status < 400
+            status = self._inner.ask("GET", link.partition("#")[0]).status
+            if status >= 500:
+                return True
+            self._there[link] = status < 400
         return self._there[link]
 
 

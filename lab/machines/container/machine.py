@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from drivers.container import View
+from drivers.container import DiskView, View
 from lab.machines.container.errors import MachineError
 from lab.machines.container.fence import holder
 from lab.machines.container.hardware import cables
 from lab.machines.container.kernel import cgroups
-from lab.machines.container.spec import BootFrom, MachineSpec
+from lab.machines.container.spec import USUAL_ORDER, BootFrom, MachineSpec
 
 _DEVICES: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
 END_SECONDS = 30.0
@@ -66,6 +66,7 @@ class Machine:
             firmware=spec.firmware,
             macs=tuple(nic.mac for nic in spec.nics),
             pulled=self._pulled,
+            disks=msgspec.convert(spec.disks, tuple[DiskView, ...], from_attributes=True),
         )
 
     def change(self, **fields: object) -> None:
@@ -199,7 +200,7 @@ class Machine:
         if once:
             self.change(boot_once=first_device)
         else:
-            order = (first_device, *(one for one in _DEVICES if one != first_device))
+            order = (first_device, *(one for one in USUAL_ORDER if one != first_device))
             self.change(boot=order, boot_once=None)
             if self.on:
                 # Firmware reads it at every start, whoever asked for that.

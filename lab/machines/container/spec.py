@@ -31,6 +31,7 @@ import msgspec
 from lab.buses import Bus
 
 BootFrom = Literal["hd", "usb", "cdrom", "network"]
+USUAL_ORDER: tuple[BootFrom, ...] = ("hd", "usb", "cdrom", "network")
 FILE = "machine.json"
 
 FirmwareKind = Literal["uefi", "bios"]
@@ -82,7 +83,7 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     disks: tuple[DiskSpec, ...] = ()
     cdrom: str | None = None
     stick: str = ""
-    boot: tuple[BootFrom, ...] = ("hd", "usb", "cdrom", "network")
+    boot: tuple[BootFrom, ...] = USUAL_ORDER
     boot_once: BootFrom | None = None
     boot_disks: tuple[str, ...] = ()
     console_log: str

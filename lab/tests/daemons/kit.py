@@ -49,6 +49,8 @@ class Domain:
         order = json.loads(text)
         alias = order["arguments"]["path"].rpartition("/")[2]
         [place] = [one for one in places(self._running) if one.alias == alias]
+        # QEMU: "The bootindex has already been used".
+        assert order["arguments"]["value"] not in [one.order for one in places(self._running)]
         place.put(order["arguments"]["value"])
         return "{}"
 
@@ -70,7 +72,7 @@ class Domain:
         if len(orders) != len(set(orders)):
             raise libvirt.libvirtError(f"The bootindex of {orders} has already been used")
         for number, place in enumerate(places(tree)):
-            if not place.alias:
+            if not place.alias and not place.is_argument:
                 ElementTree.SubElement(place.element, "alias", name=f"device{number}")
         self._running = tree
         self.restart()
@@ -92,11 +94,25 @@ class Domain:
         """Its UUID."""
         return ElementTree.fromstring(self.xml).findtext("uuid", "")
 
+    def maxMemory(self) -> int:
+        """In KiB."""
+        return 1 << 22
+
+    def maxVcpus(self) -> int:
+        """Of a machine that runs."""
+        return 2
+
     # -- libvirt's connection --------------------------------------------------------------------------------------
 
-    def lookupByName(self, _name: str) -> Domain:
+    def lookupByName(self, name: str) -> Domain:
         """The domain."""
+        if name != self.name():
+            raise libvirt.libvirtError(f"no domain {name}")
         return self
+
+    def listAllDomains(self) -> list[Domain]:
+        """The domain."""
+        return [self]
 
     def lookupByUUID(self, _identity: bytes) -> Domain:
         """The domain."""

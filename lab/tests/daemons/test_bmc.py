@@ -3,7 +3,6 @@
 import logging
 from contextlib import closing
 
-import flask
 import libvirt
 import msgspec
 import pytest
@@ -84,9 +83,7 @@ def insert(bmc, domain, name="some.iso"):
 
 
 def ask(bmc, domain, target, enabled="Continuous"):
-    boot = {"BootSourceOverrideTarget": target, "BootSourceOverrideEnabled": enabled}
-    with flask.Flask("bmc").test_request_context(method="PATCH", json={"Boot": boot}):
-        bmc.set_boot_device(domain.UUIDString(), target)
+    bmc.set_override(domain.UUIDString(), target, once=enabled == "Once")
 
 
 def test_a_cd_asked_for_once_is_tried_first_at_one_power_on_and_then_last(machine, bmc):
@@ -134,6 +131,32 @@ def test_cards_that_are_set_first_leave_the_others_as_they_were(machine, bmc):
     assert cards[0].startswith("card")
     rest = [one for one in usual if one not in cards]
     assert domain.starts == [["cd", *cards, *rest], [*cards, *rest, "cd"]]
+
+
+@pytest.mark.parametrize("target", ["Pxe", "Hdd"])
+def test_a_card_or_disk_asked_for_once_is_tried_first_at_one_power_on(machine, bmc, target):
+    domain, usual = machine
+    identity = domain.UUIDString()
+    insert(bmc, domain)
+    if target == "Hdd":
+        ask(bmc, domain, "Pxe")
+    bmc.set_power_state(identity, "On")
+    [before] = domain.starts
+    definition = domain.xml
+    ask(bmc, domain, target, "Once")
+    assert bmc.override(identity) == (target, True)
+    assert domain.xml == definition
+    bmc.set_power_state(identity, "ForceRestart")
+    assert bmc.override(identity) != (target, True)
+    domain.restart()
+    domain.restart()
+    bmc.set_power_state(identity, "ForceRestart")
+    _, first, second, third, last = domain.starts
+    kind = "card" if target == "Pxe" or usual == ["card 2"] else "disk"
+    assert first[0].startswith(kind)
+    # What is usually not tried comes last until the machine is off.
+    assert [one for one in second if one in before] == before == last
+    assert second == third
 
 
 def test_cards_are_first_with_an_empty_drive_too(machine, bmc):

@@ -131,3 +131,24 @@ def test_live_a_cd_asked_for_once_comes_before_a_disk_that_boots_and_then_behind
         machine.power.cycle()
         assert booted(machine) == "DISK"
         assert machine.media.inserted()
+
+
+@pytest.mark.parametrize(("firmware", "bus"), [("bios", "virtio"), ("uefi", "nvme")])
+def test_live_a_disk_asked_for_once_comes_before_a_cd_that_is_first(tmp_path, beside_labs, firmware, bus):
+    (tmp_path / "disk").mkdir()
+    image = (bootmedia.bios_cd if firmware == "bios" else bootmedia.uefi_cd)(beside_labs, "FROM THE CD")
+    with Lab(shape(firmware, bus), artifacts=tmp_path / "lab") as lab:
+        machine = lab.nodes["master-0"]
+        if firmware == "bios":
+            bootmedia.bios_disk(lab.layout.disk(machine.spec), "FROM THE DISK")
+        else:
+            bootmedia.uefi_disk(lab.layout.disk(machine.spec), tmp_path / "disk", "FROM THE DISK")
+        machine.media.insert(image)
+        machine.boot.set_first(BootDevice.CD)
+        assert machine.boot.boot_once(BootDevice.DISK)
+        machine.power.on()
+        assert booted(machine) == "DISK"
+        restart(machine)
+        assert booted(machine) == "CD"
+        machine.power.cycle()
+        assert booted(machine) == "CD"

@@ -36,7 +36,7 @@ def test_redfish_drives_container_machines(tmp_path):
         assert sorted(lab.bmc.systems()) == sorted(node.uuid for node in lab.nodes.values())
         node = lab.nodes["master-0"]
         assert node.power.state() is PowerState.OFF
-        assert node.boot.first() is BootDevice.DISK
+        assert node.boot.first() is not BootDevice.CD
         node.boot.set_first(BootDevice.CD)
         assert node.boot.first() is BootDevice.CD
         image = tmp_path / "some.iso"

@@ -13,6 +13,7 @@ from lab.machines.container.firmware.formats.partitions import Partition
 from lab.machines.container.hardware import disks, line, pseudofs, smbios
 from lab.machines.container.kernel import cgroups, users
 from lab.machines.container.kernel.errors import NoUsersError
+from lab.machines.container.machine import Machine
 from lab.machines.container.spec import DiskSpec, MachineSpec
 
 SPEC = MachineSpec(
@@ -203,6 +204,18 @@ def test_what_is_tried_once_comes_first_and_nothing_twice():
     assert SPEC.order == ("hd", "cdrom", "network")
     once = MachineSpec(**{**{f: getattr(SPEC, f) for f in SPEC.__struct_fields__}, "boot_once": "cdrom"})
     assert once.order == ("cdrom", "hd", "network")
+
+
+def test_its_stick_keeps_its_place_behind_the_disks_whatever_is_put_first(tmp_path):
+    stick = DiskSpec(target="sda", path="/x", size=1 << 30, serial="S-1", bus="usb")
+    fields = {field: getattr(SPEC, field) for field in SPEC.__struct_fields__}
+    MachineSpec(**{**fields, "disks": (stick,), "stick": "sda"}).save(tmp_path)
+    machine = Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
+    machine.first("cdrom", once=False)
+    assert machine.spec.order == ("cdrom", "hd", "usb", "network")
+    machine.first("hd", once=False)
+    assert machine.spec.order == ("hd", "usb", "cdrom", "network")
+    assert [(disk.target, disk.bus, disk.size) for disk in machine.view().disks] == [("sda", "usb", 1 << 30)]
 
 
 def test_a_range_of_users_is_given_once_and_free_again_when_its_last_holder_ends(tmp_path):

@@ -1,0 +1,1 @@
+"""The emulator's Redfish resources that are ours and not sushy-tools'."""

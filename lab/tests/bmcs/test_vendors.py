@@ -1,0 +1,264 @@
+"""What vendors' BMCs do with requests that they do not carry out, and with resets that do not happen."""
+
+from base64 import b64encode
+from http.server import SimpleHTTPRequestHandler
+
+import pytest
+from werkzeug.test import Client
+
+from drivers.container import Request
+from drivers.errors import BootError, PowerError
+from lab.bmcs.front import Front
+from lab.bmcs.profile import profile, profiles
+from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
+
+NAMES = [name for name, one in profiles().items() if one.system]
+LOGIN = ("reader", "of-images")
+
+
+class Bmc:
+    """A vendor's BMC, its delays multiplied, `machine` behind it."""
+
+    def __init__(self, app, name, machine, factor=0):
+        self.profile, self.machine = hurried(profile(name), factor), machine
+        self.front = Front(self.profile, "master-0", app, lambda user, word: (user, word) == (USER, PASSWORD))
+        self.client = Client(self.front)
+        session = self.client.post("/redfish/v1/SessionService/Sessions", json={"UserName": USER, "Password": PASSWORD})
+        self.headers = {"X-Auth-Token": session.headers["X-Auth-Token"], "If-Match": "*"}
+        self.system = self.front.state.system
+        owner = self.front.state.manager if self.profile.media.at == "manager" else self.system
+        self.media = f"{owner}/VirtualMedia"
+
+    def ask(self, method, path, body=None):
+        return self.client.open(path, method=method, json=body, headers=self.headers)
+
+    def get(self, path):
+        return self.ask("GET", path).get_json()
+
+    def boot(self, target, enabled):
+        path = f"{self.system}/Settings" if self.profile.boot.settings else self.system
+        body = {"BootSourceOverrideTarget": target, "BootSourceOverrideEnabled": enabled}
+        return self.ask("PATCH", path, {"Boot": {name: word for name, word in body.items() if word is not None}})
+
+    @property
+    def override(self):
+        boot = self.get(f"{self.system}/Settings" if self.profile.boot.settings else self.system)["Boot"]
+        return boot["BootSourceOverrideTarget"], boot["BootSourceOverrideEnabled"]
+
+    def reset(self, kind):
+        return self.ask("POST", f"{self.system}/Actions/ComputerSystem.Reset", {"ResetType": kind})
+
+    def insert(self, drive, **body):
+        return self.ask("POST", f"{self.media}/{drive}/Actions/VirtualMedia.InsertMedia", body)
+
+
+@pytest.fixture
+def bmc(request, tmp_path):
+    machine = Memory(installed=True)
+    with emulated(Contained(machine), tmp_path) as app:
+        yield Bmc(app, request.param, machine)
+
+
+def refused(answer, status=400):
+    assert answer.status_code == status, answer.get_data(as_text=True)
+    [info] = answer.get_json()["error"]["@Message.ExtendedInfo"]
+    assert info["Message"]
+
+
+@pytest.mark.parametrize("bmc", NAMES, indirect=True)
+@pytest.mark.parametrize("enabled", ["Sometimes", "once", "", 1, ["Once"], {}])
+def test_an_override_of_no_known_duration_is_refused(bmc, enabled):
+    assert bmc.boot("Pxe", "Continuous").status_code == 204
+    view = bmc.machine.ask(Request(op="list"))
+    refused(bmc.boot("Hdd", enabled))
+    assert bmc.override == ("Pxe", "Continuous")
+    assert bmc.machine.ask(Request(op="list")) == view
+
+
+@pytest.mark.parametrize("bmc", NAMES, indirect=True)
+def test_an_override_is_there_until_it_is_disabled_and_after_a_restart_of_the_bmc(bmc, request):
+    assert bmc.boot("Pxe", "Continuous").status_code == 204
+    bmc = Bmc(bmc.front.state.inner.application, request.node.callspec.params["bmc"], bmc.machine)
+    assert bmc.override == ("Pxe", "Continuous")
+    assert bmc.machine.ask(Request(op="list"))[0].first == "network"
+    assert bmc.boot(None if not bmc.profile.boot.needs_enabled else "Pxe", "Disabled").status_code == 204
+    assert bmc.override[1] == "Disabled"
+    assert bmc.machine.ask(Request(op="list"))[0].first == "hd"
+
+
+@pytest.mark.parametrize("bmc", NAMES, indirect=True)
+def test_an_override_that_the_machine_does_not_take_is_none(bmc, monkeypatch):
+    bmc.boot("Pxe", "Continuous")
+    usual = bmc.machine.ask
+
+    def ask(request):
+        if request.op == "first":
+            raise BootError("it has no hd to boot from", machine="master-0")
+        return usual(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", ask)
+        refused(bmc.boot("Hdd", "Continuous"))
+    assert bmc.override == ("Pxe", "Continuous")
+
+
+@pytest.mark.parametrize("bmc", ["supermicro"], indirect=True)
+def test_a_target_that_boots_nothing_is_not_the_one_before(bmc):
+    bmc.boot("UsbCd", "Continuous")
+    assert bmc.machine.ask(Request(op="list"))[0].first == "cdrom"
+    bmc.boot("Cd", "Continuous")
+    assert bmc.machine.ask(Request(op="list"))[0].first == "hd"
+
+
+@pytest.mark.parametrize("bmc", [name for name in NAMES if profile(name).boot.once == "cleared"], indirect=True)
+def test_once_counts_a_power_on_that_happened(bmc, monkeypatch):
+    bmc.reset("On")
+    assert bmc.boot("Cd", "Once").status_code == 204
+    for kind in ("On", "ForceOn"):
+        assert bmc.reset(kind).status_code == 204
+        assert bmc.override == ("Cd", "Once")
+    bmc.reset("ForceOff")
+    refused(bmc.reset("ForceRestart"), 409)
+    refused(bmc.reset("Explode"), 400)
+    assert bmc.override == ("Cd", "Once")
+    with monkeypatch.context() as broken:
+
+        def fail(_request):
+            raise PowerError("its warden cannot be started", machine="master-0")
+
+        usual = bmc.machine.ask
+        broken.setattr(bmc.machine, "ask", lambda request: fail(request) if request.op == "on" else usual(request))
+        refused(bmc.reset("On"), 500)
+    assert bmc.override == ("Cd", "Once")
+    bmc.machine.ask(Request(op="media", machine="master-0", value="/some.iso"))
+    bmc.reset("On")
+    assert bmc.machine.booted[-1] == "cdrom"
+    assert bmc.override == ("None", "Disabled")
+
+
+@pytest.mark.parametrize("name", ["idrac", "ilo"])
+def test_a_bmc_that_had_nothing_to_do_is_ready(name, tmp_path):
+    machine = Memory()
+    with emulated(Contained(machine), tmp_path) as app:
+        bmc = Bmc(app, name, machine, factor=1)
+        now = bmc.front.state.clock() + 60
+        bmc.front.state.clock = lambda: now
+        assert bmc.reset("ForceOff").status_code == 204
+        assert bmc.reset("On").status_code == 204
+        now += 60
+        assert bmc.reset("On").status_code == 204
+        assert bmc.reset("ForceOff").status_code == 204
+        assert machine.ask(Request(op="list"))[0].on is False
+
+
+@pytest.mark.parametrize("bmc", ["ilo"], indirect=True)
+def test_an_ilos_medium_leaves_at_the_second_start_and_at_nothing_else(bmc, serve, tmp_path, monkeypatch):
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    url = f"{serve(SimpleHTTPRequestHandler)}/some.iso"
+    drive = f"{bmc.media}/2"
+
+    def is_in():
+        inside = bool(bmc.machine.ask(Request(op="list"))[0].media)
+        assert bmc.get(drive)["Inserted"] is inside
+        return inside
+
+    assert bmc.insert("2", Image=url).status_code == 204
+    refused(bmc.ask("PATCH", drive, {"Oem": {"Hpe": {"BootOnNextServerReset": "yes"}}}))
+    refused(bmc.ask("PATCH", drive, {"Oem": "x"}))
+    assert bmc.ask("PATCH", drive, {"Oem": {"Hpe": {"BootOnNextServerReset": True}}}).status_code == 204
+    for kind in ("On", "On", "ForceOn", "On"):
+        assert bmc.reset(kind).status_code == 204
+        assert is_in()
+    bmc.reset("ForceOff")
+    bmc.reset("ForceOff")
+    usual = bmc.machine.ask
+
+    def broken(request):
+        if request.op == "on":
+            raise PowerError("its warden cannot be started", machine="master-0")
+        return usual(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", broken)
+        refused(bmc.reset("On"), 500)
+    assert is_in()
+    bmc.reset("On")
+    assert not is_in()
+
+
+class Guarded(SimpleHTTPRequestHandler):
+    """A server that wants an account."""
+
+    def do_GET(self):
+        self._guarded(super().do_GET)
+
+    def do_HEAD(self):
+        self._guarded(super().do_HEAD)
+
+    def _guarded(self, answer):
+        if self.headers["Authorization"] == "Basic " + b64encode(":".join(LOGIN).encode()).decode():
+            answer()
+        else:
+            self.send_error(401)
+
+
+INSERTS = [("idrac", "1"), ("ilo", "2"), ("supermicro", "CD1"), ("xcc", "RDOC1"), ("idrac10", "2")]
+
+
+@pytest.mark.parametrize(("bmc", "drive"), INSERTS, indirect=["bmc"])
+def test_the_account_of_the_images_server_is_used(bmc, drive, serve, tmp_path):
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    url = f"{serve(Guarded)}/some.iso"
+    user, password = LOGIN
+    refused(bmc.insert(drive, Image=url))
+    refused(bmc.insert(drive, Image=url, UserName=user, Password="wrong"))
+    for half in ({"UserName": user}, {"Password": password}, {"UserName": user, "Password": 5}):
+        refused(bmc.insert(drive, Image=url, **half))
+    assert bmc.get(f"{bmc.media}/{drive}")["Inserted"] is False
+    assert bmc.insert(drive, Image=url, UserName=user, Password=password).status_code == 204
+    shown = bmc.get(f"{bmc.media}/{drive}")
+    assert shown["Inserted"] is True
+    assert password not in str(shown)
+
+
+@pytest.mark.parametrize(("bmc", "drive"), INSERTS, indirect=["bmc"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"WriteProtected": False}, {"Inserted": False}, {"TransferProtocolType": "NFS"}, {"MediaType": "Floppy"},
+        {"Image": "http://["}, {"Image": None}, {"Image": 5},
+        {"TransferMethod": "Pigeon"}, {"Colour": "red"}, {"WriteProtected": "no"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_an_insert_asks_for_is_done_or_refused(bmc, drive, more, serve, tmp_path):
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    refused(bmc.insert(drive, **{"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso", **more}))
+    assert bmc.get(f"{bmc.media}/{drive}")["Inserted"] is False
+    assert bmc.machine.ask(Request(op="list"))[0].media == ""
+
+
+@pytest.mark.parametrize("bmc", ["xcc"], indirect=True)
+def test_a_patch_that_names_no_image_ejects_none(bmc, serve, tmp_path):
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    drive = f"{bmc.media}/EXT1"
+    assert bmc.ask("PATCH", drive, {"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso"}).status_code == 200
+    bodies: tuple[dict[str, object], ...] = ({}, {"WriteProtected": True}, {"Oem": {}})
+    for body in bodies:
+        refused(bmc.ask("PATCH", drive, body))
+        assert bmc.get(drive)["Inserted"] is True
+    assert bmc.ask("PATCH", drive, {"Image": None}).status_code == 200
+    assert bmc.get(drive)["Inserted"] is False
+
+
+@pytest.mark.parametrize("bmc", ["fujitsu"], indirect=True)
+def test_an_irmcs_share_is_named_as_a_whole_or_not(bmc):
+    path = f"{bmc.system}/Oem/ts_fujitsu/VirtualMedia"
+    named = {"Server": "files.example", "ShareName": "/export", "ImageName": "some.iso", "ShareType": "NFS"}
+    assert bmc.ask("PATCH", path, {"CDImage": named}).status_code == 200
+    before = bmc.get(path)
+    for change in ({"ShareType": "FTP"}, {"UserName": "x"}, {"ImageName": 5}, {"ShareName": None}):
+        refused(bmc.ask("PATCH", path, {"CDImage": {"Server": "other.example", **change}}))
+    refused(bmc.ask("PATCH", path, {"CDImage": "x"}))
+    refused(bmc.ask("PATCH", path, {}))
+    assert bmc.get(path) == before
