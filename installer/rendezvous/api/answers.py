@@ -27,7 +27,7 @@ from installer.assisted.errors import (
 from installer.rendezvous.api import refusals, signing
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import Handler, Service, check_attempt
-from installer.rendezvous.api.views import reply
+from installer.rendezvous.api.views import CALLER, reply
 from installer.rendezvous.resources.requests.params import uuid
 
 log = logging.getLogger("assisted-service")
@@ -58,7 +58,7 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
         if caller is None:
             service.strangers.take(address)
             caller = service.auth.check(request.headers, schemes)
-        proof = caller.value
+        request[CALLER], proof = caller, caller.value
     # Before the rate limit: a caller that is told to come back later needs its connection for that.
     if proof != "open":
         service.vouch(request)

@@ -12,7 +12,7 @@ from installer.assisted.errors import BadRequest, NotFound, Unparsable
 from installer.redact import shortened
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import encode, reply, tags, unchanged
+from installer.rendezvous.api.views import encode, is_user, reply, tags, unchanged, without_secrets
 from installer.rendezvous.resources import clusters, manifests, reports
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests.params import boolean, one_of, required
@@ -47,7 +47,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
     for number, cluster in enumerate(service.engine.store.clusters()):
         if number % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
-        parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts)]
+        parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts, full=is_user(request))]
     return await send(request, [*(parts or [b"["]), b"]"])
 
 
@@ -59,7 +59,9 @@ async def get(service: Service, request: web.Request) -> Response:
     header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
     excluded = boolean(header, "exclude-hosts", "header") or boolean(parameter, "exclude-hosts")
     etag = service.views.etag(cluster.id)
-    return unchanged(request, etag) or await send(request, await service.views.parts(cluster, not excluded), tags(etag))
+    if answer := unchanged(request, etag):
+        return answer
+    return await send(request, await service.views.parts(cluster, not excluded, full=is_user(request)), tags(etag))
 
 
 async def update(service: Service, request: web.Request) -> Response:
@@ -93,7 +95,8 @@ async def hosts(service: Service, request: web.Request) -> Response:
     ]
 
     def encode_one(host: Host) -> bytes:
-        return encode({key: value for key, value in service.views.host_map(host).items() if key not in hidden})
+        data = {key: value for key, value in service.views.host_map(host).items() if key not in hidden}
+        return encode(data if is_user(request) else without_secrets(data))
 
     return await send(request, listed(await encoded(hosts, encode_one)))
 
