@@ -105,7 +105,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "installer.rendezvous.resources.requests": {"installer.assisted", "installer.rendezvous.store"},
     "installer.rendezvous.resources": {
-        "installer.assisted", "installer.rendezvous", "installer.rendezvous.prepare",
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.discovery.liveconfig",
+        "installer.rendezvous.prepare",
         "installer.rendezvous.reconcile", "installer.rendezvous.resources.requests", "installer.rendezvous.states",
         "installer.rendezvous.steps", "installer.rendezvous.store", "installer.rendezvous.validations",
         "installer.rendezvous.validations.cluster",
@@ -133,8 +134,13 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.eventloop",
     },
     "installer.rendezvous.discovery": {
-        "installer.assisted", "installer.ignition", "installer.image", "installer.image.iso", "installer.network",
-        "installer.release", "installer.rendezvous", "installer.rendezvous.prepare", "installer.rendezvous.store",
+        "installer.assisted", "installer.ignition", "installer.image", "installer.image.iso", "installer.release",
+        "installer.rendezvous", "installer.rendezvous.discovery.liveconfig", "installer.rendezvous.prepare",
+        "installer.rendezvous.store",
+    },
+    "installer.rendezvous.discovery.liveconfig": {  # judges infra-envs at the door as well
+        "installer.assisted", "installer.ignition", "installer.network", "installer.rendezvous",
+        "installer.rendezvous.prepare", "installer.rendezvous.store",
     },
     "installer.rendezvous.client": {"installer.assisted", "installer.rendezvous", "installer.rendezvous.validations"},
     "installer.rendezvous.__main__": {

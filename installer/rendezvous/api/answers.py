@@ -33,6 +33,8 @@ from installer.rendezvous.resources.requests.params import uuid
 log = logging.getLogger("assisted-service")
 # Lists for which the specification repeats the parameter, once for each value.
 REPEATED = frozenset({"feature_ids"})
+# A path of this machine, which is none of a caller's business, and its last name; not the path of an image or a URL.
+_PATH = re.compile(r"(?<![\w.:/@-])/(?:[^\s/'\":,;]+/)*([^\s/'\":,;]+)")
 UUID_PARAMETERS = ("cluster_id", "infra_env_id", "host_id", "openshift_cluster_id")
 
 
@@ -115,7 +117,7 @@ def answering(
             return answer
         except RendezvousError as error:
             log.error("%s %s: %s", request.method, request.rel_url.raw_path, error)
-            return reply(error_body(ServiceError(str(error)), request.path), 500)
+            return reply(error_body(ServiceError(_PATH.sub(r"\1", str(error))), request.path), 500)
         except web.HTTPRequestEntityTooLarge:
             return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):

@@ -47,7 +47,10 @@ HOSTS_AT_A_TIME = 100
 
 
 class ImageMaker(Protocol):
-    """Makes what hosts of an infra-env are booted with. Each method may take long and raise RendezvousError."""
+    """Makes what hosts of an infra-env are booted with. Most methods take long; each may raise RendezvousError."""
+
+    def check(self, infra_env: InfraEnv) -> None:
+        """Refuse in a moment what no image could be made for, as far as that is known."""
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config."""

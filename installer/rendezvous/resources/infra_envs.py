@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.prepare import hostignition
+from installer.rendezvous.discovery import liveconfig
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
@@ -26,6 +27,11 @@ PLAIN = (
 )
 # Fields of the specification that this service does not support.
 NOT_OFFERED = ("ntp_sources", "rendezvous_ip", "network_discovery_delay_seconds")
+# What GRUB, ISOLINUX and iPXE hand to the kernel as it is.
+ARGUMENT = re.compile(r"""(?:[^"\x00-\x20\x7f$\\';&|<>]|"[^"\x00-\x1f\x7f$\\]*")*""")
+# No CoreOS image has a larger area for them (installer.md §3.4).
+LONGEST_ARGUMENTS = 1139
+Check = Callable[[InfraEnv], None]
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 
 
@@ -53,14 +59,16 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
             # an empty argument is accepted, as upstream does, and adds nothing.
             if item.operation is None or item.value is None or (item.operation != "append" and not item.value):
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
+            if not ARGUMENT.fullmatch(item.value):
+                raise BadRequest(
+                    "kernel_arguments: boot loaders would change control characters, $ and \\, and outside of double "
+                    f"quotes any of ' ; & | < >, in {item.value[:80]!r}"
+                )
+        size = sum(len((item.value or "").encode()) + 1 for item in arguments if item.operation != "delete")
+        if size > LONGEST_ARGUMENTS:
+            raise BadRequest(f"kernel_arguments: {size} bytes are more than the {LONGEST_ARGUMENTS} of an image's area")
         fields["kernel_arguments"] = body["kernel_arguments"]
     values.check_infra_env(fields, body.get("static_network_config", []))
-    override = params.ignition_config_override
-    if override:
-        try:
-            hostignition.parse(override, "ignition_config_override", plainjson.parsed)
-        except PrepareError as error:
-            raise BadRequest(str(error)) from None
     return fields
 
 
@@ -87,6 +95,14 @@ def _check_static(items: list[StaticNetworkParams]) -> None:
         raise BadRequest("; ".join(problems))
 
 
+def _check_config(engine: Engine, infra_env: InfraEnv) -> None:
+    """Raise BadRequest unless its hosts' Ignition config can be made, as it is later for each image."""
+    try:
+        liveconfig.ignition(infra_env, engine.settings, "", "")
+    except PrepareError as error:
+        raise BadRequest(str(error)) from None
+
+
 def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
     """Raise BadRequest unless the architecture is the cluster's and the release has it."""
     if infra_env.cluster_id:
@@ -106,8 +122,8 @@ def _identity(engine: Engine) -> str:
     return str(uuid.uuid4()) if taken else wanted
 
 
-def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
-    """RegisterInfraEnv. Raises BadRequest or NotFound."""
+def register(engine: Engine, body: InfraEnvParams, check: Check = lambda _: None) -> InfraEnv:
+    """RegisterInfraEnv. `check` may raise BadRequest as well. Raises BadRequest or NotFound."""
     required(body.name, "name")
     required(body.pull_secret or None, "pull_secret")
     if body.cluster_id:
@@ -125,19 +141,23 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
         InfraEnv,
     )
     _check_architecture(engine, infra_env)
+    _check_config(engine, infra_env)
+    check(infra_env)
     with engine.store.change():
         engine.store.put_infra_env(infra_env)
         engine.store.add_event(events.make("infra_env_registered", infra_env=infra_env, name=infra_env.name))
     return infra_env
 
 
-def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
-    """UpdateInfraEnv: hosts that have booted already keep what their image had. Raises BadRequest or NotFound."""
+def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate, check: Check = lambda _: None) -> InfraEnv:
+    """UpdateInfraEnv: hosts that have booted already keep what their image had. Otherwise as ``register``."""
     with engine.store.change():
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
         _check_architecture(engine, infra_env)
+        _check_config(engine, infra_env)
+        check(infra_env)
         engine.store.put_infra_env(infra_env)
     return infra_env
 

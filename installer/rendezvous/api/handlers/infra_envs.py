@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -47,10 +48,14 @@ def shown(service: Service, infra_env: InfraEnv, request: web.Request) -> dict[s
     return data
 
 
+def _check(service: Service) -> Callable[[InfraEnv], None]:
+    return service.images.check if service.images is not None else lambda _: None
+
+
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs"""
     body = await body_of(request, hostrequests.InfraEnvParams)
-    return reply(shown(service, infra_envs.register(service.engine, body), request), 201)
+    return reply(shown(service, infra_envs.register(service.engine, body, _check(service)), request), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -68,7 +73,7 @@ async def get(service: Service, request: web.Request) -> Response:
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
     body = await body_of(request, hostrequests.InfraEnvUpdate)
-    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body)
+    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body, _check(service))
     return reply(shown(service, changed, request), 201)
 
 
