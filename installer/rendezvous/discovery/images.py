@@ -62,7 +62,11 @@ class DiscoveryImages:
         return release
 
     def check(self, infra_env: InfraEnv) -> None:
-        """Raise BadRequest for kernel arguments that the image cannot have, as far as its base is there already."""
+        """Raise BadRequest for NICs without a mapping, and kernel arguments that the image has no room for.
+
+        The image's room is known once its base is there.
+        """
+        liveconfig.check_mapped(infra_env)
         release = payload.cached(self._settings(), infra_env.cpu_architecture)
         if release is None or not infra_env.kernel_arguments:
             return

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Set
 from importlib import resources
-from typing import Any
 
-from installer.assisted.errors import PrepareError
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.errors import InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import NETWORK_UNIT, env_file
@@ -34,28 +32,37 @@ def network(infra_env: InfraEnv) -> list[File]:
     for index, item in enumerate(infra_env.static_network_config):
         nics = [{"name": nic.logical_nic_name, "macAddress": nic.mac_address} for nic in item.mac_interface_map]
         try:
-            document = load(item.network_yaml) or {}
-            keyfiles = host_network_files(nics, document)
+            keyfiles = host_network_files(nics, load(item.network_yaml) or {})
         except InstallerError as error:
             raise PrepareError(f"static_network_config[{index}]", str(error)) from None
-        if lost := _unmapped(document, {nic.logical_nic_name for nic in item.mac_interface_map}):
-            text = f"mac-interface mapping for interface {', '.join(lost)} is missing and not a physical interface"
-            raise PrepareError(f"static_network_config[{index}]", text)
         files += [
             File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600) for name, text in keyfiles.items()
         ]
     return files
 
 
-def _unmapped(document: dict[str, Any], mapped: Set[str]) -> list[str]:
-    """NICs and ports of bonds that no MAC address stands for: at boot another NIC may have such a name, or none."""
-    interfaces = document.get("interfaces") or []
-    names = [item["name"] for item in interfaces if item.get("type") in ("ethernet", "802-3-ethernet")]
-    bonds = [item.get("link-aggregation") or {} for item in interfaces if item.get("type") == "bond"]
-    names += [name for bond in bonds for name in bond.get("port") or bond.get("ports") or bond.get("slaves") or ()]
-    known = mapped | {item["name"] for item in interfaces if item.get("identifier") == "mac-address"}
-    known |= {item["name"] for item in interfaces if item.get("type") not in ("ethernet", "802-3-ethernet")}
-    return [name for name in dict.fromkeys(names) if name not in known and not _PREDICTABLE.match(name)]
+def check_mapped(infra_env: InfraEnv) -> None:
+    """Raise BadRequest for NICs and ports of bonds that no MAC address stands for, as upstream's service does.
+
+    At boot another NIC may have such a name, or none. Where hosts have booted already, it is too late to say so.
+    """
+    from installer.network.document import load
+
+    for index, item in enumerate(infra_env.static_network_config):
+        interfaces = (load(item.network_yaml) or {}).get("interfaces") or []
+        nics = [interface for interface in interfaces if interface.get("type") in ("ethernet", "802-3-ethernet")]
+        bonds = [interface.get("link-aggregation") or {} for interface in interfaces]
+        names = [nic["name"] for nic in nics if nic.get("identifier") != "mac-address"]
+        names += [name for bond in bonds for name in bond.get("port") or bond.get("ports") or bond.get("slaves") or ()]
+        known = {nic.logical_nic_name for nic in item.mac_interface_map}
+        known |= {nic["name"] for nic in nics if nic.get("identifier") == "mac-address"}
+        known |= {interface["name"] for interface in interfaces if interface not in nics}
+        lost = [name for name in dict.fromkeys(names) if name not in known and not _PREDICTABLE.match(name)]
+        if lost:
+            raise BadRequest(
+                f"static_network_config[{index}]: mac-interface mapping for interface {', '.join(lost)} is missing and "
+                "not a physical interface"
+            )
 
 
 def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_image: str) -> bytes:

@@ -21,7 +21,7 @@ from pathlib import Path
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.files import write_whole
-from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig
+from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig, patches
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
@@ -230,6 +230,8 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     # The user's own come last: of two with one name, theirs counts.
     for manifest in (*_own_manifests(job.cluster), *job.manifests):
         _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
+    patches.split([work / manifest.folder / Path(manifest.file_name).name for manifest in job.manifests], job.name[:7])
+    patches.apply(work)
     sno = job.cluster.is_sno
     _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
     return _collect(job, work, text)

@@ -67,7 +67,10 @@ def write_manifests(root: Path) -> None:
         "nmstateconfig.yaml": {
             "kind": "NMStateConfig",
             "metadata": {"name": "ostest-0", "labels": {"infraenvs.agent-install.openshift.io": "ostest"}},
-            "spec": {"config": {"interfaces": []}, "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:80"}]},
+            "spec": {
+                "config": {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up"}]},
+                "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:80"}],
+            },
         },
         "pull-secret.yaml": {"kind": "Secret", "stringData": {".dockerconfigjson": PULL_SECRET}},
     }

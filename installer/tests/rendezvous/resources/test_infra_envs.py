@@ -14,6 +14,9 @@ from installer.image.iso import embed, kargs
 from installer.image.iso.iso9660 import Iso
 from installer.image.iso.minimal import minimal_kargs
 from installer.rendezvous.discovery import images, liveconfig, payload
+from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.resources.requests.hosts import InfraEnvParams
+from installer.rendezvous.resources.requests.params import decoded
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv, KernelArgument
 from installer.testing.create.iso_kit import build
@@ -49,8 +52,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (static("interfaces: 5"), r"static_network_config\[0\]: interfaces"),
     (static(f"interfaces:\n{ETH0}  speed: 7\n"), "speed"),
     (static("interfaces:\n- type: ethernet\n"), r"interfaces\[0\].name: is required"),
-    (static(f"interfaces:\n{ETH0}{ETH1}"), "mac-interface mapping for interface eth1 is missing"),
-    (static(f"interfaces:\n{BOND}"), "mac-interface mapping for interface eth1 is missing"),
     (override(storage={"files": [{"path": "etc/x"}]}), r"storage.files\[0\].path must be absolute"),
     (override(systemd={"units": [{"name": "x"}]}), r"systemd.units\[0\].name must end in one of"),
     ({"ignition_config_override": '{"ignition": {"version": "3.9.0"}}'}, "ignition.version must be one of"),
@@ -91,6 +92,7 @@ def test_what_no_image_could_be_made_of_is_refused(world: World, fields: dict[st
 )
 def test_what_images_are_made_of_is_taken(world: World, fields: dict[str, Any]) -> None:
     infra_env = sent_kit.register_infra_env(world.engine, {"name": "x", "pull_secret": PULL_SECRET, **fields})
+    liveconfig.check_mapped(infra_env)
     config = json.loads(liveconfig.ignition(infra_env, world.engine.settings, "", ""))
     assert len(config["passwd"]["users"][0].get("sshAuthorizedKeys", [""])) == 1
 
@@ -133,3 +135,12 @@ def test_arguments_are_utf_8_in_every_loader(base: Path) -> None:
         assert all("a=é b=ж\n#".encode() in patch.data for patch in patches)
         with pytest.raises(EmbedTooBig):
             embed.kargs_patches(iso, ("é" * 600,))
+
+
+@pytest.mark.parametrize("text", [f"interfaces:\n{ETH0}{ETH1}", f"interfaces:\n{BOND}"])
+def test_nics_without_a_mapping_are_refused_where_images_are_made(world: World, tmp_path: Path, text: str) -> None:
+    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
+    body = decoded({"name": "x", "pull_secret": PULL_SECRET, **static(text)}, InfraEnvParams)
+    with pytest.raises(BadRequest, match="mac-interface mapping for interface eth1 is missing"):
+        infra_envs.register(world.engine, body, maker.check)
+    assert world.store.infra_envs() == []
