@@ -132,11 +132,10 @@ class Service:
 
     def _job(self, cluster_id: str) -> prepare.Job:
         store = self.engine.store
-        infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster_id), None)
         hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
         return prepare.Job(
             cluster=store.cluster(cluster_id),
-            infra_env=infra_env,
+            infra_envs=clusters.infra_envs(self.engine, cluster_id),
             hosts=hosts,
             manifests=manifests,
             settings=self.settings,

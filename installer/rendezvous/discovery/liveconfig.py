@@ -13,6 +13,7 @@ from installer.ignition.live import NETWORK_UNIT, env_file
 from installer.ignition.livesystem import CLIENT_ID, proxy_file
 from installer.network import host_network_files
 from installer.rendezvous.prepare.hostignition import overridden, overrides, parse
+from installer.rendezvous.prepare.installconfig import trust_bundle
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 
@@ -89,10 +90,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
     ]
     if settings.registries_conf.is_file():
         files.append(File("/etc/containers/registries.conf", settings.registries_conf.read_bytes()))
-    bundle = infra_env.additional_trust_bundle
-    if not bundle and settings.mirror_ca_file.is_file():
-        bundle = settings.mirror_ca_file.read_text()
-    if bundle:
+    if bundle := trust_bundle([infra_env], settings):
         files.append(File.text("/etc/pki/ca-trust/source/anchors/domain.crt", bundle))
     units = [Unit("agent.service", (own / "agent.service").read_text())]
     if keyfiles:

@@ -16,7 +16,6 @@ from installer.release.access import RegistryAccess
 from installer.release.payload import Release
 from installer.rendezvous import architectures
 from installer.rendezvous.prepare import installconfig
-from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 
@@ -55,9 +54,8 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             "release image", "is not set: start the service with OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
         )
     wanted = infra_env.cpu_architecture
-    sources = digest_sources(settings.registries_conf)
     conf = settings.registries_conf if settings.registries_conf.is_file() else None
-    bundle = installconfig.trust_bundle(infra_env, settings, bool(sources))
+    bundle = installconfig.trust_bundle([infra_env], settings)
     try:
         with RegistryAccess(
             pull_secret=infra_env.pull_secret,

@@ -22,7 +22,6 @@ from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.files import write_whole
 from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig, patches
-from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
@@ -60,7 +59,7 @@ class Job:
     """Everything that one preparation needs, taken at its start."""
 
     cluster: Cluster
-    infra_env: InfraEnv | None
+    infra_envs: Sequence[InfraEnv]
     hosts: Sequence[Host]
     manifests: Sequence[Manifest]
     settings: Settings
@@ -110,9 +109,8 @@ def installer_of(job: Job) -> Iterator[Path]:
     from installer.release.access import RegistryAccess
     from installer.release.payload import Release
 
-    sources = digest_sources(job.settings.registries_conf)
     conf = job.settings.registries_conf if job.settings.registries_conf.is_file() else None
-    bundle = installconfig.trust_bundle(job.infra_env, job.settings, bool(sources))
+    bundle = installconfig.trust_bundle(job.infra_envs, job.settings, job.cluster)
     with ExitStack() as stack:
         try:
             access = RegistryAccess(pull_secret=job.cluster.pull_secret, registries_conf_file=conf, trust_bundle=bundle)
@@ -217,7 +215,7 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     import yaml
 
     work = job.work
-    document = installconfig.build(job.cluster, job.infra_env, job.hosts, job.settings)
+    document = installconfig.build(job.cluster, job.infra_envs, job.hosts, job.settings)
     text = yaml.safe_dump(document, sort_keys=False).encode()
     _private(work / "install-config.yaml", text)
     _copy_tls(job.settings.tls_override_dir, work / "tls")
@@ -252,9 +250,9 @@ def _own_manifests(cluster: Cluster) -> list[Manifest]:
 
 def ntp_sources(job: Job) -> list[str]:
     """The time sources that the user gave, which an installed host needs as much as a live one."""
-    env = job.infra_env.additional_ntp_sources if job.infra_env else ""
-    sources = env or job.cluster.additional_ntp_source
-    return [part.strip() for part in sources.split(",") if part.strip()]
+    given = ",".join(filter(None, (infra_env.additional_ntp_sources for infra_env in job.infra_envs)))
+    sources = given or job.cluster.additional_ntp_source
+    return list(dict.fromkeys(part.strip() for part in sources.split(",") if part.strip()))
 
 
 def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:

@@ -114,11 +114,10 @@ async def get_install_config(service: Service, request: web.Request) -> Response
 
     cluster = _cluster(service, request)
     store = service.engine.store
-    infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster.id), None)
     members = store.hosts(cluster_id=cluster.id)
     if cluster.is_sno and not members:
         raise NotFound("install-config of a single node cluster needs its host, which has not registered yet")
-    document = installconfig.build(cluster, infra_env, members, service.settings)
+    document = installconfig.build(cluster, clusters.infra_envs(service.engine, cluster.id), members, service.settings)
     document["pullSecret"] = ""
     return reply(await asyncio.to_thread(_as_yaml, document))
 

@@ -55,7 +55,7 @@ def generated(tmp_path: Path) -> Run:
             for (folder, name), content in ((key.split("/"), content) for key, content in manifests.items())
         ]
         cluster = Cluster(id="c", name="c", control_plane_count=3)
-        job = prepare.Job(cluster=cluster, infra_env=None, hosts=(), manifests=given, settings=settings, name="f" * 16)
+        job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=given, settings=settings, name="f" * 16)
         files = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
         return {name: load(text) for name, text in files.items()}
 
