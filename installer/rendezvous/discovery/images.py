@@ -49,7 +49,7 @@ class DiscoveryImages:
         settings: Callable[[], Settings],
         agent_token: str,
         rootfs_url: Callable[[InfraEnv], str],
-        adopt: Callable[[payload.Payload], None],
+        adopt: Callable[[payload.Contents], None],
     ) -> None:
         self._settings, self._token, self._rootfs_url, self._adopt = settings, agent_token, rootfs_url, adopt
         self._lock = threading.Lock()
@@ -82,6 +82,17 @@ class DiscoveryImages:
                 set_kargs_patches(iso, area, kernel_arguments(infra_env, before))
             except EmbedTooBig as error:
                 raise _room_of(error, "kernel_arguments") from None
+
+    def learn(self, pull_secret: str) -> None:
+        """Read the release with this pull secret where its version is not known yet. Raises BadRequest."""
+        with self._lock:
+            settings = self._settings()
+            if settings.openshift_version or not settings.release_image:
+                return
+            try:
+                self._adopt(payload.learn(settings, pull_secret))
+            except PrepareError as error:
+                raise BadRequest(f"openshift_version cannot be judged: {error}") from error
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config. Raises PrepareError, BadRequest."""

@@ -15,6 +15,7 @@ from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.discovery import liveconfig
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import releases
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
 from installer.rendezvous.resources.requests.params import required
@@ -103,8 +104,10 @@ def _check_config(engine: Engine, infra_env: InfraEnv) -> None:
         raise BadRequest(str(error)) from None
 
 
-def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
-    """Raise BadRequest unless the architecture is the cluster's and the release has it."""
+def _check_release(engine: Engine, infra_env: InfraEnv) -> None:
+    """Raise BadRequest unless the release has the version and the architecture, and the cluster has the latter."""
+    if infra_env.openshift_version:
+        releases.check_version(engine.settings, infra_env.openshift_version)
     if infra_env.cluster_id:
         cluster = engine.store.cluster(infra_env.cluster_id)
         theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
@@ -140,7 +143,7 @@ def register(engine: Engine, body: InfraEnvParams, check: Check = lambda _: None
         },
         InfraEnv,
     )
-    _check_architecture(engine, infra_env)
+    _check_release(engine, infra_env)
     _check_config(engine, infra_env)
     check(infra_env)
     with engine.store.change():
@@ -155,7 +158,7 @@ def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate, check: Check
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
-        _check_architecture(engine, infra_env)
+        _check_release(engine, infra_env)
         _check_config(engine, infra_env)
         check(infra_env)
         engine.store.put_infra_env(infra_env)

@@ -37,7 +37,9 @@ def shown(service: Service, cluster: Cluster) -> dict[str, Any]:
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /clusters"""
-    return reply(shown(service, clusters.register(service.engine, await body_of(request, requests.ClusterParams))), 201)
+    body = await body_of(request, requests.ClusterParams)
+    await service.learn(body.pull_secret)
+    return reply(shown(service, clusters.register(service.engine, body)), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:

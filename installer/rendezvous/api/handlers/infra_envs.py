@@ -55,6 +55,7 @@ def _check(service: Service) -> Callable[[InfraEnv], None]:
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs"""
     body = await body_of(request, hostrequests.InfraEnvParams)
+    await service.learn(body.pull_secret)
     return reply(shown(service, infra_envs.register(service.engine, body, _check(service)), request), 201)
 
 
