@@ -34,7 +34,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # As Ignition's parser has it: of content, that of base64 too, only what a URL may have unescaped.
 _DATA = re.compile(
     r"data:(?:(?:application|audio|image|message|model|multipart|text|video)/[\w.+-]+)?"
-    r"""(?:;[\w-]+=(?:[\w.+-]+|"[\w.+-]+"))*(?:(;base64),([A-Za-z0-9+/=]*)|,(?:[\w!$&'()*+,;=:@/?.~-]|%[0-9A-Fa-f]{2})*)""",
+    r"""(?:;[\w-]+=(?:[\w.+-]+|"[\w.+-]+"))*(?:(;base64),([A-Za-z0-9+/=]*)|,(?:[\w!$&'(*+),;=:@/?.~-]|%[0-9A-Fa-f]{2})*)""",
     re.ASCII,
 )
 

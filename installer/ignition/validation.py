@@ -139,25 +139,29 @@ def problems(config: Any) -> list[str]:
     """What Ignition would refuse, each with the field's path; values that may be secret are not among it."""
     types: list[str] = []
     broken: list[str] = []
-    _read(config, CONFIG, "", types, broken)
+    _read(config, CONFIG, "", (types, broken))
     return types or broken
 
 
-def _read(value: Any, shape: Any, path: str, types: list[str], broken: list[str]) -> Any:
-    """The value as far as it has its shape, without nulls, which Go takes for absent."""
+def _read(value: Any, shape: Any, path: str, found: tuple[list[str], list[str]]) -> Any:
+    """The value as far as it has its shape, without nulls, which Go takes for absent.
+
+    `found`: where problems of types go, and those of rules, which count only when there are none of the former.
+    """
+    types, broken = found
     kind: Any = shape if isinstance(shape, type) else dict if isinstance(shape, Mapping) else list
     if type(value) is not kind or (kind is int and not -INT64 <= value < INT64):
         types.append(f"{path or 'it'} must be {_WORDS[kind]}, not {_WORDS.get(type(value), 'another number or null')}")
         return kind()
     if kind is list:
-        return [_read(item, shape[0], f"{path}[{at}]", types, broken) for at, item in enumerate(value)]
+        return [_read(item, shape[0], f"{path}[{at}]", found) for at, item in enumerate(value)]
     if kind is not dict:
         return value
     start = f"{path}." if path else ""
     spelt = {key.casefold(): key for key in shape}
     types += [f"{start}{spelt[low]} is not spelt so" for key in value if spelt.get(low := key.casefold(), key) != key]
     filled = [key for key in shape if key and value.get(key) is not None]
-    known = {key: _read(value[key], shape[key], start + key, types, broken) for key in filled}
+    known = {key: _read(value[key], shape[key], start + key, found) for key in filled}
     if "" in shape:
         broken += [start + problem for problem in shape[""](known)]
     return known

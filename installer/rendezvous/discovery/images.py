@@ -55,9 +55,13 @@ class DiscoveryImages:
         self._lock = threading.Lock()
 
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
-        """What an infra-env's images are made from, fetched where it is not known yet."""
+        """What an infra-env's images are made from, fetched where it is not known yet. Raises BadRequest."""
         settings = self._settings()
-        release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
+        try:
+            release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
+        except PrepareError as error:
+            # Not the service's fault, but that of the registry, the pull secret or the name of the release.
+            raise error if isinstance(error.__cause__, OSError) else BadRequest(str(error)) from error
         self._adopt(release)
         return release
 

@@ -41,6 +41,9 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     body = params.sent_fields()
     values.check_offered(body, NOT_OFFERED)
     fields: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
+    if not fields.get("pull_secret", "x"):
+        # As upstream: an empty one changes nothing. Without any, no image could be made.
+        del fields["pull_secret"]
     if not fields.get("cpu_architecture", "x86_64"):
         del fields["cpu_architecture"]
     if "cpu_architecture" in fields:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from installer.assisted.errors import BadRequest, PrepareError
+from installer.assisted.errors import BadRequest
 from installer.release.access import registries_conf
 from installer.rendezvous import architectures
 from installer.rendezvous.client import manifests as client_manifests
@@ -163,7 +163,7 @@ def test_a_release_that_lacks_the_image_says_so(place: Place, standalone: Any) -
 def test_a_registry_that_refuses_is_not_the_users_fault(place: Place, standalone: Any) -> None:
     _, maker = standalone("both")
     stranger = replace_secret(env(place, "x86_64"))
-    with pytest.raises(PrepareError, match=r"read release .*pull secret"):
+    with pytest.raises(BadRequest, match=r"read release .*pull secret"):
         maker.file(stranger, "full.iso")
 
 

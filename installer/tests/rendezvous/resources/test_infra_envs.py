@@ -144,3 +144,8 @@ def test_nics_without_a_mapping_are_refused_where_images_are_made(world: World, 
     with pytest.raises(BadRequest, match="mac-interface mapping for interface eth1 is missing"):
         infra_envs.register(world.engine, body, maker.check)
     assert world.store.infra_envs() == []
+
+
+def test_an_empty_pull_secret_changes_nothing(world: World) -> None:
+    infra_env = sent_kit.register_infra_env(world.engine, {"name": "x", "pull_secret": PULL_SECRET})
+    assert sent_kit.update_infra_env(world.engine, infra_env.id, {"pull_secret": ""}).pull_secret == PULL_SECRET
