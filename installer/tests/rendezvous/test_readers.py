@@ -12,12 +12,13 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import ClusterStatus
+from installer.assisted.errors import PrepareError
 from installer.rendezvous.api.app import SERVICE
 from installer.rendezvous.api.handlers.files import CREDENTIALS
 from installer.rendezvous.api.handlers.routes import ROUTES
 from installer.rendezvous.discovery.images import DiscoveryImages
 from installer.rendezvous.store.documents import InstallerArgs
-from installer.rendezvous.store.model import KernelArgument, StaticNetwork, StaticNic
+from installer.rendezvous.store.model import InfraEnv, KernelArgument, StaticNetwork, StaticNic
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import TOKENS, filled, header, no_brakes, serve
 
@@ -104,5 +105,25 @@ def test_agents_have_no_credentials_but_what_bootstrapping_takes(tmp_path: Path)
             (Scheme.AGENT, "kubeconfig-noingress"): 200,
             (Scheme.AGENT, "kubeadmin-password"): 403,
         }
+
+    serve(tmp_path, use)
+
+
+def test_an_error_of_the_service_shows_no_path_of_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"[Errno 28] No space left on device: '{tmp_path}/images/x.iso'; {tmp_path}: read r.example/a/b@sha256:1"
+
+    def full(infra_env: InfraEnv) -> None:
+        raise PrepareError("image", text)
+
+    async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
+        service = cast(TestServer, client.server).app[SERVICE]
+        service.images = DiscoveryImages(lambda: service.settings, "", lambda _: "", lambda _: None)
+        monkeypatch.setattr(service.images, "ignition", full)
+        path = filled("/infra-envs/{infra_env_id}/downloads/files", fleet)
+        async with client.get(path, params={"file_name": "discovery.ign"}, headers=header(Scheme.USER)) as answer:
+            reason = (await answer.json())["reason"]
+            assert answer.status == 500
+        shown = f"'x.iso'; {tmp_path.name}: read r.example/a/b@sha256:1"
+        assert reason == f"image: [Errno 28] No space left on device: {shown}"
 
     serve(tmp_path, use)

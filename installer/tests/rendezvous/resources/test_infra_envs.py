@@ -14,7 +14,7 @@ from installer.image.iso import embed, kargs
 from installer.image.iso.iso9660 import Iso
 from installer.image.iso.minimal import minimal_kargs
 from installer.rendezvous.discovery import images, liveconfig, payload
-from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.resources import hostchanges, infra_envs
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams
 from installer.rendezvous.resources.requests.params import decoded
 from installer.rendezvous.settings import Settings
@@ -149,3 +149,21 @@ def test_nics_without_a_mapping_are_refused_where_images_are_made(world: World, 
 def test_an_empty_pull_secret_changes_nothing(world: World) -> None:
     infra_env = sent_kit.register_infra_env(world.engine, {"name": "x", "pull_secret": PULL_SECRET})
     assert sent_kit.update_infra_env(world.engine, infra_env.id, {"pull_secret": ""}).pull_secret == PULL_SECRET
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        ({"storage": {"files": [{"path": "etc/x"}]}}, r"config: .*storage.files\[0\].path must be absolute"),
+        ({"storage": {"links": [{"path": "/etc/hostname", "target": "/x"}]}}, "path /etc/hostname is there twice"),
+        ({"storage": {"directories": [{"path": "/etc/chrony.conf"}]}}, "path /etc/chrony.conf is there twice"),
+    ],
+)
+def test_a_hosts_overrides_that_its_ignition_could_not_have_are_refused(
+    world: World, sections: dict[str, Any], problem: str
+) -> None:
+    _, infra_env_id = world.known_host()
+    host = world.host(infra_env_id)
+    with pytest.raises(BadRequest, match=problem):
+        hostchanges.set_ignition(world.engine, infra_env_id, host.id, override(**sections)["ignition_config_override"])
+    assert world.host(infra_env_id) == host
