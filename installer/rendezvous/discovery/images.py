@@ -52,7 +52,7 @@ class DiscoveryImages:
         adopt: Callable[[payload.Contents], None],
     ) -> None:
         self._settings, self._token, self._rootfs_url, self._adopt = settings, agent_token, rootfs_url, adopt
-        self._lock = threading.Lock()
+        self._lock, self._learning = threading.Lock(), threading.Lock()
 
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
         """What an infra-env's images are made from, fetched where it is not known yet. Raises BadRequest."""
@@ -89,7 +89,8 @@ class DiscoveryImages:
 
     def learn(self, pull_secret: str) -> None:
         """Read the release with this pull secret where its version is not known yet. Raises BadRequest."""
-        with self._lock:
+        # Not the images' lock: a registration must not wait for a download.
+        with self._learning:
             settings = self._settings()
             if settings.openshift_version or not settings.release_image:
                 return
