@@ -180,7 +180,8 @@ def _add_service(commands: Any) -> None:
         epilog=(
             "DIR holds all state, and the service can be started again on it: tls/ca.crt,\n"
             "auth/{agent,user,watcher}-token, data/.\n"
-            "Mirrors are read from mirror/registries.conf and mirror/ca-bundle.crt in DIR.\n\n"
+            "Mirrors are read from mirror/registries.conf and mirror/ca-bundle.crt in DIR, and with\n"
+            "mirror/pull-secret.json, where it is there, the release's version at the start.\n\n"
             "environment:\n"
             "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"
             "  OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE       path of a base ISO to use in place of the payload's"

@@ -55,7 +55,8 @@ class User:
         """The user's entry in passwd.users."""
         entry: dict[str, Any] = {"name": self.name}
         if self.ssh_keys:
-            entry["sshAuthorizedKeys"] = list(self.ssh_keys)
+            # Ignition refuses a key that is there twice.
+            entry["sshAuthorizedKeys"] = list(dict.fromkeys(self.ssh_keys))
         if self.password_hash:
             entry["passwordHash"] = self.password_hash
         return entry

@@ -35,16 +35,22 @@ def check(release: str, built_for: str, architecture: str) -> None:
         raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {built_for} only")
 
 
+def _named(settings: Settings) -> tuple[str, ...]:
+    read = str(notes(settings).get("architecture", ""))
+    return (read,) if read else settings.release_architectures
+
+
+def offered(settings: Settings) -> list[str]:
+    """The API's names of the architectures that the release is known to be for; x86_64 where it says nothing."""
+    names = {name: NAMES.get(name, name) for name in NAMES} | {"amd64": "x86_64"}
+    found = [names[name] for name in _named(settings) if name in names]
+    return list(dict.fromkeys(NAMES.values())) if "multi" in _named(settings) else found or ["x86_64"]
+
+
 def check_offered(settings: Settings, architecture: str) -> None:
     """Raise BadRequest unless the release offers this architecture; nothing is refused while it was not read."""
-    read = str(notes(settings).get("architecture", ""))
-    offered = {GOARCH.get(name, name) for name in ((read,) if read else settings.release_architectures)}
-    if (
-        offered
-        and "multi" not in offered
-        and GOARCH.get(architecture, architecture) not in offered
-        and len(offered) < 2
-    ):
+    names = {GOARCH.get(name, name) for name in _named(settings)}
+    if names and "multi" not in names and GOARCH.get(architecture, architecture) not in names and len(names) < 2:
         raise BadRequest(f"Requested CPU architecture {architecture} is not available")
 
 

@@ -6,10 +6,12 @@ import base64
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from installer import numbers
 from installer.assisted.errors import PrepareError
@@ -20,12 +22,17 @@ from installer.rendezvous import settings as service_settings
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 
+if TYPE_CHECKING:
+    from installer.rendezvous.discovery.payload import Contents
+
 log = logging.getLogger("assisted-service")
 SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
 # Marks a folder in which files that belong together are being made and not all are there yet.
 BEGUN = ".begun"
-REGISTRIES, CA_BUNDLE = "registries.conf", "ca-bundle.crt"
+REGISTRIES, CA_BUNDLE, PULL_SECRET = "registries.conf", "ca-bundle.crt", "pull-secret.json"
+# How long the start waits for the release to be read (s).
+LEARN_SECONDS = 20.0
 # A rootfs holds no secret, and hosts may be booted from an old minimal image for a long time.
 ROOTFS_LIFETIME = 10 * 365 * 86400
 # What the administrator's environment may set. Nothing else of it is read: a shell in which somebody has set up another
@@ -189,6 +196,27 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
     return service_settings.load({**allowed, **variables})
 
 
+def _learned(config: Settings, pull_secret: Path) -> Contents | None:
+    """What the release says, when it can be read in a moment: with the folder's pull secret, or without any."""
+    from installer.rendezvous.discovery import payload
+
+    if not config.release_image:
+        return None
+    found: list[Contents] = []
+
+    def learn() -> None:
+        try:
+            found.append(payload.learn(config, read_text(pull_secret) if pull_secret.is_file() else ""))
+        except (PrepareError, OSError) as error:
+            log.warning("the release's version is not known before a pull secret comes: %s", error)
+
+    # A registry that does not answer must not keep the service from starting.
+    thread = threading.Thread(target=learn, daemon=True)
+    thread.start()
+    thread.join(LEARN_SECONDS)
+    return found[0] if found else None
+
+
 def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
     from installer.rendezvous import __main__ as program
@@ -201,13 +229,13 @@ def run(directory: Path, listen: str) -> int:
 
     directory = directory.absolute()
     config = settings_of(directory, listen, os.environ)
-    payloads = payload.cached(config)
-    if payloads is not None:
-        config = payload.adopted(config, payloads)
+    contents = payload.known(config) or _learned(config, directory / "mirror" / PULL_SECRET)
+    if contents is not None:
+        config = payload.adopted(config, contents)
     token = read_text(directory / "auth/agent-token").strip()
 
     def attach(service: Service) -> None:
-        def adopt(release: payload.Payload) -> None:
+        def adopt(release: payload.Contents) -> None:
             service.adopt(payload.adopted(service.settings, release))
 
         def rootfs_url(infra_env: InfraEnv) -> str:

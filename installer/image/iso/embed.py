@@ -133,7 +133,8 @@ def current_kargs(iso: Iso, area: KargsArea) -> str:
     """The kernel arguments that are in the image now; all areas must agree."""
     texts = set()
     for extent, end in zip(area.areas, area.ends, strict=True):
-        raw = iso.read(extent.offset, extent.length).decode("latin-1")
+        # Whatever bytes are there are kept.
+        raw = iso.read(extent.offset, extent.length).decode(errors="surrogateescape")
         texts.add(raw.rstrip(area.pad).removesuffix(end).strip())
     if len(texts) != 1:
         raise NotIso9660(iso.path, "the kernel argument areas differ from each other")
@@ -164,7 +165,8 @@ def set_kargs_patches(iso: Iso, area: KargsArea, text: str) -> list[Patch]:
     """The patches that make `text` the kernel arguments; EmbedTooBig if an area cannot hold it."""
     patches = []
     for extent, end in zip(area.areas, area.ends, strict=True):
-        if len(text) + len(end) > extent.length:
-            raise EmbedTooBig(iso.path, "the kernel command line", len(text) + len(end), extent.length)
-        patches.append(Patch(extent.offset, (text + end).ljust(extent.length, area.pad).encode("latin-1")))
+        line = (text + end).encode(errors="surrogateescape")
+        if len(line) > extent.length:
+            raise EmbedTooBig(iso.path, "the kernel command line", len(line), extent.length)
+        patches.append(Patch(extent.offset, line.ljust(extent.length, area.pad.encode())))
     return patches

@@ -34,6 +34,11 @@ def live_kargs(kargs: str) -> str:
     return _LIVE_ISO.sub("", kargs)
 
 
+def minimal_kargs(kargs: str, url: str) -> str:
+    """Kernel arguments of a minimal image, whose root file system is fetched from `url`."""
+    return f'{live_kargs(kargs)} coreos.live.rootfs_url="{url}"'.strip()
+
+
 def check_url(url: str) -> None:
     """Refuse URLs that a boot loader would read differently; ConfigError."""
     if not re.fullmatch(r"https?://[^\s\"'$\\]+", url):
@@ -73,10 +78,8 @@ def make_minimal(overlay: Overlay, path: object, url: str) -> None:
 
 def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
     """Set the URL in the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
-    argument = f'coreos.live.rootfs_url="{url}"'
-    default = f"{live_kargs(area.default)} {argument}".strip()
-    current = f"{live_kargs(current_kargs(iso, area))} {argument}".strip()
-    overlay.apply(set_kargs_patches(iso, area, current))
+    default = minimal_kargs(area.default, url)
+    overlay.apply(set_kargs_patches(iso, area, minimal_kargs(current_kargs(iso, area), url)))
     extent = iso.find(_KARGS_INFO)
     if extent is None:
         return

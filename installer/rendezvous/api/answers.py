@@ -27,12 +27,14 @@ from installer.assisted.errors import (
 from installer.rendezvous.api import refusals, signing
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import Handler, Service, check_attempt
-from installer.rendezvous.api.views import reply
+from installer.rendezvous.api.views import CALLER, reply
 from installer.rendezvous.resources.requests.params import uuid
 
 log = logging.getLogger("assisted-service")
 # Lists for which the specification repeats the parameter, once for each value.
 REPEATED = frozenset({"feature_ids"})
+# A path of this machine, which is none of a caller's business, and its last name; not the path of an image or a URL.
+_PATH = re.compile(r"(?<![\w.:/@-])/(?:[^\s/'\":,;]+/)*([^\s/'\":,;]+)")
 UUID_PARAMETERS = ("cluster_id", "infra_env_id", "host_id", "openshift_cluster_id")
 
 
@@ -58,7 +60,7 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
         if caller is None:
             service.strangers.take(address)
             caller = service.auth.check(request.headers, schemes)
-        proof = caller.value
+        request[CALLER], proof = caller, caller.value
     # Before the rate limit: a caller that is told to come back later needs its connection for that.
     if proof != "open":
         service.vouch(request)
@@ -115,7 +117,7 @@ def answering(
             return answer
         except RendezvousError as error:
             log.error("%s %s: %s", request.method, request.rel_url.raw_path, error)
-            return reply(error_body(ServiceError(str(error)), request.path), 500)
+            return reply(error_body(ServiceError(_PATH.sub(r"\1", str(error))), request.path), 500)
         except web.HTTPRequestEntityTooLarge:
             return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):

@@ -19,6 +19,7 @@ from aiohttp import web
 from installer.assisted.auth import ATTEMPT_HEADER, Authenticator
 from installer.assisted.enums import HostStatus
 from installer.assisted.errors import Conflict, NotFound, PrepareError, StoreError
+from installer.rendezvous import architectures
 from installer.rendezvous.api.limits import Bucket
 from installer.rendezvous.api.views import Views
 from installer.rendezvous.eventloop.lag import Lag
@@ -26,6 +27,7 @@ from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.reconcile.slices import Slices
 from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.resources.requests import values
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.logs import LogStore
@@ -47,7 +49,13 @@ HOSTS_AT_A_TIME = 100
 
 
 class ImageMaker(Protocol):
-    """Makes what hosts of an infra-env are booted with. Each method may take long and raise RendezvousError."""
+    """Makes what hosts of an infra-env are booted with. Most methods take long; each may raise RendezvousError."""
+
+    def check(self, infra_env: InfraEnv) -> None:
+        """Refuse in a moment what no image could be made for, as far as that is known."""
+
+    def learn(self, pull_secret: str) -> None:
+        """Read the release's version with this pull secret, where it is not known yet."""
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config."""
@@ -102,6 +110,11 @@ class Service:
         """What the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
 
+    @property
+    def architectures(self) -> list[str]:
+        """The API's names of the architectures that the release is for."""
+        return architectures.offered(self.settings)
+
     def url(self, path: str) -> str:
         """A path of this service, as others reach it."""
         return self.settings.base_url.rstrip("/") + path
@@ -120,6 +133,11 @@ class Service:
         self.settings = settings
         self.engine.adopt(settings)
 
+    async def learn(self, pull_secret: str | None) -> None:
+        """Know the release's version before a version is judged. Raises BadRequest where it cannot be read."""
+        if self.images is not None and pull_secret and values.pull_secret(pull_secret) is None:
+            await self.slowly(self.images.learn, pull_secret)
+
     def start_preparations(self) -> None:
         """Generate ignition for every attempt that waits for it, also after a restart; stop for earlier attempts."""
         wanted = {(item.id, item.attempt) for item in self.engine.store.clusters() if clusters.awaits_ignition(item)}
@@ -132,11 +150,10 @@ class Service:
 
     def _job(self, cluster_id: str) -> prepare.Job:
         store = self.engine.store
-        infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster_id), None)
         hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
         return prepare.Job(
             cluster=store.cluster(cluster_id),
-            infra_env=infra_env,
+            infra_envs=clusters.infra_envs(self.engine, cluster_id),
             hosts=hosts,
             manifests=manifests,
             settings=self.settings,

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from installer.assisted.auth import Scheme
 from installer.assisted.enums import HostStatus, Role
+from installer.redact import without_login
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
@@ -18,6 +20,15 @@ from installer.rendezvous.store.model import Cluster, Host
 # Part of every ETag: versions start anew with the process.
 BOOT = secrets.token_hex(4)
 REMEMBERED = 4096
+#: Who asks: the scheme of the token that a request was let in by.
+CALLER: web.RequestKey[Scheme] = web.RequestKey("caller", Scheme)
+# For the user alone: URLs that are a right in themselves, and the user's own texts in which secrets may stand.
+WITHHELD = frozenset(
+    {
+        *("download_url", "expires_at", "install_config_overrides", "static_network_config", "kernel_arguments"),
+        *("ignition_config_override", "ignition_config_overrides", "installer_args"),
+    }
+)
 # One entity tag of a list; whether it is weak does not count here.
 TAG = re.compile(r'"[^"\x00-\x20\x7f]*"')
 
@@ -27,17 +38,30 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
+def is_user(request: web.Request) -> bool:
+    """May the caller read all that the API shows?"""
+    return request.get(CALLER) is Scheme.USER
+
+
+def without_secrets(data: dict[str, Any]) -> dict[str, Any]:
+    """A cluster, host or infra-env as watchers and agents see it: without WITHHELD, and without logins of proxies."""
+    seen = {key: value for key, value in data.items() if key not in WITHHELD}
+    if isinstance(seen.get("proxy"), dict):
+        seen["proxy"] = without_secrets(seen["proxy"])
+    return seen | {key: without_login(seen[key]) for key in ("http_proxy", "https_proxy") if key in seen}
+
+
 def reply(value: Any, status: int = 200) -> web.Response:
     """A JSON answer."""
     return web.Response(body=encode(value), status=status, content_type="application/json")
 
 
 class Views:
-    """Encoded hosts, by (infra-env, id): made again when the host is another object than last time."""
+    """Encoded hosts, by (infra-env, id, whether for the user): made again when the host is another than last time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._hosts: dict[tuple[str, str], tuple[Host, Cluster | None, msgspec.Raw]] = {}
+        self._hosts: dict[tuple[str, str, bool], tuple[Host, Cluster | None, msgspec.Raw]] = {}
 
     def host_map(self, host: Host) -> dict[str, Any]:
         """A host with its stages."""
@@ -46,16 +70,17 @@ class Views:
             data["progress_stages"] = list(self._engine.stages(host, self._engine.store.cluster(host.cluster_id)))
         return data
 
-    def host(self, host: Host) -> msgspec.Raw:
-        """A host with its stages, encoded; made once for each state of it."""
-        key = (host.infra_env_id, host.id)
+    def host(self, host: Host, full: bool = True) -> msgspec.Raw:
+        """A host with its stages, encoded; made once for each state of it. `full`: for the user."""
+        key = (host.infra_env_id, host.id, full)
         cluster = self._engine.store.cluster(host.cluster_id) if host.cluster_id else None
         cached = self._hosts.get(key)
         if cached is not None and cached[0] is host and cached[1] is cluster:
             return cached[2]
         if len(self._hosts) >= REMEMBERED:
             self._hosts.clear()
-        raw = msgspec.Raw(encode(self.host_map(host)))
+        data = self.host_map(host)
+        raw = msgspec.Raw(encode(data if full else without_secrets(data)))
         self._hosts[key] = (host, cluster, raw)
         return raw
 
@@ -73,12 +98,16 @@ class Views:
         data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
         return data
 
-    async def parts(self, cluster: Cluster, with_hosts: bool = True) -> list[Encoded]:
-        """A cluster as ``cluster`` has it, as JSON in parts; others have their turn while it is made."""
+    async def parts(self, cluster: Cluster, with_hosts: bool = True, *, full: bool) -> list[Encoded]:
+        """A cluster as ``cluster`` has it, as JSON in parts; others have their turn while it is made.
+
+        `full`: for the user.
+        """
         hosts = self._engine.store.hosts(cluster_id=cluster.id) if with_hosts else []
         data = self.cluster(cluster, False)
         del data["hosts"]
-        return [encode(data)[:-1], b',"hosts":', *listed(await encoded(hosts, self.host)), b"}"]
+        start = encode(data if full else without_secrets(data))[:-1]
+        return [start, b',"hosts":', *listed(await encoded(hosts, lambda host: self.host(host, full))), b"}"]
 
     def etag(self, cluster_id: str | None) -> str:
         """Names the state of a cluster and all that belongs to it; a mere check-in of a host is no new state."""

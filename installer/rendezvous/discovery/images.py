@@ -4,97 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import tarfile
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from installer.assisted.errors import BadRequest, NotFound, PrepareError
-from installer.errors import ConfigError, InstallerError
-from installer.ignition.config import File, Unit, User, render
+from installer.errors import ConfigError, EmbedTooBig, InstallerError
 from installer.ignition.early import network_archive
-from installer.ignition.live import NETWORK_UNIT, env_file
-from installer.ignition.livesystem import CLIENT_ID, ntp_files, proxy_file
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.image.iso import kargs
-from installer.network import host_network_files
-from installer.rendezvous.discovery import payload
-from installer.rendezvous.prepare.hostignition import overridden, parse
+from installer.image.iso.embed import current_kargs, kargs_area, set_kargs_patches
+from installer.image.iso.iso9660 import Iso
+from installer.image.iso.minimal import minimal_kargs
+from installer.rendezvous.discovery import liveconfig, payload
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 
-TLS_CA = "/opt/agent/tls/ca.crt"
 ISOS = {"full.iso": False, "minimal.iso": True}
-PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 BOOT_FILES = ("vmlinuz", "initrd.img", "rootfs.img")
-
-
-def _network(infra_env: InfraEnv) -> list[File]:
-    """Keyfiles of every host with a static network. Raises PrepareError."""
-    from installer.network.document import load
-
-    files = []
-    for index, item in enumerate(infra_env.static_network_config):
-        nics = [{"name": nic.logical_nic_name, "macAddress": nic.mac_address} for nic in item.mac_interface_map]
-        try:
-            keyfiles = host_network_files(nics, load(item.network_yaml) or {})
-        except InstallerError as error:
-            raise PrepareError(f"static_network_config[{index}]", str(error)) from None
-        files += [
-            File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600) for name, text in keyfiles.items()
-        ]
-    return files
-
-
-def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_image: str) -> bytes:
-    """The Ignition config of an infra-env's hosts, the user's overrides merged in. Raises PrepareError."""
-    live, own = resources.files("installer.ignition") / "data", resources.files("installer.rendezvous") / "data"
-    if settings.ca_file is None:
-        raise PrepareError("discovery image", "the service's CA is not known")
-    environment = {
-        "SERVICE_BASE_URL": settings.base_url,
-        "INFRA_ENV_ID": infra_env.id,
-        "AGENT_DOCKER_IMAGE": agent_image,
-        "PULL_SECRET_TOKEN": agent_token,
-    }
-    network = _network(infra_env)
-    scripts = [live / "bin/common.sh", own / "start-discovery-agent.sh"]
-    scripts += [live / "bin/pre-network-manager-config.sh"] if network else []
-    files = [File(f"/usr/local/bin/{script.name}", script.read_bytes(), 0o555) for script in scripts]
-    files += [
-        File.text("/etc/assisted/discovery.env", env_file(environment), 0o600),
-        File(TLS_CA, settings.ca_file.read_bytes(), 0o600),
-        File.text("/root/.docker/config.json", infra_env.pull_secret, 0o600),
-        File.text("/etc/containers/auth.json", infra_env.pull_secret, 0o600),
-        proxy_file({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
-        CLIENT_ID,
-        # Additional ones are the agent's to add (steps/instructions.py).
-        *ntp_files(infra_env.ntp_sources.split(",") if infra_env.ntp_sources else ()),
-        *network,
-    ]
-    if settings.registries_conf.is_file():
-        files.append(File("/etc/containers/registries.conf", settings.registries_conf.read_bytes()))
-    bundle = infra_env.additional_trust_bundle
-    if not bundle and settings.mirror_ca_file.is_file():
-        bundle = settings.mirror_ca_file.read_text()
-    if bundle:
-        files.append(File.text("/etc/pki/ca-trust/source/anchors/domain.crt", bundle))
-    units = [Unit("agent.service", (own / "agent.service").read_text())]
-    if network:
-        units.append(Unit(NETWORK_UNIT, (live / "systemd" / NETWORK_UNIT).read_text()))
-    keys = tuple(line.strip() for line in infra_env.ssh_authorized_key.splitlines() if line.strip())
-    config = render(files, units, [User("core", keys)])
-    if not infra_env.ignition_config_override:
-        return config
-    override = parse(infra_env.ignition_config_override, "ignition_config_override")
-    return json.dumps(overridden(parse(config, "discovery image"), override), separators=(",", ":")).encode()
 
 
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
@@ -105,6 +38,10 @@ def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
         raise BadRequest(f"kernel_arguments: {error}") from None
 
 
+def _room_of(error: EmbedTooBig, what: str) -> BadRequest:
+    return BadRequest(f"{what}: {error.size} bytes are more than the {error.limit} that the image has for them")
+
+
 class DiscoveryImages:
     """Makes each image once for each state of its infra-env. Thread-safe; ``adopt`` is called with new settings."""
 
@@ -113,17 +50,55 @@ class DiscoveryImages:
         settings: Callable[[], Settings],
         agent_token: str,
         rootfs_url: Callable[[InfraEnv], str],
-        adopt: Callable[[payload.Payload], None],
+        adopt: Callable[[payload.Contents], None],
     ) -> None:
         self._settings, self._token, self._rootfs_url, self._adopt = settings, agent_token, rootfs_url, adopt
-        self._lock = threading.Lock()
+        self._lock, self._learning = threading.Lock(), threading.Lock()
 
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
-        """What an infra-env's images are made from, fetched where it is not known yet."""
+        """What an infra-env's images are made from, fetched where it is not known yet. Raises BadRequest."""
         settings = self._settings()
-        release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
+        try:
+            release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
+        except PrepareError as error:
+            # Not the service's fault, but that of the registry, the pull secret or the name of the release.
+            raise error if isinstance(error.__cause__, OSError) else BadRequest(str(error)) from error
         self._adopt(release)
         return release
+
+    def check(self, infra_env: InfraEnv) -> None:
+        """Raise BadRequest for NICs without a mapping, and kernel arguments that the image has no room for.
+
+        The image's room is known once its base is there.
+        """
+        liveconfig.check_mapped(infra_env)
+        release = payload.cached(self._settings(), infra_env.cpu_architecture)
+        if release is None or not infra_env.kernel_arguments:
+            return
+        with release.iso.open("rb") as file:
+            iso = Iso(file, release.iso)
+            area = kargs_area(iso)
+            if area is None:
+                raise BadRequest("kernel_arguments: the image has no place for any")
+            before = current_kargs(iso, area)
+            if infra_env.type == "minimal-iso":
+                before = minimal_kargs(before, self._rootfs_url(infra_env))
+            try:
+                set_kargs_patches(iso, area, kernel_arguments(infra_env, before))
+            except EmbedTooBig as error:
+                raise _room_of(error, "kernel_arguments") from None
+
+    def learn(self, pull_secret: str) -> None:
+        """Read the release with this pull secret where its version is not known yet. Raises BadRequest."""
+        # Not the images' lock: a registration must not wait for a download.
+        with self._learning:
+            settings = self._settings()
+            if settings.openshift_version or not settings.release_image:
+                return
+            try:
+                self._adopt(payload.learn(settings, pull_secret))
+            except PrepareError as error:
+                raise BadRequest(f"openshift_version cannot be judged: {error}") from error
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config. Raises PrepareError, BadRequest."""
@@ -131,15 +106,15 @@ class DiscoveryImages:
             return self._ignition(infra_env, self.payload_of(infra_env))
 
     def _ignition(self, infra_env: InfraEnv, release: payload.Payload) -> bytes:
-        return ignition(infra_env, self._settings(), self._token, release.images["AGENT_DOCKER_IMAGE"])
+        return liveconfig.ignition(infra_env, self._settings(), self._token, release.images["AGENT_DOCKER_IMAGE"])
 
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
         """What a minimal image adds to its initrd: static networks, empty without any. Raises PrepareError."""
-        return network_archive(_network(infra_env))
+        return network_archive(liveconfig.network(infra_env))
 
     def network_tar(self, infra_env: InfraEnv) -> bytes:
         """The files of the hosts' static networks, as upstream packs them; empty without any. Raises PrepareError."""
-        files, buffer = _network(infra_env), io.BytesIO()
+        files, buffer = liveconfig.network(infra_env), io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for file in files:
                 member = tarfile.TarInfo(file.path)
@@ -161,6 +136,8 @@ class DiscoveryImages:
                 self._make(infra_env, name, folder, release=release, config=config)
             except BadRequest:
                 raise
+            except EmbedTooBig as error:
+                raise _room_of(error, f"image {name} of infra-env {infra_env.name}") from error
             except (InstallerError, OSError) as error:
                 raise PrepareError(f"image {name} of infra-env {infra_env.name}", str(error)) from error
             self._forget(place, folder)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.errors import FileNotInImage, InstallerError, NotPublished
+from installer.files import write_whole
 from installer.ignition.live import IMAGE_VARIABLES, PULLED_IMAGES
 from installer.overrides import os_override
 from installer.release import base_iso
@@ -16,18 +18,32 @@ from installer.release.access import RegistryAccess
 from installer.release.payload import Release
 from installer.rendezvous import architectures
 from installer.rendezvous.prepare import installconfig
-from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 
 
 @dataclass(frozen=True)
-class Payload:
-    """Version, pull specs by environment variable (IMAGE_VARIABLES), and where the base ISO of an architecture is."""
+class Contents:
+    """What a release says of itself: its version, and pull specs by environment variable (IMAGE_VARIABLES)."""
 
     version: str
     images: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Payload(Contents):
+    """A release, and where the base ISO of an architecture is."""
+
     iso: Path
+
+
+def known(settings: Settings) -> Contents | None:
+    """What an earlier run read of the same release."""
+    data = architectures.notes(settings)
+    try:
+        return Contents(str(data["version"]), dict(data["images"]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def cached(settings: Settings, architecture: str | None = None) -> Payload | None:
@@ -40,6 +56,46 @@ def cached(settings: Settings, architecture: str | None = None) -> Payload | Non
     except (KeyError, TypeError, ValueError):
         return None
     return payloads[0] if payloads else None
+
+
+@contextmanager
+def _opened(
+    settings: Settings, pull_secret: str, infra_envs: Sequence[InfraEnv], architecture: str
+) -> Iterator[tuple[Release, Contents]]:
+    """The release and what it says. Raises InstallerError, OSError."""
+    with RegistryAccess(
+        pull_secret=pull_secret,
+        registries_conf_file=settings.registries_conf if settings.registries_conf.is_file() else None,
+        trust_bundle=installconfig.trust_bundle(infra_envs, settings),
+        architecture=architectures.GOARCH.get(architecture, architecture),
+    ) as access:
+        release = Release(settings.release_image, access)
+        images = {name: release.image_for(tag) for name, tag in IMAGE_VARIABLES.items()}
+        pulled = release.images_of(PULLED_IMAGES.values())
+        images |= {name: pulled[tag] for name, tag in PULLED_IMAGES.items() if tag in pulled}
+        yield release, Contents(release.version, images)
+
+
+def _note(settings: Settings, contents: Contents, architecture: str, isos: dict[str, str]) -> None:
+    notes = {
+        "release": settings.release_image,
+        "version": contents.version,
+        "architecture": architecture,
+        "images": contents.images,
+        "isos": {**architectures.notes(settings).get("isos", {}), **isos},
+    }
+    write_whole(architectures.notes_file(settings), json.dumps(notes).encode(), 0o644)
+
+
+def learn(settings: Settings, pull_secret: str) -> Contents:
+    """Read what the release says, and note it. Raises PrepareError."""
+    try:
+        with _opened(settings, pull_secret, (), "") as (release, contents):
+            architecture = release.architecture
+        _note(settings, contents, architecture, {})
+    except (InstallerError, OSError) as error:
+        raise PrepareError(f"read release {settings.release_image}", str(error)) from error
+    return contents
 
 
 def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
@@ -55,48 +111,23 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             "release image", "is not set: start the service with OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
         )
     wanted = infra_env.cpu_architecture
-    sources = digest_sources(settings.registries_conf)
-    conf = settings.registries_conf if settings.registries_conf.is_file() else None
-    bundle = installconfig.trust_bundle(infra_env, settings, bool(sources))
     try:
-        with RegistryAccess(
-            pull_secret=infra_env.pull_secret,
-            registries_conf_file=conf,
-            trust_bundle=bundle,
-            architecture=architectures.GOARCH.get(wanted, wanted),
-        ) as access:
-            release = Release(settings.release_image, access)
+        with _opened(settings, infra_env.pull_secret, [infra_env], wanted) as (release, contents):
             architectures.check(settings.release_image, release.architecture, wanted)
-            images = {name: release.image_for(tag) for name, tag in IMAGE_VARIABLES.items()}
-            pulled = release.images_of(PULLED_IMAGES.values())
-            images |= {name: pulled[tag] for name, tag in PULLED_IMAGES.items() if tag in pulled}
             iso = override or base_iso.base_iso(release, wanted)
-            fetched = Payload(release.version, images, iso)
             architecture = release.architecture
+        # An ISO that was set by hand is not the release's.
+        _note(settings, contents, architecture, {} if override else {wanted: str(iso)})
     except BadRequest:
         raise
     except (InstallerError, OSError) as error:
         if isinstance(error.__cause__, FileNotInImage | NotPublished):
             raise BadRequest(f"cpu_architecture {wanted}: {error}") from error
         raise PrepareError(f"read release {settings.release_image}", str(error)) from error
-    # An ISO that was set by hand is not the release's.
-    isos = {**architectures.notes(settings).get("isos", {}), **({} if override else {wanted: str(iso)})}
-    text = json.dumps(
-        {
-            "release": settings.release_image,
-            "version": fetched.version,
-            "architecture": architecture,
-            "images": images,
-            "isos": isos,
-        }
-    )
-    partial = architectures.notes_file(settings).with_suffix(f".{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(architectures.notes_file(settings))
-    return fetched
+    return Payload(contents.version, contents.images, iso)
 
 
-def adopted(settings: Settings, payload: Payload) -> Settings:
+def adopted(settings: Settings, payload: Contents) -> Settings:
     """The settings with what the release says; what was set by hand stays."""
     images = payload.images
     return replace(

@@ -3,51 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+import re
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
-
-import msgspec
 
 from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
 from installer.formats import jsontext
+from installer.ignition import validation
 from installer.ignition.merge import merge
-from installer.rendezvous.store.model import Host, Private
+from installer.ignition.rules import VERSIONS
+from installer.rendezvous.store.model import Host
 
-Objects = list[dict[str, Any]] | None
+# Problems that an error names.
+MOST = 20
 
-
-class _Ignition(Private, frozen=True, gc=False):
-    version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,9}\.[0-9]{1,9}\Z")]
-
-
-class _Storage(Private, frozen=True, gc=False, kw_only=True):
-    disks: Objects = None
-    raid: Objects = None
-    filesystems: Objects = None
-    files: Objects = None
-    directories: Objects = None
-    links: Objects = None
-    luks: Objects = None
-
-
-class _Systemd(Private, frozen=True, gc=False):
-    units: Objects = None
-
-
-class _Passwd(Private, frozen=True, gc=False):
-    users: Objects = None
-    groups: Objects = None
-
-
-class _Config(Private, frozen=True, gc=False):
-    """A config as far as every version 3 of Ignition has it; what else is there Ignition itself judges."""
-
-    ignition: _Ignition
-    storage: _Storage | None = None
-    systemd: _Systemd | None = None
-    passwd: _Passwd | None = None
+# Of what an installer made: no more than what is read here, since it may be of a later version than is known here.
+_VERSION = re.compile(r"3\.[0-9]{1,9}\.[0-9]{1,9}")
 
 
 def data_url(text: str) -> str:
@@ -55,23 +28,43 @@ def data_url(text: str) -> str:
     return "data:," + quote(text)
 
 
-def parse(text: bytes | str, source: str, read: Callable[[bytes | str], Any] = jsontext.loads) -> dict[str, Any]:
-    """An Ignition config of a version 3. Raises PrepareError for what Ignition would not read."""
+def parse(text: bytes | str, source: str) -> dict[str, Any]:
+    """An Ignition config of a version 3, which a program made. Raises PrepareError."""
     try:
-        config: dict[str, Any] = read(text)
-        msgspec.convert(config, _Config)
-    except msgspec.ValidationError as error:
-        raise PrepareError(source, f"not an Ignition config: {plainjson.in_words(error, 'it')}") from None
-    except (ValueError, RecursionError) as error:
+        config: dict[str, Any] = jsontext.loads(text)
+        if not _VERSION.fullmatch(config["ignition"]["version"]):
+            raise ValueError("its version is none of Ignition 3")
+    except ValueError as error:
         raise PrepareError(source, f"not an Ignition config: {error}") from None
+    except (KeyError, TypeError):
+        raise PrepareError(source, "not an Ignition config: it has no ignition.version") from None
     return config
 
 
-def overridden(config: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """A config with overrides merged in, of the later version of the two."""
-    version = max((item["ignition"]["version"] for item in (config, overrides)), key=_numbers)
-    merged: dict[str, Any] = merge(config, overrides)
+def overrides(text: str, source: str) -> dict[str, Any]:
+    """An Ignition config that a user gave. Raises PrepareError with all that Ignition itself would refuse."""
+    try:
+        config: dict[str, Any] = plainjson.parsed(text)
+    except ValueError as error:
+        raise PrepareError(source, f"not an Ignition config: {error}") from None
+    check(config, source)
+    return config
+
+
+def check(config: dict[str, Any], source: str) -> None:
+    """Raise PrepareError for a config that Ignition would refuse."""
+    if problems := validation.problems(config):
+        more = f"; and {len(problems) - MOST} more" if len(problems) > MOST else ""
+        raise PrepareError(source, f"not an Ignition config: {'; '.join(problems[:MOST])}{more}")
+
+
+def overridden(config: dict[str, Any], wanted: dict[str, Any], source: str) -> dict[str, Any]:
+    """A config with overrides merged in, of the later version of the two. Raises PrepareError where they conflict."""
+    version = max((item["ignition"]["version"] for item in (config, wanted)), key=_numbers)
+    merged: dict[str, Any] = merge(config, wanted)
     merged["ignition"]["version"] = version
+    if version in VERSIONS:
+        check(merged, source)
     return merged
 
 
@@ -96,6 +89,6 @@ def for_host(pointer: bytes, host: Host, source: str, ntp_sources: Sequence[str]
         files.append(_file("/etc/chrony.conf", chrony_conf(ntp_sources)))
     config = merge(config, {"storage": {"files": files}})
     if host.ignition_config_overrides:
-        overrides = parse(host.ignition_config_overrides, f"ignition overrides of host {host.id}")
-        config = overridden(config, overrides)
+        what = f"ignition overrides of host {host.id}"
+        config = overridden(config, overrides(host.ignition_config_overrides, what), what)
     return json.dumps(config, separators=(",", ":")).encode()

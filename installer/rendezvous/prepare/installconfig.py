@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from installer.assisted.enums import Role
@@ -12,14 +13,18 @@ from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, JsonMap
 from installer.rendezvous.validations.hostview import load_json
 
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
-def trust_bundle(infra_env: InfraEnv | None, settings: Settings, mirrored: bool) -> str:
-    """CAs for additionalTrustBundle: the infra-env's; without any, and with mirrors, the one that came on the image."""
-    if infra_env is not None and infra_env.additional_trust_bundle.strip():
-        return infra_env.additional_trust_bundle
-    if mirrored and settings.mirror_ca_file.is_file():
-        return settings.mirror_ca_file.read_text()
-    return ""
+
+def trust_bundle(infra_envs: Iterable[InfraEnv], settings: Settings, cluster: Cluster | None = None) -> str:
+    """CAs of all sources, each once: a cluster's overrides, infra-envs, and what a registry or mirror is trusted by."""
+    overrides = load_json(cluster.install_config_overrides) if cluster else None
+    override = overrides.get("additionalTrustBundle") if isinstance(overrides, dict) else None
+    texts = [str(override or ""), *(infra_env.additional_trust_bundle for infra_env in infra_envs)]
+    if settings.mirror_ca_file.is_file():
+        texts.append(settings.mirror_ca_file.read_text())
+    certificates = dict.fromkeys(match for text in texts for match in _CERTIFICATE.findall(text))
+    return "".join(f"{certificate}\n" for certificate in certificates)
 
 
 def merge(base: Any, patch: Any) -> Any:
@@ -70,7 +75,7 @@ def _boot_mac(host: Host) -> str:
     return next((nic.mac_address for nic in with_address or nics), "")
 
 
-def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], settings: Settings) -> JsonMap:
+def build(cluster: Cluster, infra_envs: Iterable[InfraEnv], hosts: Sequence[Host], settings: Settings) -> JsonMap:
     """The whole document. Raises PrepareError when the overrides are not an object."""
     roles = [host.effective_role for host in hosts]
     sources = digest_sources(settings.registries_conf)
@@ -122,17 +127,17 @@ def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], s
         document["bootstrapInPlace"] = {"installationDisk": bootstrap.installation_disk_path}
     if sources:
         document["imageDigestSources"] = sources
-    bundle = trust_bundle(infra_env, settings, bool(sources))
-    if bundle:
-        document["additionalTrustBundle"] = bundle
-        document["additionalTrustBundlePolicy"] = "Always"
     proxy = {"httpProxy": cluster.http_proxy, "httpsProxy": cluster.https_proxy, "noProxy": cluster.no_proxy}
     if cluster.http_proxy or cluster.https_proxy:
         document["proxy"] = {key: value for key, value in proxy.items() if value}
     overrides = load_json(cluster.install_config_overrides) if cluster.install_config_overrides else {}
     if not isinstance(overrides, dict):
         raise PrepareError("install-config overrides", "must be a JSON object")
+    if trust_bundle(infra_envs, settings):
+        document["additionalTrustBundlePolicy"] = "Always"
     result: JsonMap = merge(document, overrides)
+    if bundle := trust_bundle(infra_envs, settings, cluster):
+        result["additionalTrustBundle"] = bundle
     return result
 
 

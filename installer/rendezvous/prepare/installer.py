@@ -22,8 +22,7 @@ from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.errors import YamlError
 from installer.files import write_whole
-from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig
-from installer.rendezvous.registries import digest_sources
+from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig, patches
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 from installer.rendezvous.validations import networks
@@ -62,7 +61,7 @@ class Job:
     """Everything that one preparation needs, taken at its start."""
 
     cluster: Cluster
-    infra_env: InfraEnv | None
+    infra_envs: Sequence[InfraEnv]
     hosts: Sequence[Host]
     manifests: Sequence[Manifest]
     settings: Settings
@@ -112,9 +111,8 @@ def installer_of(job: Job) -> Iterator[Path]:
     from installer.release.access import RegistryAccess
     from installer.release.payload import Release
 
-    sources = digest_sources(job.settings.registries_conf)
     conf = job.settings.registries_conf if job.settings.registries_conf.is_file() else None
-    bundle = installconfig.trust_bundle(job.infra_env, job.settings, bool(sources))
+    bundle = installconfig.trust_bundle(job.infra_envs, job.settings, job.cluster)
     with ExitStack() as stack:
         try:
             access = RegistryAccess(pull_secret=job.cluster.pull_secret, registries_conf_file=conf, trust_bundle=bundle)
@@ -219,7 +217,7 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     import yaml
 
     work = job.work
-    document = installconfig.build(job.cluster, job.infra_env, job.hosts, job.settings)
+    document = installconfig.build(job.cluster, job.infra_envs, job.hosts, job.settings)
     text = yaml.safe_dump(document, sort_keys=False).encode()
     _private(work / "install-config.yaml", text)
     _copy_tls(job.settings.tls_override_dir, work / "tls")
@@ -234,6 +232,8 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     # The user's own come last: of two with one name, theirs counts.
     for manifest in (*_own_manifests(job.cluster), *job.manifests):
         _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
+    patches.split([work / manifest.folder / Path(manifest.file_name).name for manifest in job.manifests], job.name[:7])
+    patches.apply(work)
     sno = job.cluster.is_sno
     _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
     return _collect(job, work, text)
@@ -276,7 +276,7 @@ def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
     if "kubeconfig" in files:
         files["kubeconfig-noingress"] = files["kubeconfig"]
     # An installed host needs them as much as a live one.
-    sources = networks.time_sources(job.cluster, job.infra_env)
+    sources = networks.time_sources(job.cluster, *job.infra_envs)
     for host in job.hosts:
         role = _role_file(host)
         pointer = files.get(f"{role}.ign")

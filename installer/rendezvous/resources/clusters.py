@@ -38,7 +38,7 @@ from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
-from installer.rendezvous.store.model import Cluster, Host, JsonMap, Preparation, as_map, from_map
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, JsonMap, Preparation, as_map, from_map
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.hostview import inventory_of
@@ -219,7 +219,9 @@ def checked_overrides(text: str) -> str:
         value, text = {}, ""
     if not isinstance(value, dict):
         raise BadRequest("install-config overrides must be a JSON object")
-    decoded(value, InstallConfigOverrides)
+    bundle = decoded(value, InstallConfigOverrides).additional_trust_bundle
+    if bundle and (problem := values.certificates(bundle)):
+        raise BadRequest(f"install-config overrides: additionalTrustBundle {problem}")
     return text
 
 
@@ -344,6 +346,12 @@ def check_attempt(engine: Engine, cluster_id: str, attempt: str) -> None:
     """Raise Conflict when this attempt to install is over. Raises NotFound."""
     if engine.store.cluster(cluster_id).attempt != attempt:
         raise Conflict(f"installation attempt {shortened(attempt, 40)} of cluster {cluster_id} is over")
+
+
+def infra_envs(engine: Engine, cluster_id: str) -> list[InfraEnv]:
+    """Those of the cluster, and those that hosts come from which were bound to it later."""
+    origins = {host.infra_env_id for host in engine.store.hosts(cluster_id=cluster_id)}
+    return [item for item in engine.store.infra_envs() if item.cluster_id == cluster_id or item.id in origins]
 
 
 def awaits_ignition(cluster: Cluster) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, DiskRefused, PrepareError
 from installer.redact import shortened
@@ -33,6 +32,8 @@ LABEL_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 # Platforms whose install-config may have an arbiter pool (upstream's service: baremetal, and none from 4.22 on).
 WITH_ARBITERS = ("baremetal", "none", "external")
+# What the installer's pointer config holds at least: overrides must be such that they can be merged into it.
+POINTER = b'{"ignition": {"version": "3.2.0"}}'
 # Fields of the specification that this service does not support.
 NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
 
@@ -180,8 +181,9 @@ def set_installer_args(engine: Engine, infra_env_id: str, host_id: str, args: li
 def set_ignition(engine: Engine, infra_env_id: str, host_id: str, config: str) -> Host:
     """PATCH ignition: overrides of the host's Ignition. Raises BadRequest, Conflict, NotFound."""
     if config:
+        host = Host(id=host_id, infra_env_id=infra_env_id, ignition_config_overrides=config)
         try:
-            hostignition.parse(config, "config", plainjson.parsed)
+            hostignition.for_host(POINTER, host, "config", ("192.0.2.1",))
         except PrepareError as error:
             raise BadRequest(str(error)) from None
     return _set(engine, infra_env_id, host_id, ignition_config_overrides=config)

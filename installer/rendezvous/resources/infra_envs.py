@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.enums import HostStatus, Stage
 from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.prepare import hostignition
+from installer.rendezvous.discovery import liveconfig
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import releases
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
 from installer.rendezvous.resources.requests.params import required
@@ -30,6 +32,11 @@ PLAIN = (
 )
 # Fields of the specification that this service does not support.
 NOT_OFFERED = ("rendezvous_ip", "network_discovery_delay_seconds")
+# What GRUB, ISOLINUX and iPXE hand to the kernel as it is.
+ARGUMENT = re.compile(r"""(?:[^"\x00-\x20\x7f$\\';&|<>]|"[^"\x00-\x1f\x7f$\\]*")*""")
+# No CoreOS image has a larger area for them (installer.md §3.4).
+LONGEST_ARGUMENTS = 1139
+Check = Callable[[InfraEnv], None]
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 # Where a host boots from what was installed, even if it waits for its user to set the boot order right.
 WRITTEN = (HostStatus.INSTALLING_IN_PROGRESS, HostStatus.INSTALLING_PENDING_USER_ACTION)
@@ -41,6 +48,9 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     body = params.sent_fields()
     values.check_offered(body, NOT_OFFERED)
     fields: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
+    if not fields.get("pull_secret", "x"):
+        # As upstream: an empty one changes nothing. Without any, no image could be made.
+        del fields["pull_secret"]
     if not fields.get("cpu_architecture", "x86_64"):
         del fields["cpu_architecture"]
     if "cpu_architecture" in fields:
@@ -60,14 +70,16 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
             # an empty argument is accepted, as upstream does, and adds nothing.
             if item.operation is None or item.value is None or (item.operation != "append" and not item.value):
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
+            if not ARGUMENT.fullmatch(item.value):
+                raise BadRequest(
+                    "kernel_arguments: boot loaders would change control characters, $ and \\, and outside of double "
+                    f"quotes any of ' ; & | < >, in {item.value[:80]!r}"
+                )
+        size = sum(len((item.value or "").encode()) + 1 for item in arguments if item.operation != "delete")
+        if size > LONGEST_ARGUMENTS:
+            raise BadRequest(f"kernel_arguments: {size} bytes are more than the {LONGEST_ARGUMENTS} of an image's area")
         fields["kernel_arguments"] = body["kernel_arguments"]
     values.check_infra_env(fields, body.get("static_network_config", []))
-    override = params.ignition_config_override
-    if override:
-        try:
-            hostignition.parse(override, "ignition_config_override", plainjson.parsed)
-        except PrepareError as error:
-            raise BadRequest(str(error)) from None
     return fields
 
 
@@ -95,9 +107,15 @@ def _check_static(items: list[StaticNetworkParams]) -> None:
 
 
 def _check(settings: Settings, infra_env: InfraEnv, cluster: Cluster | None) -> None:
-    """Raise BadRequest for fields that exclude each other, and unless the architecture is the cluster's and the
-    release has it."""
+    """Raise BadRequest for what cannot be installed: fields that exclude each other, another release's version or
+    architecture, or hosts of which no Ignition config can be made, as it is later for each image."""
     values.check_time_sources(infra_env.ntp_sources, infra_env.additional_ntp_sources, "additional_ntp_sources")
+    if infra_env.openshift_version:
+        releases.check_version(settings, infra_env.openshift_version)
+    try:
+        liveconfig.ignition(infra_env, settings, "", "")
+    except PrepareError as error:
+        raise BadRequest(str(error)) from None
     if cluster is not None:
         theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
         if theirs not in ("", "multi", infra_env.cpu_architecture):
@@ -138,22 +156,24 @@ def _cluster_of(engine: Engine, cluster_id: str | None) -> Cluster | None:
     return engine.store.cluster(cluster_id) if cluster_id else None
 
 
-def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
-    """RegisterInfraEnv. Raises BadRequest or NotFound."""
+def register(engine: Engine, body: InfraEnvParams, check: Check = lambda _: None) -> InfraEnv:
+    """RegisterInfraEnv. `check` may raise BadRequest as well. Raises BadRequest or NotFound."""
     infra_env = new(engine.settings, body, _cluster_of(engine, body.cluster_id), _identity(engine))
+    check(infra_env)
     with engine.store.change():
         engine.store.put_infra_env(infra_env)
         engine.store.add_event(events.make("infra_env_registered", infra_env=infra_env, name=infra_env.name))
     return infra_env
 
 
-def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
-    """UpdateInfraEnv: hosts that have booted already keep what their image had. Raises BadRequest or NotFound."""
+def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate, check: Check = lambda _: None) -> InfraEnv:
+    """UpdateInfraEnv: hosts that have booted already keep what their image had. Otherwise as ``register``."""
     with engine.store.change():
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
         _check(engine.settings, infra_env, _cluster_of(engine, infra_env.cluster_id))
+        check(infra_env)
         engine.store.put_infra_env(infra_env)
     return infra_env
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
+from pathlib import PurePath
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unprocessable
 from installer.errors import YamlError
+from installer.rendezvous.prepare import patches
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters
 from installer.rendezvous.resources.requests.clusters import ManifestParams
@@ -52,9 +54,9 @@ def put(
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         clusters.check_editable(cluster)
-        existing = next(
-            (m for m in engine.store.manifests(cluster_id) if (m.folder, m.file_name) == (folder, name)), None
-        )
+        there = engine.store.manifests(cluster_id)
+        existing = next((m for m in there if (m.folder, m.file_name) == (folder, name)), None)
+        _check_distinct([m for m in there if m is not existing], new_folder, new_name)
         if replacing and existing is None:
             raise NotFound(f"manifest {folder}/{name} does not exist")
         try:
@@ -66,7 +68,7 @@ def put(
         if not (checked and encoded):
             check_content(new_name, content)
         if replacing and (new_folder, new_name) != (folder, name):
-            if any((m.folder, m.file_name) == (new_folder, new_name) for m in engine.store.manifests(cluster_id)):
+            if any((m.folder, m.file_name) == (new_folder, new_name) for m in there):
                 raise Conflict(f"manifest {new_folder}/{new_name} exists already")
             engine.store.delete_manifest(cluster_id, folder, name)
         manifest = Manifest(folder=new_folder, file_name=new_name, content=content)
@@ -90,8 +92,6 @@ def check_content(name: str, content: bytes) -> None:
 
     if len(content) > LARGEST:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")
-    if name.partition(".patch")[0].endswith("json") and ".patch" in name:
-        return
     if name.endswith(".json"):
         try:
             plainjson.parsed(content.decode())
@@ -99,10 +99,23 @@ def check_content(name: str, content: bytes) -> None:
             raise BadRequest(f"manifest {name} is not valid JSON: {error}") from None
         return
     try:
-        load_all(content)
+        if PurePath(name).suffix.startswith(".patch"):
+            patches.operations(content)
+        else:
+            load_all(content)
+    except ValueError as error:
+        raise BadRequest(f"manifest {name} is not a valid patch: {error}") from None
     except YamlError as error:
-        what = "a valid patch" if ".patch" in name else "valid YAML or JSON"
-        raise BadRequest(f"manifest {name} is not {what}: {error}") from None
+        raise BadRequest(f"manifest {name} is not valid YAML or JSON: {error}") from None
+
+
+def _check_distinct(others: list[Manifest], folder: str, name: str) -> None:
+    """Raise BadRequest for a name that the other folder has too: the bootstrap host puts both into one."""
+    if any(other.file_name == name and other.folder != folder for other in others):
+        raise BadRequest(
+            f"manifest file {name} in folder {folder} cannot be uploaded as it is not distinct between "
+            "{manifest, openshift} folders"
+        )
 
 
 def _check_name(folder: str, name: str) -> None:

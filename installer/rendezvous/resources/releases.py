@@ -1,7 +1,8 @@
 """What a cluster may ask of the release that this service installs: its version, its architectures.
 
 Upstream's service chooses among release images by version and architecture; this one has one image. Its version is
-known where the service was started with it (RELEASE_IMAGES); a service without one takes every well-formed version.
+known where the service was started with it (RELEASE_IMAGES), or has read it (discovery/payload.py); a service without
+a release takes every well-formed version.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def check(settings: Settings, changes: Mapping[str, Any], *, is_new: bool = True
     """Judge fields of a cluster by the release. Raises BadRequest."""
     version = str(changes.get("openshift_version", ""))
     if is_new:
-        _check_version(settings, version)
+        check_version(settings, version)
         architecture = changes.get("cpu_architecture")
         if architecture:
             architectures.check_offered(settings, architecture)
@@ -41,8 +42,8 @@ def minor_of(version: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _check_version(settings: Settings, version: str) -> None:
-    """The release's version, or its first two or three numbers."""
+def check_version(settings: Settings, version: str) -> None:
+    """Raise BadRequest unless it is the release's version, or the first two or three numbers of it."""
     match = _VERSION.fullmatch(version)
     offered = settings.openshift_version
     if match is None and version != offered:

@@ -56,11 +56,11 @@ def own_load_balancer(cluster: Cluster) -> bool:
     return (cluster.load_balancer or {}).get("type") == "user-managed"
 
 
-def time_sources(cluster: Cluster | None, infra_env: InfraEnv | None) -> list[str]:
-    """The time sources that the user gave a host: those that are to be its only ones, else all."""
-    only = [item.ntp_sources for item in (cluster, infra_env) if item and item.ntp_sources][:1]
+def time_sources(cluster: Cluster | None, *infra_envs: InfraEnv | None) -> list[str]:
+    """Return the time sources that the user gave a host: those that are to be its only ones, else all."""
+    only = [item.ntp_sources for item in (cluster, *infra_envs) if item and item.ntp_sources][:1]
     additional = [cluster.additional_ntp_source] if cluster else []
-    additional += [infra_env.additional_ntp_sources] if infra_env else []
+    additional += [infra_env.additional_ntp_sources for infra_env in infra_envs if infra_env]
     names = (name.strip() for text in only or additional for name in text.split(","))
     return list(dict.fromkeys(filter(None, names)))
 

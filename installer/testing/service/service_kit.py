@@ -170,6 +170,7 @@ def standalone(folder: Path) -> Iterator[Standalone]:
         (directory / "mirror").mkdir(parents=True)
         (directory / "mirror/registries.conf").write_text(registries_conf(server.sources))
         (directory / "mirror/ca-bundle.crt").write_text(server.ca_pem)
+        (directory / "mirror/pull-secret.json").write_text(server.pull_secret)
         service = Standalone(directory, release, server.pull_secret)
         service.start()
         try:

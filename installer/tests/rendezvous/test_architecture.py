@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from installer.assisted.errors import BadRequest, PrepareError
+from installer.assisted.errors import BadRequest
 from installer.release.access import registries_conf
 from installer.rendezvous import architectures
 from installer.rendezvous.client import manifests as client_manifests
@@ -163,7 +163,7 @@ def test_a_release_that_lacks_the_image_says_so(place: Place, standalone: Any) -
 def test_a_registry_that_refuses_is_not_the_users_fault(place: Place, standalone: Any) -> None:
     _, maker = standalone("both")
     stranger = replace_secret(env(place, "x86_64"))
-    with pytest.raises(PrepareError, match=r"read release .*pull secret"):
+    with pytest.raises(BadRequest, match=r"read release .*pull secret"):
         maker.file(stranger, "full.iso")
 
 
@@ -307,3 +307,34 @@ def test_a_base_image_of_ones_own_counts_for_the_start_that_names_it(
         assert marked is not named
         cached = payload.cached(settings, "x86_64")
         assert cached is None or (cached.iso == own) is named
+
+
+def test_a_release_tells_its_version_to_the_first_pull_secret(place: Place, world: World, standalone: Any) -> None:
+    settings, _ = standalone("one")
+    assert payload.known(settings) is None
+
+    def adopt(contents: payload.Contents) -> None:
+        world.engine.adopt(payload.adopted(world.engine.settings, contents))
+
+    world.engine.adopt(settings)
+    maker = DiscoveryImages(lambda: world.engine.settings, "token", lambda env: "", adopt)
+    # Nobody's credentials but those that are given.
+    with pytest.raises(BadRequest, match="openshift_version cannot be judged: read release"):
+        maker.learn(PULL_SECRET)
+    assert world.engine.settings.openshift_version == ""
+    maker.learn(place.server.pull_secret)
+    assert world.engine.settings.openshift_version == "4.18.0"
+    contents = payload.known(settings)
+    assert contents is not None
+    assert (contents.version, contents.images["AGENT_DOCKER_IMAGE"]) == ("4.18.0", world.engine.settings.agent_image)
+    maker.learn(PULL_SECRET)  # what is known is not read again
+    named = {"name": "x", "pull_secret": PULL_SECRET}
+    for version in ("4.18", "4.18.0", ""):
+        infra_env = sent_kit.register_infra_env(world.engine, {**named, "openshift_version": version})
+    for version in ("4.19", "4.18.1", "4.1", "x"):
+        with pytest.raises(BadRequest, match=f"{version}"):
+            sent_kit.register_cluster(world.engine, {**named, "openshift_version": version})
+        with pytest.raises(BadRequest, match=f"{version}"):
+            sent_kit.register_infra_env(world.engine, {**named, "openshift_version": version})
+        with pytest.raises(BadRequest, match=f"{version}"):
+            sent_kit.update_infra_env(world.engine, infra_env.id, {"openshift_version": version})

@@ -14,7 +14,7 @@ from installer.redact import shortened
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import encode, reply, tags, unchanged
+from installer.rendezvous.api.views import encode, is_user, reply, tags, unchanged, without_secrets
 from installer.rendezvous.resources import clusters, manifests, reports
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests.params import boolean, one_of, required
@@ -39,7 +39,9 @@ def shown(service: Service, cluster: Cluster) -> dict[str, Any]:
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /clusters"""
-    return reply(shown(service, clusters.register(service.engine, await body_of(request, requests.ClusterParams))), 201)
+    body = await body_of(request, requests.ClusterParams)
+    await service.learn(body.pull_secret)
+    return reply(shown(service, clusters.register(service.engine, body)), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -53,7 +55,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
     for number, cluster in enumerate(chosen):
         if number % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
-        parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts)]
+        parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts, full=is_user(request))]
     return await send(request, [*(parts or [b"["]), b"]"])
 
 
@@ -65,7 +67,9 @@ async def get(service: Service, request: web.Request) -> Response:
     header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
     excluded = boolean(header, "exclude-hosts", "header") or boolean(parameter, "exclude-hosts")
     etag = service.views.etag(cluster.id)
-    return unchanged(request, etag) or await send(request, await service.views.parts(cluster, not excluded), tags(etag))
+    if answer := unchanged(request, etag):
+        return answer
+    return await send(request, await service.views.parts(cluster, not excluded, full=is_user(request)), tags(etag))
 
 
 async def update(service: Service, request: web.Request) -> Response:
@@ -99,7 +103,8 @@ async def hosts(service: Service, request: web.Request) -> Response:
     ]
 
     def encode_one(host: Host) -> bytes:
-        return encode({key: value for key, value in service.views.host_map(host).items() if key not in hidden})
+        data = {key: value for key, value in service.views.host_map(host).items() if key not in hidden}
+        return encode(data if is_user(request) else without_secrets(data))
 
     return await send(request, listed(await encoded(hosts, encode_one)))
 
@@ -117,11 +122,10 @@ async def get_install_config(service: Service, request: web.Request) -> Response
 
     cluster = _cluster(service, request)
     store = service.engine.store
-    infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster.id), None)
     members = store.hosts(cluster_id=cluster.id)
     if cluster.is_sno and not members:
         raise NotFound("install-config of a single node cluster needs its host, which has not registered yet")
-    document = installconfig.build(cluster, infra_env, members, service.settings)
+    document = installconfig.build(cluster, clusters.infra_envs(service.engine, cluster.id), members, service.settings)
     document["pullSecret"] = ""
     return reply(await asyncio.to_thread(_as_yaml, document))
 

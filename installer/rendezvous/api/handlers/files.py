@@ -13,12 +13,13 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import BadHttpMessage
 
+from installer.assisted.auth import Scheme
 from installer.assisted.endpoint import BASE
-from installer.assisted.errors import BadRequest, Conflict, NotFound, Unparsable
+from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound, Unparsable
 from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import Download, json_of, steady
 from installer.rendezvous.api.context import Service, check_attempt
-from installer.rendezvous.api.views import reply
+from installer.rendezvous.api.views import CALLER, reply
 from installer.rendezvous.resources import clusters, hosts, reports
 from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.logs import CHUNK, tar
@@ -31,6 +32,8 @@ FILES = ("bootstrap.ign", "master.ign", "worker.ign", "arbiter.ign", "metadata.j
 PRESIGNED = (*(name for name in FILES if name != "arbiter.ign"), "logs", "manifests")
 LOGS = ("host", "controller", "all")
 CREDENTIALS = ("kubeconfig", "kubeconfig-noingress", "kubeadmin-password")
+# What OpenShift's own installer of hosts asks for while it bootstraps; its agent's token is on every host.
+FOR_AGENTS = ("kubeconfig-noingress",)
 HOST_FILE = re.compile(r"^(master|worker|arbiter)-[0-9a-f-]{36}\.ign$")
 
 
@@ -59,6 +62,8 @@ async def cluster_file(service: Service, request: web.Request) -> Response:
 async def credentials_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/credentials"""
     name = _named(request, CREDENTIALS)
+    if request.get(CALLER) is Scheme.AGENT and name not in FOR_AGENTS:
+        raise Forbidden(f"{name} is for the user: agents may read {', '.join(FOR_AGENTS)}")
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
     return _attachment(service.engine.store.file(cluster.id, name), name)

@@ -12,7 +12,7 @@ from installer.assisted.auth import ATTEMPT_HEADER
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import reply, tags, unchanged
+from installer.rendezvous.api.views import is_user, reply, tags, unchanged, without_secrets
 from installer.rendezvous.resources import hostchanges, hosts, replies, reports
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import hosts as hostrequests
@@ -48,7 +48,7 @@ async def register(service: Service, request: web.Request) -> Response:
     host = hosts.register(service.engine, infra_env_id, host_id, version)
     args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": service.settings.agent_image or version}
     command = {"args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
-    return reply({**service.views.host_map(host), "next_step_runner_command": command}, 201)
+    return reply({**without_secrets(service.views.host_map(host)), "next_step_runner_command": command}, 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -61,7 +61,8 @@ async def list_all(service: Service, request: web.Request) -> Response:
     if answer is not None:
         return answer
     registered = service.engine.store.hosts(infra_env_id=infra_env_id)
-    return await send(request, listed(await encoded(registered, service.views.host)), tags(etag))
+    parts = await encoded(registered, lambda host: service.views.host(host, is_user(request)))
+    return await send(request, listed(parts), tags(etag))
 
 
 async def get(service: Service, request: web.Request) -> Response:

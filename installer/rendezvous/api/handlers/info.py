@@ -93,7 +93,12 @@ async def openshift_versions(service: Service, request: web.Request) -> Response
     wanted = request.query.get("version")
     if not version or (wanted and not version.startswith(wanted)):
         return reply({})
-    entry = {"display_name": version, "support_level": "production", "default": True, "cpu_architectures": ["x86_64"]}
+    entry = {
+        "display_name": version,
+        "support_level": "production",
+        "default": True,
+        "cpu_architectures": service.architectures,
+    }
     return reply({version: entry})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from installer.redact import shortened
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import Download, body_of
 from installer.rendezvous.api.context import ImageMaker, Service
-from installer.rendezvous.api.views import reply
+from installer.rendezvous.api.views import is_user, reply, without_secrets
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.resources.requests.params import one_of, required
@@ -49,37 +49,44 @@ def image_url(
     return service.url(path), end
 
 
-def shown(service: Service, infra_env: InfraEnv) -> dict[str, Any]:
-    """An infra-env as the API shows it, with the URL of its image where images can be made."""
+def shown(service: Service, infra_env: InfraEnv, request: web.Request) -> dict[str, Any]:
+    """An infra-env as the API shows it, to the user with the URL of its image where images can be made."""
     data = fields.infra_env(infra_env)
+    if not is_user(request):
+        return without_secrets(data)
     if service.images is not None and infra_env.type in KINDS.values():
         data["download_url"], data["expires_at"] = image_url(service, infra_env)
     return data
 
 
+def _check(service: Service) -> Callable[[InfraEnv], None]:
+    return service.images.check if service.images is not None else lambda _: None
+
+
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs"""
     body = await body_of(request, hostrequests.InfraEnvParams)
-    return reply(shown(service, infra_envs.register(service.engine, body)), 201)
+    await service.learn(body.pull_secret)
+    return reply(shown(service, infra_envs.register(service.engine, body, _check(service)), request), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /infra-envs"""
     wanted = request.query.get("cluster_id")
     listed = service.engine.store.infra_envs()
-    return reply([shown(service, item) for item in listed if wanted is None or item.cluster_id == wanted])
+    return reply([shown(service, item, request) for item in listed if wanted is None or item.cluster_id == wanted])
 
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}"""
-    return reply(shown(service, _infra_env(service, request)))
+    return reply(shown(service, _infra_env(service, request), request))
 
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
     body = await body_of(request, hostrequests.InfraEnvUpdate)
-    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body)
-    return reply(shown(service, changed), 201)
+    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body, _check(service))
+    return reply(shown(service, changed, request), 201)
 
 
 async def delete(service: Service, request: web.Request) -> Response:

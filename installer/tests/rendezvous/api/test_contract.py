@@ -69,6 +69,17 @@ def test_the_folder_is_private_and_its_ca_is_shared(service: Standalone) -> None
     assert stat.S_IMODE(service.ca.stat().st_mode) == 0o644
 
 
+def test_a_service_takes_the_versions_of_its_release_from_the_start(service: Standalone) -> None:
+    user = service.api("user")
+    [(version, entry)] = user.v2_list_supported_openshift_versions().items()
+    assert (version, entry["cpu_architectures"]) == ("4.18.0-test", ["x86_64"])
+    wrong = {"name": "wrong", "openshift_version": "4.99", "pull_secret": service.pull_secret}
+    for register in (user.v2_register_cluster, user.register_infra_env):
+        with pytest.raises(ApiException, match=r"Openshift version 4\.99 is not supported"):
+            register(wrong)
+    assert user.list_infra_envs() == []
+
+
 def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Path) -> None:
     user, agent, watcher = (service.api(who) for who in ("user", "agent", "watcher"))
     machine = Machine(0, Network())
@@ -293,9 +304,12 @@ def test_kernel_arguments_are_edited_where_the_image_has_them(service: Standalon
         area = kargs_area(iso)
         assert area is not None
         assert current_kargs(iso, area).split()[-1] == "a=2"
-    user.update_infra_env(infra_env.id, {"kernel_arguments": [{"operation": "delete", "value": "nosmt"}]})
-    with pytest.raises(urllib.error.HTTPError, match="400") as caught:
-        service.fetch(user.get_infra_env(infra_env.id).download_url)
-    with caught.value as refused:
-        assert "kernel argument nosmt cannot be deleted" in refused.read().decode()
+    # What the image is known not to take is refused at once, and changes nothing.
+    for edit, problem in (
+        ({"operation": "delete", "value": "nosmt"}, "kernel argument nosmt cannot be deleted"),
+        ({"operation": "append", "value": "a=" + "x" * 1100}, "bytes are more than the 1139 that the image has"),
+    ):
+        with pytest.raises(ApiException, match=problem):
+            user.update_infra_env(infra_env.id, {"kernel_arguments": [edit]})
+    assert json.loads(user.get_infra_env(infra_env.id).kernel_arguments) == wanted
     user.deregister_infra_env(infra_env.id)

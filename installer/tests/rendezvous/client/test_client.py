@@ -67,7 +67,10 @@ def write_manifests(root: Path) -> None:
         "nmstateconfig.yaml": {
             "kind": "NMStateConfig",
             "metadata": {"name": "ostest-0", "labels": {"infraenvs.agent-install.openshift.io": "ostest"}},
-            "spec": {"config": {"interfaces": []}, "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:80"}]},
+            "spec": {
+                "config": {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up"}]},
+                "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:80"}],
+            },
         },
         "pull-secret.yaml": {"kind": "Secret", "stringData": {".dockerconfigjson": PULL_SECRET}},
     }
@@ -196,7 +199,7 @@ def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
         )
         for number, more in enumerate(({"certificate_verification": "Disabled"}, {"mac_address": "52:54:00:00:00:81"}))
     ]
-    control_plane = installconfig.build(cluster, None, pair, config)["controlPlane"]
+    control_plane = installconfig.build(cluster, [], pair, config)["controlPlane"]
     assert control_plane["replicas"] == 2
     assert control_plane["fencing"]["credentials"] == [
         {"hostName": "master-0", "certificateVerification": "Disabled", **FENCE},
@@ -205,7 +208,7 @@ def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
     for other in (msgspec.structs.replace(cluster, control_plane_count=3), cluster):
         alone = msgspec.structs.replace(pair[1], fencing_credentials=FencingCredentials())
         one = pair if other is not cluster else [pair[0], alone]
-        assert "fencing" not in installconfig.build(other, None, one, config)["controlPlane"]
+        assert "fencing" not in installconfig.build(other, [], one, config)["controlPlane"]
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_a_large_manifest_is_parsed_beside_the_loop(tmp_path: Path) -> None:
             ("b.yaml", b"", 400),
             ("b.yaml.patch_1", b"a: [", 400),
             ("b.json.patch", b"a: [", 400),
-            ("b.yaml.patch_1", b"- a", 201),
+            ("b.yaml.patch_1", b"- {op: remove, path: /a}", 201),
             ("b.txt", b"a: 1", 400),
         ):
             assert await send(name, content) == status, name

@@ -117,7 +117,7 @@ def job(tmp_path: Path, made_for: Cluster, *manifests: Manifest) -> prepare.Job:
     binary.write_text(INSTALLER)
     binary.chmod(0o755)
     settings = Settings(work_dir=tmp_path, installer_binary=binary, registries_conf=tmp_path / "none")
-    return prepare.Job(cluster=made_for, infra_env=None, hosts=(), manifests=manifests, settings=settings)
+    return prepare.Job(cluster=made_for, infra_envs=(), hosts=(), manifests=manifests, settings=settings)
 
 
 def test_the_payloads_installer_finds_them_and_the_users_own_win(tmp_path: Path) -> None:

@@ -24,8 +24,19 @@ FILE = {"path": "/etc/x", "contents": {"source": "data:,x"}}
         ({"ignition": {}}, "ignition.version is required"),
         ({"ignition": {"version": 3}}, "ignition.version must be a text, not a whole number"),
         *(
-            ({"ignition": {"version": version}}, "ignition.version: must match ")
-            for version in ("3.x", "3.", "3", "2.2.0", "4.0.0", "3.2.0\n", "3.2.0-experimental", "3.2.0.1")
+            ({"ignition": {"version": version}}, "ignition.version must be one of 3.0.0, 3.1.0, 3.2.0, 3.3.0")
+            for version in (
+                "3.x",
+                "3.",
+                "3",
+                "2.2.0",
+                "4.0.0",
+                "3.2.0\n",
+                "3.2.0-experimental",
+                "3.2.0.1",
+                "3.9.0",
+                "3.4.0",
+            )
         ),
         ({**VERSION, "storage": 5}, "storage must be an object, not a whole number"),
         ({**VERSION, "storage": {"files": 5}}, "storage.files must be a list, not a whole number"),
@@ -37,12 +48,14 @@ FILE = {"path": "/etc/x", "contents": {"source": "data:,x"}}
 )
 def test_what_is_no_ignition_is_refused_by_its_field(config: Any, problem: str) -> None:
     with pytest.raises(PrepareError) as caught:
-        hostignition.parse(json.dumps(config), "config")
+        hostignition.overrides(json.dumps(config), "config")
     assert f"config: not an Ignition config: {problem}" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000])
 def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(PrepareError, match="not an Ignition config: "):
+        hostignition.overrides(text, "config")
     with pytest.raises(PrepareError, match="not an Ignition config: "):
         hostignition.parse(text, "config")
 
@@ -52,7 +65,14 @@ def test_what_is_no_json_is_refused(text: str) -> None:
     [
         {},
         {"storage": None, "systemd": None, "passwd": None},
-        {"storage": {"files": None, "disks": [], "raid": [{"name": "r"}], "files2": 7}},
+        {
+            "storage": {
+                "files": None,
+                "disks": [],
+                "raid": [{"name": "r", "level": "raid0", "devices": ["/dev/x"]}],
+                "files2": 7,
+            }
+        },
         {"storage": {"files": [FILE], "directories": [{"path": "/x"}], "links": [{"path": "/y", "target": "/x"}]}},
         {"systemd": {"units": [{"name": "x.service", "enabled": True}]}},
         {"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["k"]}], "groups": [{"name": "g"}]}},
@@ -62,12 +82,30 @@ def test_what_is_no_json_is_refused(text: str) -> None:
 def test_what_ignition_reads_is_taken(more: Any) -> None:
     """Null is as if it were not there, and what Ignition does not know it passes over."""
     config = {**VERSION, **more}
-    assert hostignition.parse(json.dumps(config), "config") == config
+    assert hostignition.overrides(json.dumps(config), "config") == config
 
 
 @pytest.mark.parametrize(("first", "second"), [("3.2.0", "3.10.0"), ("3.10.0", "3.2.0"), ("3.9.0", "3.10.0")])
 def test_the_later_version_is_the_larger_number(first: str, second: str) -> None:
     merged = hostignition.overridden(
-        {"ignition": {"version": first}, "storage": {"files": [FILE]}}, {"ignition": {"version": second}}
+        {"ignition": {"version": first}, "storage": {"files": [FILE]}}, {"ignition": {"version": second}}, "config"
     )
     assert merged == {"ignition": {"version": "3.10.0"}, "storage": {"files": [FILE]}}
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "{}", '{"ignition": 5}', '{"ignition": {"version": "2.2.0"}}'])
+def test_what_an_installer_made_must_be_of_ignition_3(text: str) -> None:
+    with pytest.raises(PrepareError, match="pointer: not an Ignition config: "):
+        hostignition.parse(text, "pointer")
+    later = '{"ignition": {"version": "3.99.0"}}'
+    assert hostignition.parse(later, "pointer") == json.loads(later)
+
+
+def test_overrides_that_cannot_be_merged_are_refused() -> None:
+    base = {**VERSION, "storage": {"files": [FILE]}}
+    link = {**VERSION, "storage": {"links": [{"path": "/etc/x", "target": "/y"}]}}
+    with pytest.raises(PrepareError, match=r"config: not an Ignition config: storage\.path /etc/x is there twice"):
+        hostignition.overridden(base, link, "config")
+    above = {**VERSION, "storage": {"links": [{"path": "/etc", "target": "/y"}]}}
+    with pytest.raises(PrepareError, match=r"storage\.path /etc/x lies below a link"):
+        hostignition.overridden(base, above, "config")

@@ -57,7 +57,7 @@ def job(folder: Path, number: int, **changes: Any) -> prepare.Job:
     cluster = Cluster(id=f"cluster-{number}", name=f"c{number}", attempt=f"attempt-{number}", **fields)
     return prepare.Job(
         cluster=cluster,
-        infra_env=InfraEnv(id="e", name="e"),
+        infra_envs=[InfraEnv(id="e", name="e")],
         hosts=(),
         manifests=(),
         settings=replace(settings, **changes),

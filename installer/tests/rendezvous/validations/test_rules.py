@@ -33,7 +33,7 @@ def test_install_config(world: World, tmp_path: Path) -> None:
     clusters.set_overrides(world.engine, cluster_id, '{"fips": true, "networking": {"networkType": "Calico"}}')
     cluster, host = world.store.cluster(cluster_id), world.host(infra_env_id)
     infra_env = world.store.infra_env(infra_env_id)
-    document = installconfig.build(cluster, infra_env, [host], world.engine.settings)
+    document = installconfig.build(cluster, [infra_env], [host], world.engine.settings)
     assert document["bootstrapInPlace"] == {"installationDisk": "/dev/disk/by-path/pci-0000:04:00.0"}
     assert document["imageDigestSources"] == [
         {"source": "release.example/r", "mirrors": ["mirror:5000/r"], "sourcePolicy": "NeverContactSource"}

@@ -50,8 +50,10 @@ def test_a_manifest_is_not_renamed_to_anothers_name(world: World) -> None:
         rename(updated_file_name="b.yaml", updated_content=encoded("c: 1"))
     assert kept(world, cluster_id) == before
     rename(updated_file_name="a.yaml", updated_content=encoded("d: 1"))
-    rename(updated_file_name="b.yaml", updated_folder="openshift")
-    assert kept(world, cluster_id) == {"openshift/b.yaml": b"d: 1", "manifests/b.yaml": b"b: 1"}
+    with pytest.raises(BadRequest, match="not distinct between"):
+        rename(updated_file_name="b.yaml", updated_folder="openshift")
+    rename(updated_file_name="c.yaml", updated_folder="openshift")
+    assert kept(world, cluster_id) == {"openshift/c.yaml": b"d: 1", "manifests/b.yaml": b"b: 1"}
 
 
 @pytest.mark.parametrize(("count", "other"), [(1, 3), (3, 1), (3, 6)])

@@ -23,7 +23,7 @@ def boot(read: Read, path: str) -> Entry:
     raw = read(path)
     if raw is None:
         raise BootStopped("ERROR: No configuration file found")
-    return parse(raw.decode("latin-1"))
+    return parse(raw.decode(errors="replace"))
 
 
 def parse(text: str) -> Entry:
