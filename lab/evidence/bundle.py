@@ -113,15 +113,16 @@ class _Collector:
 
 
 def keep_logs(layout: Layout, target: Path) -> None:
-    """Copy the logs of the lab's daemons, and note which of them have ended."""
+    """Copy the logs of the lab's daemons, and note which of them have ended. Writes nothing of a lab that has none."""
     tell_failure(watch.noted(layout.root), target)
     sources = {"services": layout.log, "libvirt": layout.root / "libvirt/log/qemu"}
     for name, source in sources.items():
-        (target / name).mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.*")) if source.is_dir() else []:
+            (target / name).mkdir(parents=True, exist_ok=True)
             copy(path, target / name / (f"qemu-{path.name}" if name == "libvirt" else path.name))
     leases = layout.root / "dnsmasq.leases"
     if leases.exists():
+        (target / "services").mkdir(parents=True, exist_ok=True)
         copy(leases, target / "services" / leases.name)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-#: Bytes of a unit's evidence that are fetched; files that would exceed it are named instead.
+#: Bytes of a unit's evidence that are fetched; files that would exceed it are named instead. An archive has headers
+#: too, and what is fetched of a host is no more than twice as much, packed or not.
 MOST_EVIDENCE = 256 << 20
+_MOST_ARCHIVE = 2 * MOST_EVIDENCE
 
 
 def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
@@ -34,12 +38,27 @@ def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
     temporary.replace(archive)
 
 
-def unpack(archive: IO[bytes], folder: Path) -> None:
-    """Unpack what a host sent: regular files below the folder, and nothing else, whoever the host is.
+class _Bounded(gzip.GzipFile):
+    """A compressed file of which no more than `left` bytes are read. Raises tarfile.ReadError beyond."""
 
-    Raises tarfile.TarError, EOFError, OSError. (Python 3.11.2, which Debian 12 has, lacks `extractall(filter=)`.)
+    left = _MOST_ARCHIVE
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes."""
+        data = super().read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise tarfile.ReadError("it is larger than what is packed")
+        return data
+
+
+def unpack(archive: IO[bytes], folder: Path) -> None:
+    """Unpack what a host sent: regular files below the folder, not too large, and nothing else, whoever the host is.
+
+    Raises tarfile.TarError, EOFError, zlib.error, OSError. (Python 3.11.2, which Debian 12 has, lacks
+    `extractall(filter=)`.)
     """
-    with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+    with _Bounded(fileobj=archive) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
         for member in tar:
             place = Path(member.name)
             if not member.isreg() or place.is_absolute() or ".." in place.parts:
@@ -62,11 +81,13 @@ def fetch(part: Callable[[int], object], folder: Path, name: str) -> None:
         while piece := part(archive.tell()):
             assert isinstance(piece, bytes)
             archive.write(piece)
-        whole = piece is not None
+            if archive.tell() > _MOST_ARCHIVE:
+                break
+        whole = piece == b""
         archive.seek(0)
         try:
             unpack(archive, folder)
-        except (tarfile.TarError, EOFError, OSError):
+        except (tarfile.TarError, EOFError, zlib.error, OSError):
             whole = False
     if not whole:
         (folder / "evidence-lost.txt").write_text(f"host {name} did not give all of it\n")

@@ -14,6 +14,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import stages
 from ci.informer.history.model import Attempt, Run, Step, began_of, seconds_of, text_of
 from lab.evidence import report
+from lab.evidence.folder import marks_of
 from lab.redact import redact, shortened
 from lab.topology import MachineKind
 
@@ -59,9 +60,9 @@ def evidence(folder: Path) -> dict[str, str]:
     by_kind: dict[str, str] = {}
     root = folder.resolve()
     for kind, patterns in KINDS.items():
-        matches = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
-        paths = dict.fromkeys(path for path in matches if path.is_file() and root in path.resolve().parents)
-        texts = [f"== {path.relative_to(folder)}\n{_tail(path)}" for path in paths if path.stat().st_size]
+        matches = (path for pattern in patterns for path in report.files_in(folder, pattern))
+        paths = dict.fromkeys(path for path in matches if root in path.resolve().parents)
+        texts = [f"== {text_of(path.relative_to(folder))}\n{_tail(path)}" for path in paths]
         if texts:
             by_kind[kind] = redact("\n".join(texts)[:KIND_BYTES])
     return by_kind
@@ -126,6 +127,7 @@ def _run(one: report.Run, payload: str) -> Run:
         steps=steps,
         evidence=texts,
         folder=str(one.folder.absolute()),
+        mark=marks_of(one.folder),
         void=redact(void or "the lab failed") if one.outcome == "void" or empty else "",
         ended=ended,
     )

@@ -315,8 +315,8 @@ ALLOWED: dict[str, set[str]] = {
         "scenarios.catalogue",
     },
     "ci.informer.engine": {
-        "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
-        "lab.subject", "lab.topology", "scenarios.catalogue",
+        "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.evidence",
+        "lab.host", "lab.subject", "lab.topology", "scenarios.catalogue",
     },
     "ci.informer.errors": {"ci.errors"},
     "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab.evidence", "lab.topology"},

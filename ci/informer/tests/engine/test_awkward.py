@@ -25,6 +25,7 @@ from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
 from ci.informer.tests.kit import WAITING, artefacts, runs_of
+from lab.evidence.folder import MARK, put_mark
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -246,10 +247,27 @@ def test_a_host_whose_disk_takes_nothing_makes_its_run_void(small_disk, program)
 
 def test_what_a_killed_attempt_left_is_not_taken_for_this_one_s(tmp_path, program):
     folder = tmp_path / "evidence"
+    put_mark(folder, "run 0123abcd/broken@vm/0.0")
     artefacts(folder / "broken", {"outcome": "failed"}, tests=[{"outcome": "failed"}])
     run = Attempt(unit(program, "broken"), folder).run()
     assert run.void == "pytest ended with 1 and left no artefacts"
-    assert [path.name for path in folder.iterdir()] == ["pytest.log"]
+    assert sorted(path.name for path in folder.iterdir()) == [MARK, "pytest.log"]
+    assert run.mark == "run 0123abcd/broken@vm/0.0"
+
+
+@pytest.mark.parametrize("mark", ["", "run of another unit", "link"])
+def test_what_another_left_is_not_removed(tmp_path, program, mark):
+    folder = tmp_path / "evidence"
+    artefacts(tmp_path / "theirs", {})
+    if mark == "link":
+        folder.symlink_to("theirs")
+    else:
+        (tmp_path / "theirs").rename(folder)
+        if mark:
+            put_mark(folder, mark)
+    with pytest.raises(InformerError, match="evidence: "):
+        Attempt(unit(program, "broken"), folder).run()
+    assert (folder / "phases.json").exists()
 
 
 def test_runs_handle_sigint_even_if_their_parent_ignores_it(tmp_path, program):
