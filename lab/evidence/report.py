@@ -31,7 +31,7 @@ _DEEPEST, _LONGEST, _MOST = 8, 366 * 86400.0, 8 << 20
 # Characters of a page before its style, at most.
 _HEAD = 2000
 # Title, and the patterns of its files below the run's directory; a file that an earlier title has listed is left out.
-_EVIDENCE = (
+EVIDENCE = (
     ("the installer's commands", ("commands/*wait-for*.log", "commands/*create-image*.log")),
     ("other commands", ("commands/*.log",)),
     ("events and hosts, from the service", ("installer/logs/**/*", "installer/*.log")),
@@ -185,7 +185,7 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
         source = _address(picture, root)
         yield f'<a href="{source}"><img src="{source}" alt="screen of {escape(picture.stem)}"></a>'
     listed: set[Path] = set()
-    for title, patterns in _EVIDENCE:
+    for title, patterns in EVIDENCE:
         matching = dict.fromkeys(path for pattern in patterns for path in files_in(run.folder, pattern))
         files = [path for path in matching if path not in listed]
         listed.update(files)

@@ -326,7 +326,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.judging",
     },
     "ci.informer.tests": {
-        "ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "lab.release", "lab.subject",
+        "ci.informer.*", "drivers", "lab", "lab.daemons", "lab.evidence", "lab.host", "lab.release", "lab.subject",
         "scenarios.catalogue",
     },
     "ci.tests": {"ci.*", "scenarios.*", "lab.*", "drivers", "installer.*"},

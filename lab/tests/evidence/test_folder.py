@@ -134,7 +134,7 @@ def test_a_link_in_earlier_evidence_goes_and_what_it_leads_to_stays(tmp_path, ea
 
 def test_what_a_page_lists_is_evidence():
     """Else `prune` would take it for somebody's, and leave all of the run's."""
-    tops = {pattern.partition("/")[0] for _, patterns in report._EVIDENCE for pattern in patterns}
+    tops = {pattern.partition("/")[0] for _, patterns in report.EVIDENCE for pattern in patterns}
     assert tops | {report.PAGE, report.TESTS, report.LAB_FAILED, "screens", "phases.json"} <= NAMES
 
 
