@@ -183,10 +183,29 @@ def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, sch
 
 def test_other_folders_in_a_spool_are_left_alone(tmp_path):
     spool = tmp_path / "spool"
-    for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
+    theirs = [".ssh", "0123abcd~slow@vm~1.0", "photos"]
+    for name in theirs:
         (spool / name).mkdir(parents=True)
-    assert host.Host("a", spool).units_here() == {}
-    assert sorted(units_in(spool)) == [".ssh", "photos"]
+    put_mark(spool / KEY.replace("/", "~"), "unit")
+    one = host.Host("a", spool)
+    assert one.units_here() == {}
+    one.drop("0123abcd/slow@vm/1.0")
+    assert sorted(units_in(spool)) == theirs
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "../spool", "/etc", "0123abcd/..", "photos"])
+def test_a_key_that_names_no_unit_removes_and_reads_nothing(tmp_path, program, key):
+    """It comes from a collector."""
+    (tmp_path / "spool/photos").mkdir(parents=True)
+    one = host.Host("a", tmp_path / "spool")
+    for ask in (one.drop, lambda key: one.chunk(key, 0), lambda key: one.perform(packed(program, key))):
+        with pytest.raises(InformerError, match="must be PLAN/JOB/NUMBER"):
+            ask(key)
+    assert (tmp_path / "spool/photos").is_dir()
+
+
+def packed(program, key):
+    return msgspec.json.encode(unit(program, key=key))
 
 
 def test_two_workers_do_not_share_a_spool(tmp_path):
