@@ -162,7 +162,7 @@ class Attempt:
             )
         stamp = f"{began:%Y-%m-%dT%H:%M:%SZ}"
         try:
-            [run] = artifacts.load(folder, unit.payload)
+            [run] = artifacts.load(folder, unit.payload, ended=True)
         except (InformerError, ValueError):
             why = f"pytest ended with {code} and left no artefacts"
             return Run(

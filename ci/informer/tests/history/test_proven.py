@@ -4,8 +4,9 @@ import pytest
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history import junit
+from ci.informer.history import artifacts, junit
 from ci.informer.judging.verdict import Decision, judge
+from ci.informer.tests.kit import artefacts
 
 P, F = Outcome.PASSED, Outcome.FAILED
 STAMP = 'timestamp="2026-11-23T22:00:00"'
@@ -158,6 +159,16 @@ def test_what_others_count_in_their_own_way_is_no_failure(tmp_path, name):
     counters, inner, outcome = GREEN[name]
     run = run_of(tmp_path, f'<testsuite name="s" {STAMP} {counters}>{inner}</testsuite>')
     assert run.outcome is outcome
+
+
+def test_a_run_that_was_killed_between_two_tests_has_not_passed(tmp_path):
+    """Each test until then had, and no phase was running."""
+    artefacts(tmp_path / "sno", {}, tests=[{}])
+    assert artifacts.load(tmp_path, "p")[0].outcome is P
+    (tmp_path / "sno/missing.txt").unlink()  # which is written when all has been collected
+    assert artifacts.load(tmp_path, "p")[0].outcome is Outcome.VOID
+    artefacts(tmp_path / "sno", {}, tests=[{"outcome": "crashed"}])
+    assert artifacts.load(tmp_path, "p")[0].outcome is F
 
 
 @pytest.mark.parametrize("stamp", ["", 'timestamp=""', 'timestamp=" "'])
