@@ -114,13 +114,12 @@ def run(arguments: argparse.Namespace) -> int:
         lines += unadaptable(arguments.directory)
     if lines:
         raise TopologyError(str(arguments.directory), lines)
-    artifacts = arguments.artifacts or state_dir() / "artifacts"
-    skip = (labs_dir(), state_dir(), cache_dir(), artifacts)
-    inputs(arguments.directory, skip)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)
     chosen = choose(lambda name: _asked(arguments, name))
+    skip = (labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts")
+    inputs(arguments.directory, skip)
     lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     with lab:
         work = Deployment(lab, chosen.installer, chosen.subject)

@@ -59,6 +59,7 @@ def test_the_command_refuses_it_before_there_is_a_lab(tmp_path, capsys, monkeypa
     folder.mkdir()
     assert directories.planned(directories.hint("{deviceName: /dev/vda}"), folder, capsys)[0] == 0
     (folder / "manifests").symlink_to("/")
+    monkeypatch.setattr("lab.commands.deploy.choose", lambda _: None)
     monkeypatch.setattr("lab.commands.deploy.Lab", lambda *_, **__: 1 / 0)
     assert cli.main(["deploy", str(folder), "--machines", "container"]) == 1
     assert capsys.readouterr().err == (
