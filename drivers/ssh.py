@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import subprocess
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from testinfra.backend.base import CommandResult
 from testinfra.backend.ssh import SshBackend
@@ -17,6 +21,10 @@ from drivers.errors import ConnectionFailedError
 _POLL_SECONDS = 1.0
 # The shared connection ended before it took the command (it had been idle, or its machine was reset): nothing has run.
 _NOT_SENT = "mux_client_request_session"
+#: Bytes that are read of each stream of a command: a machine may be anybody's.
+MOST_BYTES = 64 << 20
+# What a shell says of a command whose output nobody reads any more.
+_CUT = 128 + signal.SIGPIPE
 
 
 def write_config(path: Path, key: Path, controls: Path) -> None:
@@ -37,6 +45,8 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
     """testinfra's ssh backend, with words before `ssh`: those that enter a namespace."""
 
     NAME = "ssh"
+    #: How long a command may take in seconds; None: as long as it likes.
+    limit: float | None = None
 
     def __init__(self, hostspec: str, prefix: Sequence[str], config: Path) -> None:
         # testinfra reads HOST:PORT, and an address of IPv6 in brackets.
@@ -50,6 +60,32 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
         words, arguments = super()._build_ssh_command(command)
         return [self._prefix, *words], arguments
 
+    def run_local(self, command: str, *args: str) -> CommandResult:
+        """Run ssh, and read no more than MOST_BYTES of each of its streams; one that says more has ended with 141.
+        Raises ConnectionFailedError after `limit` seconds."""
+        words = self.encode(self.quote(command, *args))
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with ThreadPoolExecutor(2) as pool:
+            reading = [pool.submit(_beginning, stream) for stream in (process.stdout, process.stderr)]
+            try:
+                code = process.wait(self.limit)
+            except subprocess.TimeoutExpired as error:
+                raise ConnectionFailedError(f"{self.host.name}: a command did not end in {self.limit:g} s") from error
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        (out, whole), (err, all_errors) = (future.result() for future in reading)
+        return self.result(code if whole and all_errors else _CUT, words, out, err)
+
     def run_ssh(self, command: str) -> CommandResult:
         """Run it on the host; once more where the connection broke before the command was sent."""
         try:
@@ -58,6 +94,13 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
             if _NOT_SENT not in _stderr(error):
                 raise
             return super().run_ssh(command)
+
+
+def _beginning(stream: IO[bytes]) -> tuple[bytes, bool]:
+    """The first bytes of a stream, and whether they are all of it; it is closed then."""
+    with stream:
+        read = stream.read(MOST_BYTES)
+        return read, not stream.read(1)
 
 
 def _stderr(error: RuntimeError) -> str:

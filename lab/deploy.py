@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from itertools import takewhile
@@ -137,6 +138,26 @@ def unadaptable(directory: Path) -> list[str]:
     return []
 
 
+def inputs(directory: Path, skip: Collection[Path] = ()) -> list[Path]:
+    """What a user's directory has at any depth, folders before what is in them, without images and without the folders
+    `skip`: those of labs may lie below it. Raises TopologyError for a link to a folder, which may lead anywhere, and
+    for what is no file."""
+    found: list[Path] = []
+    wrong: list[str] = []
+    left_out = {path.resolve() for path in skip}
+    for folder, names, files in os.walk(directory):
+        names[:] = [n for n in names if Path(folder, n).resolve() not in left_out and not n.endswith(".iso")]
+        for path in (Path(folder, name) for name in sorted((*names, *files)) if not name.endswith(".iso")):
+            found.append(path.relative_to(directory))
+            if path.is_symlink() and path.is_dir():
+                wrong.append(f"{found[-1]}: is a link to a folder: have the folder itself there")
+            elif not path.is_file() and not path.is_dir():
+                wrong.append(f"{found[-1]}: is neither a file nor a folder")
+    if wrong:
+        raise TopologyError(str(directory), wrong)
+    return found
+
+
 def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) -> dict[str, Any]:
     """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
     name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
@@ -208,10 +229,15 @@ class Deployment:
         """The console's URL, once the cluster is installed."""
         return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
 
-    def prepare(self, source: Path, *, adapt: bool) -> None:
-        """Copy the user's directory; with `adapt`, add what the lab needs to its two files or its manifests."""
-        shutil.copytree(source, self.directory, ignore=shutil.ignore_patterns("*.iso"))
-        self.directory.chmod(0o700)
+    def prepare(self, source: Path, *, adapt: bool, skip: Collection[Path] = ()) -> None:
+        """Copy the user's directory (`inputs`); with `adapt`, add what the lab needs to its two files or its manifests.
+        Raises TopologyError."""
+        self.directory.mkdir(mode=0o700)
+        for path in inputs(source, skip):
+            if (source / path).is_dir():
+                (self.directory / path).mkdir()
+            else:
+                shutil.copy2(source / path, self.directory / path)
         if adapt and ztp.is_ztp(source):
             ztp.adapt(self.directory, self.topology, self.lab.access, self.release.pullspec)
         elif adapt:

@@ -5,6 +5,7 @@
     │   ├── PreflightError    this machine cannot run a lab; lists every reason
     │   ├── BudgetError       the machine's memory is taken by other labs, or too small for this one
     │   ├── LabStartError     the supervisor or one of its services did not come up
+    │   ├── EvidenceError     evidence does not belong where it was told to go
     │   ├── DaemonEndedError  one of its daemons, or the whole lab, ended while in use
     │   └── LabGoneError      the lab's supervisor is no longer there
     ├── TopologyError         a topology is malformed; names the file and all fields that are wrong
@@ -82,6 +83,10 @@ class BudgetError(LabBrokenError):
         super().__init__(message)
         self.wanted_mib = wanted_mib
         self.capacity_mib = capacity_mib
+
+
+class EvidenceError(LabBrokenError):
+    """Evidence was told to go where something else is; names the folder and what to do."""
 
 
 class LabStartError(LabBrokenError):

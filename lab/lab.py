@@ -28,6 +28,7 @@ from lab.connection import Connection
 from lab.daemons import services
 from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
+from lab.evidence.folder import Folder
 from lab.evidence.phases import Phases
 from lab.faults import Fault
 from lab.host import budget, limits, preflight, records
@@ -57,7 +58,7 @@ def _ledger() -> budget.Ledger:
 
 
 class Lab(AbstractContextManager["Lab"]):
-    """One lab of `topology`. Evidence goes to `artifacts`; the registry serves `release`, read-only.
+    """One lab of `topology`. Its evidence goes to `artifacts`; the registry serves `release`, read-only.
 
     Entering it starts it, leaving it ends it, unless `keep` is set. It also ends with this process, however that
     ends. `wait_for_memory` is in seconds.
@@ -85,7 +86,8 @@ class Lab(AbstractContextManager["Lab"]):
         self._wait_for_memory = wait_for_memory
         self._supervisor: Supervisor | None = None
         self._commands = itertools.count(1)
-        self._phases = Phases(self.artifacts / "phases.json")
+        self.evidence: Final = Folder(self.artifacts, self.id)
+        self._phases = Phases(self.artifacts / "phases.json", lambda: self.evidence.is_ours)
         self._record: records.Record | None = None
         self._connection = Connection(self.id)
         self._alive = -1
@@ -115,6 +117,7 @@ class Lab(AbstractContextManager["Lab"]):
         lab.components = record.components
         lab._connection = Connection(lab.id)
         lab._record = record
+        lab.evidence.adopt()
         lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials), watched=watched)
         try:
             lab._make_nodes(record.machines)
@@ -125,7 +128,7 @@ class Lab(AbstractContextManager["Lab"]):
         return lab
 
     def start(self) -> None:
-        """Bring everything up, with the machines off. Raises PreflightError, BudgetError or LabStartError."""
+        """Bring everything up, machines off. Raises PreflightError, EvidenceError, BudgetError or LabStartError."""
         begin = time.monotonic()
         for line in (*containers.reap(), *records.unclear()):
             log.warning("%s", line)
@@ -134,10 +137,11 @@ class Lab(AbstractContextManager["Lab"]):
             limits.raise_limits()
         ledger = _ledger()
         need = budget.need_of(self.topology)
-        with self.phase("wait for the machine"):
-            ledger.take(self.id, need, this_process(), self._wait_for_memory)
+        self.evidence.take()
         try:
-            self.artifacts.mkdir(parents=True, exist_ok=True)
+            with self.phase("wait for the machine"):
+                ledger.take(self.id, need, this_process(), self._wait_for_memory)
+            self.evidence.replace()
             with self.phase("lab up"):
                 self._start(ledger)
         except BaseException as error:
@@ -179,14 +183,8 @@ class Lab(AbstractContextManager["Lab"]):
     def _bmc(self, url: str, tls: Literal["1.1", "1.2"]) -> Service:
         from drivers.redfish import Service  # with sushy 0.13 s, which is not for who only chooses a topology
 
-        return Service(
-            f"{url}/redfish/v1/",
-            self.credentials.bmc_user,
-            self.credentials.bmc_password,
-            ca=self.layout.ca,
-            run=self._connection.call,
-            tls=tls,
-        )
+        login = self.credentials.bmc_user, self.credentials.bmc_password
+        return Service(f"{url}/redfish/v1/", *login, ca=self.layout.ca, run=self._connection.call, tls=tls)
 
     def bmc_of(self, spec: NodeSpec) -> Service:
         """The service that has a machine: the lab's for all of them, or the machine's own where it is a vendor's."""
@@ -220,6 +218,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._connection.close()
 
     def _let_go(self) -> None:
+        self.evidence.let_go()
         if self._supervisor is not None:
             self._supervisor.let_go()
             self._supervisor = None
@@ -237,6 +236,7 @@ class Lab(AbstractContextManager["Lab"]):
             ("release its directory", self._drop_claim),
             ("remove its files", self._remove_files),
             ("give back what it held of the machine", lambda: _ledger().give_back(self.id)),
+            ("let go of its evidence", self.evidence.let_go),
         )
 
     def _end_supervisor(self) -> None:
@@ -392,5 +392,6 @@ class Lab(AbstractContextManager["Lab"]):
         return {name: lines for name, lines in trouble.items() if lines}
 
     def collect(self, artifacts: Path | None = None) -> list[str]:
-        """Collect all evidence, from outside first; returns what could not be collected, one line each."""
-        return evidence.collect(self, artifacts or self.artifacts)
+        """Collect all evidence, from outside first; returns what could not be collected, one line each. Raises
+        EvidenceError where anything else lies in `artifacts`."""
+        return evidence.collect(self, self.evidence.claimed(artifacts))

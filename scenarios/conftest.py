@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,8 @@ import pytest
 from lab import topology as shapes
 from lab.cleanup import afterwards
 from lab.deploy import Deployment
-from lab.errors import LabBrokenError, SubjectError
+from lab.errors import EvidenceError, LabBrokenError, SubjectError
+from lab.evidence import report as pages
 from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
 from lab.inputs.configs import write_configs
@@ -41,8 +41,9 @@ DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
 SHARED = pytest.StashKey["Shared[Installation] | Shared[Stopped] | Shared[Discovered]"]()
 REPORTED = pytest.StashKey[set[tuple[str, str]]]()
-# By unit of work: the labs that are up, and the failures of labs.
+# By unit of work: the labs that are up, the marks of their evidence, and the failures of labs.
 LABS = pytest.StashKey[dict[str, Lab]]()
+MARKS = pytest.StashKey[dict[str, str]]()
 BROKEN = pytest.StashKey[dict[str, str]]()
 VOID = "the lab itself failed: void"
 # What the kernel says of a panic that a fault asked for (lab.faults.Panic), and of no other.
@@ -99,7 +100,13 @@ def pytest_configure(config: pytest.Config) -> None:
                 choose(lambda name: config.getoption(f"--{name}"))
             except SubjectError as error:
                 raise pytest.UsageError(str(error)) from error
-        config.pluginmanager.register(Results(Path(config.getoption("--artifacts"))))
+        artifacts = Path(config.getoption("--artifacts"))
+        if not config.option.collectonly:
+            try:
+                pages.check(artifacts)
+            except EvidenceError as error:
+                raise pytest.UsageError(f"--artifacts: {error}") from error
+        config.pluginmanager.register(Results(artifacts))
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -145,9 +152,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     reorder(items, DURATIONS.read())
 
 
-def _installed_already(lab_id: str, release: Subject) -> Installation:
+def _installed_already(request: pytest.FixtureRequest, lab_id: str, release: Subject) -> Installation:
     """The cluster of a kept lab, for --lab."""
     lab = Lab.attach(lab_id)
+    request.session.stash.setdefault(MARKS, {})[request.param] = lab.evidence.mark
     return Installation(Deployment(lab, [], release))
 
 
@@ -218,7 +226,6 @@ def _make_void(report: pytest.TestReport, why: str) -> None:
     else:
         report.sections.insert(0, (VOID, why))
     report.outcome = "failed"
-    # xdist's workers send a report's attributes to the controller.
     vars(report)["void"] = why
 
 
@@ -252,6 +259,8 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo else None
     if (report.failed or report.when == "call") and not report.skipped and (why := _broken(item, error)):
         _make_void(report, why)
+    # xdist's workers send a report's attributes to the controller, which writes down what came of which lab's tests.
+    vars(report)["mark"] = item.session.stash.get(MARKS, {}).get(unit_of(item.nodeid), "")
     if report.failed:
         item.session.stash.setdefault(FAILED, set()).add(unit_of(item.nodeid))
     return report
@@ -261,14 +270,15 @@ def pytest_runtest_makereport(
 def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deployment]:
     scenario_id: str = request.param
     artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
-    shutil.rmtree(artifacts, ignore_errors=True)
     keep = request.config.getoption("--lab-keep")
     from_file = file_topology(request.config)
     topology = chosen.sized(from_file) if from_file else topology_of(scenario_id, chosen.sized)
     topology = topology.with_machines(request.config.getoption("--machines")).with_bmcs(
         request.config.getoption("--bmc")
     )
-    with Lab(topology, artifacts=artifacts, release=chosen.subject) as lab:
+    lab = Lab(topology, artifacts=artifacts, release=chosen.subject)
+    request.session.stash.setdefault(MARKS, {})[scenario_id] = lab.evidence.mark
+    with lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
         stash.setdefault(LABS, {})[scenario_id] = lab
@@ -353,7 +363,7 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
 
     def make(labs: ExitStack) -> Installation:
         if lab_id:
-            return _installed_already(lab_id, chosen.subject)
+            return _installed_already(request, lab_id, chosen.subject)
         if row is not None and row.boot == "discovery-iso":
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)

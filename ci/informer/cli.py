@@ -19,7 +19,7 @@ _EPILOG = """\
 To begin with:
 
   node0-ci load artifacts --payload 4.20.1       remember what pytest scenarios/ left
-  node0-ci load e2e.xml --payload 4.20.1 --job e2e   or a JUnit file of another system
+  node0-ci load *.xml --payload 4.20.1 --job e2e     or the JUnit files of a run elsewhere
   node0-ci run sno-ipv4-static-uefi -n 3 --machines container --release quay.example/ocp/release:4.20.1-x86_64
   node0-ci status                                how the jobs are
   node0-ci verdict 4.20.1                        accepted or rejected, and why

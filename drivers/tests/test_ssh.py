@@ -1,6 +1,7 @@
 """SSH to machines that come and go."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,29 @@ def test_no_answer_at_all_is_told_with_the_last_words(tmp_path: Path):
     program.chmod(0o755)
     with pytest.raises(ConnectionFailedError, match="No route to host"):
         connect("192.0.2.1", [str(program)], config(tmp_path), timeout=0.1)
+
+
+def host_that(folder: Path, command: str) -> Any:
+    """A host that answers, and does this at each later command."""
+    program = folder / "ssh-stand-in"
+    program.write_text(f"#!/bin/sh\nif [ -e {folder}/asked ]; then {command}; fi\ntouch {folder}/asked\n")
+    program.chmod(0o755)
+    return connect("192.0.2.1", [str(program)], config(folder))
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_machine_that_never_stops_talking_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str):
+    monkeypatch.setattr("drivers.ssh.MOST_BYTES", 1 << 16)
+    result = host_that(tmp_path, f"yes >&{stream}; exit 255").run("journalctl")
+    assert result.rc == 141
+    assert len(result.stdout if stream == "1" else result.stderr) == 1 << 16
+
+
+def test_a_machine_that_says_nothing_is_waited_for_so_long(tmp_path: Path):
+    host = host_that(tmp_path, "sleep 60")
+    host.backend.limit = 0.1
+    with pytest.raises(ConnectionFailedError, match=r"192\.0\.2\.1: a command did not end in 0\.1 s"):
+        host.run("journalctl")
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::9"])

@@ -9,10 +9,11 @@ from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, topology_for, unadaptable
+from lab.deploy import Deployment, inputs, topology_for, unadaptable
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
+from lab.host.paths import cache_dir, labs_dir, state_dir
 from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
@@ -117,6 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)
     chosen = choose(lambda name: _asked(arguments, name))
+    skip = (labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts")
+    inputs(arguments.directory, skip)
     lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     with lab:
         work = Deployment(lab, chosen.installer, chosen.subject)
@@ -133,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
             ("keep the lab", keep),
             ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
         ):
-            work.prepare(arguments.directory, adapt=arguments.iso is None)
+            work.prepare(arguments.directory, adapt=arguments.iso is None, skip=skip)
             if arguments.iso is None:
                 work.create_image()
             work.boot(image=arguments.iso)

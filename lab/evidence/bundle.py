@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import logging
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SSH_SECONDS = 20.0
+#: What a machine may cost: seconds of one command and of all machines' together; bytes of one file and of all of them.
+#: drivers.ssh limits the bytes of a command.
+COMMAND_SECONDS, INSIDE_SECONDS = 90.0, 1200.0
+FILE_BYTES, ALL_BYTES = 64 << 20, 1 << 30
 COMMANDS = {
     "journal.log": "sudo journalctl --no-pager -o short-precise",
     "podman-ps.txt": "sudo podman ps -a",
@@ -55,16 +61,28 @@ COMMANDS = {
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a log without its secrets: consoles and daemons may print what units were given."""
+    """Copy a log, or the end of a long one, without its secrets: consoles and daemons may print what units were
+    given."""
     with source.open("rb") as what, target.open("wb") as out:
+        what.seek(max(0, source.stat().st_size - FILE_BYTES))
         Redactor().copy(what, out)
 
 
-class _Collector:
+def _end(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - FILE_BYTES))
+        return file.read(FILE_BYTES)
+
+
+class Collector:
+    """Collects a lab's evidence below a folder, a step at a time; `missing` says what could not be collected."""
+
     def __init__(self, lab: RunningLab, target: Path) -> None:
         self.lab = lab
         self.target = target
         self.missing: list[str] = []
+        self._deadline = time.monotonic() + INSIDE_SECONDS
+        self._bytes = ALL_BYTES
 
     def attempt(self, what: str, action: Callable[[], object]) -> bool:
         """Run a step, or note why it failed."""
@@ -76,6 +94,7 @@ class _Collector:
         return True
 
     def folder(self, *names: str) -> Path:
+        """A folder below the target, made."""
         path = self.target.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -85,7 +104,8 @@ class _Collector:
         console = self.folder("console")
         for path in self.lab.layout.console.glob(f"{node.name}.*log"):
             copy(path, console / path.name)
-        (console / f"{node.name}.txt").write_text(redact(node.console.text()))
+        log_of_it = _end(node.console.log) if node.console.log.exists() else b""
+        (console / f"{node.name}.txt").write_text(redact(strip_control(log_of_it.decode(errors="replace"))))
         machine = self.lab.hypervisor.machine(node.name)
         contained = self.lab.layout.topology.machine == "container"
         descriptions = self.folder("machines" if contained else "libvirt")
@@ -106,22 +126,29 @@ class _Collector:
         for name, command in COMMANDS.items():
 
             def keep(name: str = name, command: str = command) -> None:
+                left = self._deadline - time.monotonic()
+                if left <= 0 or self._bytes <= 0:
+                    raise LabError(f"{INSIDE_SECONDS:g} s or {ALL_BYTES >> 20} MiB of all machines are used up")
+                host.backend.limit = min(left, COMMAND_SECONDS)
                 result = host.run(f"timeout 60 sh -c {shlex.quote(command)}")
-                (folder / name).write_text(redact(result.stdout + result.stderr))
+                text = result.stdout + result.stderr
+                self._bytes -= len(text)
+                (folder / name).write_text(redact(text))
 
             self.attempt(f"{name} of {node.name}", keep)
 
 
 def keep_logs(layout: Layout, target: Path) -> None:
-    """Copy the logs of the lab's daemons, and note which of them have ended."""
+    """Copy the logs of the lab's daemons, and note which of them have ended. Writes nothing of a lab that has none."""
     tell_failure(watch.noted(layout.root), target)
     sources = {"services": layout.log, "libvirt": layout.root / "libvirt/log/qemu"}
     for name, source in sources.items():
-        (target / name).mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.*")) if source.is_dir() else []:
+            (target / name).mkdir(parents=True, exist_ok=True)
             copy(path, target / name / (f"qemu-{path.name}" if name == "libvirt" else path.name))
     leases = layout.root / "dnsmasq.leases"
     if leases.exists():
+        (target / "services").mkdir(parents=True, exist_ok=True)
         copy(leases, target / "services" / leases.name)
 
 
@@ -139,7 +166,7 @@ def _write_network(owner: Hypervisor, name: str, file: Path) -> None:
 
 def collect(lab: RunningLab, target: Path) -> list[str]:
     """Collect everything below `target`; returns what could not be collected, one line each."""
-    work = _Collector(lab, target)
+    work = Collector(lab, target)
     work.attempt("which parts of the lab have ended", lambda: tell_failure(lab.ended(), target))
     work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
     owner = lab.hypervisor

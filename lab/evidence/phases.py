@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class Phases:
-    """A list of phases, which may nest. The file is rewritten whenever one begins or ends, for runs that are killed.
+    """A list of phases, which may nest. The file is rewritten whenever one begins or ends, for runs that are killed,
+    once `ready` says that it may be.
 
     Threads may have phases of their own at the same time: each nests for itself.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, ready: Callable[[], bool] = lambda: True) -> None:
+        self._path, self._ready = path, ready
         self._entries: list[dict[str, Any]] = []
         self._depth = threading.local()
         self._lock = threading.Lock()
@@ -71,6 +72,8 @@ class Phases:
 
     def write(self) -> None:
         """Put what there is into the file, whole or not at all. Raises OSError."""
+        if not self._ready():
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_text(json.dumps(self._entries, indent=1) + "\n")

@@ -7,6 +7,8 @@ tests.json (outcomes of tests, if there were any), and the files that exist.
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from html import escape
@@ -14,15 +16,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from lab.errors import EvidenceError
+
 PAGE = "index.html"
 TESTS = "tests.json"
 LAB_FAILED = "lab-failed.txt"
 # The worst first: a void run says nothing about what was tested, so void outranks everything else.
-_OUTCOMES = ("void", "failed", "running")
+_OUTCOMES = ("void", "failed", "running", "passed", "skipped")
+_KNOWN = set(_OUTCOMES)
 _BAR_EM = 24.0
 _MANY = 12
+# Levels of phases that are shown, the longest duration in seconds that is believed, bytes that are read of a file.
+_DEEPEST, _LONGEST, _MOST = 8, 366 * 86400.0, 8 << 20
+# Characters of a page before its style, at most.
+_HEAD = 2000
 # Title, and the patterns of its files below the run's directory; a file that an earlier title has listed is left out.
-_EVIDENCE = (
+EVIDENCE = (
     ("the installer's commands", ("commands/*wait-for*.log", "commands/*create-image*.log")),
     ("other commands", ("commands/*.log",)),
     ("events and hosts, from the service", ("installer/logs/**/*", "installer/*.log")),
@@ -59,33 +68,57 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """void (the lab itself failed), failed, running (or killed while it ran), or passed."""
+        """void (the lab itself failed), failed, running (or killed while it ran), passed, or skipped."""
         # A test that ends a daemon itself is the only one that passes in a lab that has failed.
         if self.lab_failed and {str(entry.get("outcome")) for entry in self.tests} != {"passed"}:
             return "void"
-        outcomes = {str(entry.get("outcome")) for entry in (*self.phases, *self.tests)}
-        # Where tests were run, their outcome counts: they may have expected a phase to fail.
-        if self.tests:
-            outcomes = {str(entry.get("outcome")) for entry in self.tests}
-        return next((o for o in _OUTCOMES if o in outcomes), "passed")
+        phases = {str(entry.get("outcome")) for entry in self.phases}
+        # Where tests were run, their outcome counts: they may have expected a phase to fail, but not to go on.
+        tests = {str(entry.get("outcome")) for entry in self.tests}
+        outcomes = tests | (phases & {"running"}) if tests else phases
+        if outcomes - _KNOWN:
+            return "failed"  # nobody knows what it means
+        # Where there is nothing, it was killed before it began.
+        return next((o for o in _OUTCOMES if o in outcomes), "running")
 
     @property
     def seconds(self) -> float:
         """The total duration of its phases, in seconds."""
-        return sum(float(entry.get("seconds") or 0) for entry in self.phases if not entry.get("depth"))
+        return sum(_seconds(entry) for entry in self.phases if not _depth(entry))
+
+
+def _number(value: object, most: float) -> float:
+    """A number of another program's, from 0 to `most`; 0 for what is none."""
+    try:
+        number = float(value) if isinstance(value, (int, float)) else 0.0
+    except OverflowError:
+        return 0.0
+    return min(most, max(0.0, number)) if math.isfinite(number) else 0.0
+
+
+def _seconds(entry: dict[str, Any]) -> float:
+    return _number(entry.get("seconds"), _LONGEST)
+
+
+def _depth(entry: dict[str, Any]) -> int:
+    return int(_number(entry.get("depth"), _DEEPEST))
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        entries = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        entries = json.loads(_text(path))
+    except (ValueError, RecursionError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int = _MOST) -> str:
+    """The beginning of a regular file: a pipe would be waited for. Empty where it cannot be read."""
     try:
-        return path.read_text(errors="replace")
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return file.read(most).decode(errors="replace")
     except OSError:
         return ""
 
@@ -100,7 +133,11 @@ def runs(root: Path) -> list[Run]:
 
 
 def _link(path: Path, root: Path, text: str) -> str:
-    return f'<a href="{quote(str(path.relative_to(root)))}">{escape(text)}</a>'
+    return f'<a href="{_address(path, root)}">{escape(text)}</a>'
+
+
+def _address(path: Path, root: Path) -> str:
+    return quote(os.fsencode(path.relative_to(root)))
 
 
 def _clock(seconds: float) -> str:
@@ -112,11 +149,11 @@ def _pre(text: Any) -> str:
 
 
 def _phases(run: Run) -> Iterable[str]:
-    scale = _BAR_EM / max([run.seconds, *(float(entry.get("seconds") or 0) for entry in run.phases), 0.001])
+    scale = _BAR_EM / max([run.seconds, *map(_seconds, run.phases), 0.001])
     yield "<table><tr><th>phase<th class=s>took<th><th>"
     for entry in run.phases:
-        seconds, outcome = float(entry.get("seconds") or 0), escape(str(entry.get("outcome")))
-        indent = "&nbsp;" * 4 * int(entry.get("depth") or 0)
+        seconds, outcome = _seconds(entry), escape(str(entry.get("outcome")))
+        indent = "&nbsp;" * 4 * _depth(entry)
         bar = f'<span class="bar {outcome}" style="width:{seconds * scale:.2f}em"></span>'
         yield f"<tr><td>{indent}{escape(str(entry.get('name')))}<td class=s>{_clock(seconds)}<td>{bar}"
         yield f'<td class="{outcome}">{"" if outcome == "passed" else outcome}{_pre(entry.get("error"))}'
@@ -129,19 +166,28 @@ def _tests(run: Run) -> Iterable[str]:
     yield "<table><tr><th>test<th class=s>took<th>"
     for entry in run.tests:
         outcome = escape(str(entry.get("outcome")))
-        yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{_clock(float(entry.get('seconds') or 0))}"
+        yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{_clock(_seconds(entry))}"
         yield f'<td class="{outcome}">{outcome}{_pre(entry.get("message"))}'
     yield "</table>"
 
 
+def files_in(folder: Path, pattern: str) -> list[Path]:
+    """The files of a pattern that have anything in them, sorted; none where they cannot be listed: what a host sent may
+    nest too deeply."""
+    try:
+        return sorted(path for path in folder.glob(pattern) if path.is_file() and path.stat().st_size)
+    except (OSError, RecursionError):
+        return []
+
+
 def _evidence(run: Run, root: Path) -> Iterable[str]:
     for picture in sorted(run.folder.glob("screens/*.png")):
-        source = quote(str(picture.relative_to(root)))
+        source = _address(picture, root)
         yield f'<a href="{source}"><img src="{source}" alt="screen of {escape(picture.stem)}"></a>'
     listed: set[Path] = set()
-    for title, patterns in _EVIDENCE:
-        matching = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
-        files = [path for path in matching if path.stat().st_size and path not in listed]
+    for title, patterns in EVIDENCE:
+        matching = dict.fromkeys(path for pattern in patterns for path in files_in(run.folder, pattern))
+        files = [path for path in matching if path not in listed]
         listed.update(files)
         if files:
             links = " · ".join(_link(path, root, str(path.relative_to(run.folder))) for path in files)
@@ -163,7 +209,7 @@ def page(root: Path, all_runs: Sequence[Run]) -> str:
     if len(all_runs) > 1:
         lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
         for run in all_runs:
-            lines.append(f'<tr><td><a href="#{quote(run.name)}">{escape(run.name)}</a>')
+            lines.append(f'<tr><td><a href="#{quote(os.fsencode(run.name))}">{escape(run.name)}</a>')
             lines.append(f'<td class="{run.outcome}">{run.outcome}<td class=s>{_clock(run.seconds)}')
         lines.append("</table>")
     for run in all_runs:
@@ -174,11 +220,21 @@ def page(root: Path, all_runs: Sequence[Run]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def check(root: Path) -> None:
+    """Raise EvidenceError where another file is called as our page would be."""
+    path = root / PAGE
+    if path.is_symlink() or (path.exists() and not (path.is_file() and _STYLE in _text(path, len(_STYLE) + _HEAD))):
+        raise EvidenceError(f"{path}: is no page of a run, and would be replaced: name another folder")
+
+
 def write(root: Path) -> Path | None:
-    """Write ROOT/index.html; returns its path, or None when there are no runs."""
+    """Write ROOT/index.html; returns its path, or None when there are no runs. Raises EvidenceError."""
     all_runs = runs(root)
     if not all_runs:
         return None
+    check(root)
     temporary = root / f".{PAGE}.new"
-    temporary.write_text(page(root, all_runs))
+    temporary.unlink(missing_ok=True)  # it may be a link
+    # Names of files may be no UTF-8, and JSON may have halves of characters.
+    temporary.write_bytes(page(root, all_runs).encode(errors="replace"))
     return temporary.replace(root / PAGE)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.evidence.folder import mark_of
 from lab.evidence.report import TESTS, write
 from scenarios.catalogue.scheduling import unit_of
 
@@ -31,7 +32,8 @@ class Results:
             entry["message"] = void or "\n".join(str(report.longrepr).strip().splitlines()[-_MESSAGE_LINES:])
         self._seen.setdefault(unit, {})[f"{name} {report.when}" if report.when != "call" else name] = entry
         folder = self._artifacts / unit
-        if folder.is_dir():
+        # Another run's evidence may lie there, if this one's lab was refused.
+        if (mark := str(getattr(report, "mark", ""))) and mark_of(folder) == mark:
             (folder / TESTS).write_text(json.dumps(list(self._seen[unit].values()), indent=1))
 
     def pytest_sessionfinish(self) -> None:

@@ -26,9 +26,8 @@ MANIFESTS = ("agent", "create", "cluster-manifests")
 TIMEOUT_S = 120
 # Inputs that a process answers before another takes its place.
 _PER_PROCESS = 200
-_HINT = """there is no openshift-install in {home}: fetch a snapshot of github:openshift/installer, cut the cloud SDKs
-off its `agent` commands, `go build` it with an `agent create ignition-json` added, and leave it there with
-`installer/data/data`, or name another directory in ORACLE_HOME. Nothing but this comparison needs it."""
+_HINT = """{home}/openshift-install: no such program. This comparison, and nothing else, needs one that has `agent
+create ignition-json`, with its `installer/data/data` beside it; ORACLE_HOME names another directory."""
 # Stand-ins for programs that openshift-install runs. What nmstatectl's accepts is not compared (compare.comparable).
 _STAND_INS = {
     "nmstatectl": r"""#!/bin/sh
@@ -96,7 +95,7 @@ def collected(directory: Path) -> dict[str, str]:
 
 
 def oracle_home() -> Path:
-    """$ORACLE_HOME, else ~/.cache/oracle. Raises SystemExit, saying how to build it, where there is none."""
+    """$ORACLE_HOME, else ~/.cache/oracle. Raises SystemExit, saying what belongs there, where there is none."""
     home = Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".cache/oracle")
     if not os.access(home / "openshift-install", os.X_OK):
         raise SystemExit(_HINT.format(home=home))

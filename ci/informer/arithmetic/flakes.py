@@ -30,18 +30,18 @@ class Outcome(Enum):
 
 
 def of_attempts(attempts: Sequence[Outcome]) -> Outcome:
-    """What a run's attempts amount to: a pass after a failure is a flake; what is void says nothing.
+    """What a run's attempts, in their order, amount to: a pass after a failure is a flake; what is void says nothing.
 
     Sippy counts so (getSuccessRate takes successes and flakes together), and so does the aggregator, where a pass in
-    one run outweighs that run's failures (getNumberOfPasses).
+    one run outweighs that run's failures (getNumberOfPasses). But nothing that has passed is tried again, so that a
+    failure after a pass is no attempt's: two tests are called the same, and one of them has failed.
     """
     judged = [one for one in attempts if one not in (Outcome.VOID, Outcome.SKIPPED)]
     if not judged:
         return Outcome.VOID if Outcome.VOID in attempts else Outcome.SKIPPED
-    good = any(one.good for one in judged)
-    if good and (Outcome.FAILED in judged or Outcome.FLAKE in judged):
-        return Outcome.FLAKE
-    return Outcome.PASSED if good else Outcome.FAILED
+    if not judged[-1].good:
+        return Outcome.FAILED
+    return Outcome.PASSED if set(judged) == {Outcome.PASSED} else Outcome.FLAKE
 
 
 def counted(outcomes: Sequence[Outcome]) -> Counts:

@@ -17,15 +17,19 @@ from lab.numbers import real_type, whole_type
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    path: Path = arguments.path
+    paths: list[Path] = arguments.paths
+    path = paths[0]
+    for one in paths:
+        if not one.exists():
+            raise InformerError(f"{one}: no such file or directory")
+        if one.is_dir() and len(paths) > 1:
+            raise InformerError(f"{one}: is a directory: load it alone; several JUnit files are one run")
     if path.is_dir():
         runs = artifacts.load(path, arguments.payload)
-    elif not path.exists():
-        raise InformerError(f"{path}: no such file or directory")
     elif not arguments.job:
         raise InformerError(f"{path}: --job: missing; a JUnit file does not say which job it is of")
     else:
-        runs = [junit.load(path, arguments.job, arguments.payload, arguments.began)]
+        runs = [junit.load(paths, arguments.job, arguments.payload, arguments.began)]
     # A day's tolerance for clocks that differ. A run dated later would stay the last one until that date.
     if ahead := [run for run in runs if run.began > latest()]:
         raise InformerError(f"{path}: began: {ahead[0].began} lies ahead: look at the clocks of both machines")
@@ -83,11 +87,13 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 def add(command: Adder) -> None:
     """Add these commands."""
-    load = command("load", _load, "add runs to the history: a directory of artefacts, or a JUnit file")
-    load.add_argument("path", type=Path, metavar="PATH", help="what pytest scenarios/ left, or a JUnit file")
+    load = command("load", _load, "add runs to the history: a directory of artefacts, or the JUnit files of one run")
+    load.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="what pytest scenarios/ left, or all JUnit files of one run"
+    )
     load.add_argument("--payload", type=name, required=True, help="name of the release that the runs were on")
     load.add_argument("--job", type=name, help="the job that a JUnit file is a run of (it does not say so itself)")
-    load.add_argument("--began", metavar="TIME", help="start of the run (ISO 8601), if the JUnit file has none")
+    load.add_argument("--began", metavar="TIME", help="start of the run (ISO 8601), if JUnit files have none")
     simulated = command(
         "simulate",
         _simulate,

@@ -27,8 +27,9 @@ from ci.informer.engine.announce import VCPU, amount, announced, version_differs
 from ci.informer.engine.evidence import fetch
 from ci.informer.engine.places import Flight, Place
 from ci.informer.engine.serving import LOOPBACK, SETTINGS, Say
-from ci.informer.engine.unit import Result, Unit, void
+from ci.informer.engine.unit import Result, Unit, ready, void
 from ci.informer.errors import InformerError
+from lab.evidence.folder import marks_of
 from lab.host.budget import Amount
 
 #: Seconds between looks at which hosts are there; until the units of a host that is gone are run elsewhere; that the
@@ -363,8 +364,10 @@ class Engine:
                 continue
             if result.run is not None and not flight.unit.folder:
                 folder = evidence(flight.unit)
+                ready(folder, key)
                 fetch(partial(self._call, flight.address, host.chunk, key), folder, flight.name)
-                result = msgspec.structs.replace(result, run=replace(result.run, folder=str(folder)))
+                run = replace(result.run, folder=str(folder), mark=marks_of(folder))
+                result = msgspec.structs.replace(result, run=run)
             self._results[key] = flight.address
             del self._flights[key]
             return flight.unit, result

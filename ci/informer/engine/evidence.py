@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import tarfile
 import tempfile
@@ -11,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-#: Bytes of a unit's evidence that are fetched; files that would exceed it are named instead.
+#: Bytes of a unit's evidence that are fetched; files that would exceed it are named instead. An archive has headers
+#: too, and what is fetched of a host is no more than twice as much, packed or not.
 MOST_EVIDENCE = 256 << 20
+_MOST_ARCHIVE = 2 * MOST_EVIDENCE
 
 
 def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
@@ -35,13 +38,27 @@ def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
     temporary.replace(archive)
 
 
+class _Bounded(gzip.GzipFile):
+    """A compressed file of which no more than `left` bytes are read. Raises tarfile.ReadError beyond."""
+
+    left = _MOST_ARCHIVE
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes."""
+        data = super().read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise tarfile.ReadError("it is larger than what is packed")
+        return data
+
+
 def unpack(archive: IO[bytes], folder: Path) -> None:
-    """Unpack what a host sent: regular files below the folder, and nothing else, whoever the host is.
+    """Unpack what a host sent: regular files below the folder, not too large, and nothing else, whoever the host is.
 
     Raises tarfile.TarError, EOFError, OSError, ValueError, zlib.error. (Python 3.11.2, which Debian 12 has, lacks
     `extractall(filter=)`.)
     """
-    with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+    with _Bounded(fileobj=archive) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
         for member in tar:
             place = Path(member.name)
             if not member.isreg() or place.is_absolute() or ".." in place.parts:
@@ -64,7 +81,9 @@ def fetch(part: Callable[[int], object], folder: Path, name: str) -> None:
         while piece := part(archive.tell()):
             assert isinstance(piece, bytes)
             archive.write(piece)
-        whole = piece is not None
+            if archive.tell() > _MOST_ARCHIVE:
+                break
+        whole = piece == b""
         archive.seek(0)
         try:
             unpack(archive, folder)

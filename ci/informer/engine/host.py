@@ -19,6 +19,7 @@ from ci.informer.engine.evidence import pack
 from ci.informer.engine.unit import Attempt, Result, Unit, void
 from ci.informer.errors import InformerError
 from lab.errors import LabError
+from lab.evidence.folder import mark_of, put_mark
 from lab.host.budget import Amount
 
 #: Units that one host may have at a time; memory and processors set the limit long before.
@@ -29,6 +30,7 @@ CHUNK = 1 << 20
 _KEPT = 7 * 86400.0
 #: Names of units' folders: plan, job, number.
 _UNIT = re.compile(r"[0-9a-f]{8}~[^~]+~[^~]+")
+_MARK = "unit"
 _RESULT, _ARCHIVE, _EVIDENCE = "result.json", "evidence.tar.gz", "evidence"
 
 
@@ -51,11 +53,15 @@ class Host:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _folder(self, key: str) -> Path:
-        return self._spool / key.replace("/", "~")
+        """The folder of a unit. Raises InformerError for a key that is none: it comes from elsewhere."""
+        name = key.replace("/", "~")
+        if not _UNIT.fullmatch(name):
+            raise InformerError(f"unit: {key!r}: must be PLAN/JOB/NUMBER")
+        return self._spool / name
 
     def _folders(self) -> list[Path]:
         """The folders of units: whatever else lies in the spool is somebody else's."""
-        return [one for one in self._spool.iterdir() if _UNIT.fullmatch(one.name) and one.is_dir()]
+        return [one for one in self._spool.iterdir() if _UNIT.fullmatch(one.name) and _is_unit(one)]
 
     def perform(self, text: bytes) -> bytes:
         """Run a unit and return its result, both as JSON; one that runs already is waited for, not run again.
@@ -96,7 +102,7 @@ class Host:
         folder = self._folder(key)
         try:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                put_mark(folder, _MARK)
                 result = Result(run=attempt.run(), host=self.name)
             except InformerError as error:
                 result = Result(error=str(error), host=self.name)
@@ -149,7 +155,8 @@ class Host:
             attempt.stop()
             with suppress(Exception):  # its result is not wanted any more
                 result.result()
-        shutil.rmtree(self._folder(key), ignore_errors=True)
+        if _is_unit(folder := self._folder(key)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """End what runs, in good order and all at once: it comes again elsewhere, so that nothing is kept of it."""
@@ -159,6 +166,11 @@ class Host:
             one.start()
         for one in ending:
             one.join()
+
+
+def _is_unit(folder: Path) -> bool:
+    """Whether a folder is a unit's, as a host made it."""
+    return not folder.is_symlink() and mark_of(folder) == _MARK
 
 
 #: The Host object of this process; set once, before its worker takes calls.

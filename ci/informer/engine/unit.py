@@ -22,6 +22,8 @@ from ci.informer.errors import InformerError
 from ci.informer.history import artifacts
 from ci.informer.history.model import LIMIT, Run
 from ci.informer.history.model import Attempt as RunAttempt
+from lab.errors import EvidenceError
+from lab.evidence.folder import has_evidence, mark_of, marks_of, put_mark
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
 from lab.subject.hardware import Hardware, sized
@@ -98,6 +100,20 @@ def void(unit: Unit, why: str) -> Run:
     )
 
 
+def ready(folder: Path, key: str) -> None:
+    """Make the folder of a unit's evidence, with its mark: what a killed attempt at the unit left there would be taken
+    for this one's. Raises InformerError where anything else lies there."""
+    mark = f"run {key}"
+    try:
+        if has_evidence(folder):
+            if mark_of(folder) != mark:
+                raise InformerError(f"{folder}: has other evidence than that of {mark}")
+            shutil.rmtree(folder)
+    except EvidenceError as error:
+        raise InformerError(str(error)) from error
+    put_mark(folder, mark)
+
+
 class Attempt:
     """One run of a unit on this machine. `stop` may be called from another thread."""
 
@@ -136,10 +152,7 @@ class Attempt:
     def run(self) -> Run:
         """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
         unit, folder = self.unit, self.folder
-        if folder.exists():
-            # What a killed attempt left there would be taken for this one's evidence.
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
+        ready(folder, unit.key)
         began, start = datetime.now(UTC), time.monotonic()
         code = self._finished(unit.argv(folder), folder / "pytest.log")
         tail = redact((folder / "pytest.log").read_bytes()[-_TAIL:].decode(errors="replace"))
@@ -149,7 +162,7 @@ class Attempt:
             )
         stamp = f"{began:%Y-%m-%dT%H:%M:%SZ}"
         try:
-            [run] = artifacts.load(folder, unit.payload)
+            [run] = artifacts.load(folder, unit.payload, ended=True)
         except (InformerError, ValueError):
             why = f"pytest ended with {code} and left no artefacts"
             return Run(
@@ -160,9 +173,11 @@ class Attempt:
                 seconds=time.monotonic() - start,
                 evidence={"message": tail},
                 folder=str(folder),
+                mark=marks_of(folder),
                 void=f"not done after {unit.limit:.0f} s" if code == _LATE else why,
             )
-        run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp, folder=str(folder))
+        mark = marks_of(folder)
+        run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp, folder=str(folder), mark=mark)
         if code == _LATE and not run.void:
             # pytest was told to end, so that what it says is no more than that something did not end.
             phase = f"the last phase was {run.steps[-1].name!r}" if run.steps else "no phase had begun"

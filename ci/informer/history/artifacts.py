@@ -14,6 +14,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import stages
 from ci.informer.history.model import Attempt, Run, Step, began_of, seconds_of, text_of
 from lab.evidence import report
+from lab.evidence.folder import marks_of
 from lab.redact import redact, shortened
 from lab.topology import MachineKind
 
@@ -59,9 +60,9 @@ def evidence(folder: Path) -> dict[str, str]:
     by_kind: dict[str, str] = {}
     root = folder.resolve()
     for kind, patterns in KINDS.items():
-        matches = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
-        paths = dict.fromkeys(path for path in matches if path.is_file() and root in path.resolve().parents)
-        texts = [f"== {path.relative_to(folder)}\n{_tail(path)}" for path in paths if path.stat().st_size]
+        matches = (path for pattern in patterns for path in report.files_in(folder, pattern))
+        paths = dict.fromkeys(path for path in matches if root in path.resolve().parents)
+        texts = [f"== {text_of(path.relative_to(folder))}\n{_tail(path)}" for path in paths]
         if texts:
             by_kind[kind] = redact("\n".join(texts)[:KIND_BYTES])
     return by_kind
@@ -93,7 +94,7 @@ def _kind_of_machines(folder: Path) -> MachineKind:
     return "container" if (folder / "machines").is_dir() else "vm"
 
 
-def _run(one: report.Run, payload: str) -> Run:
+def _run(one: report.Run, payload: str, *, ended: bool) -> Run:
     steps = [_step(entry) for entry in one.phases]
     attempts = [_attempt(entry) for entry in one.tests]
     began = str(one.phases[0].get("began") or "") if one.phases else ""
@@ -109,13 +110,16 @@ def _run(one: report.Run, payload: str) -> Run:
     steps = sorted([*steps, *stages_of_it], key=lambda step: step.at) if stages_of_it else steps
     job = f"{one.name}@{_kind_of_machines(one.folder)}"
     # A run that has not ended says nothing yet: it still runs, or was killed.
-    ended = {"failed": Outcome.FAILED, "running": Outcome.VOID}.get(one.outcome, Outcome.PASSED)
+    outcome = {"failed": Outcome.FAILED, "running": Outcome.VOID}.get(one.outcome, Outcome.PASSED)
     messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
     texts = evidence(one.folder) if one.outcome != "passed" else {}
     if any(messages):
         texts["message"] = "\n".join(text for text in messages if text)[:KIND_BYTES]
-    empty = "" if steps or attempts else "it ended before its first phase"
-    void = next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or one.lab_failed.strip() or empty
+    unproven = "" if steps or attempts else "it ended before its first phase"
+    # The last thing that a lab does: what a killed run had passed until then is not all that was to be tested.
+    if one.outcome in ("passed", "skipped") and not ended and not (one.folder / "missing.txt").is_file():
+        unproven = "its evidence was not collected: it runs still, or was killed"
+    void = next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or one.lab_failed.strip() or unproven
     return Run(
         job=job,
         payload=payload,
@@ -126,13 +130,15 @@ def _run(one: report.Run, payload: str) -> Run:
         steps=steps,
         evidence=texts,
         folder=str(one.folder.absolute()),
-        void=redact(void or "the lab failed") if one.outcome == "void" or empty else "",
-        ended=ended,
+        mark=marks_of(one.folder),
+        void=redact(void or "the lab failed") if one.outcome == "void" or unproven else "",
+        ended=outcome,
     )
 
 
-def load(root: Path, payload: str) -> list[Run]:
-    """The runs below a directory of artefacts. Raises InformerError where there are none, or phases.json is broken."""
+def load(root: Path, payload: str, *, ended: bool = False) -> list[Run]:
+    """The runs below a directory of artefacts; `ended`: the caller knows that they ran to their end. Raises
+    InformerError where there are none, or phases.json is broken."""
     reports = report.runs(root) if root.is_dir() else []
     if not reports:
         junit = "; a JUnit file is loaded by its own path, with --job" if any(root.glob("*.xml")) else ""
@@ -142,4 +148,4 @@ def load(root: Path, payload: str) -> list[Run]:
             json.loads((one.folder / "phases.json").read_text())
         except (OSError, ValueError, RecursionError) as error:
             raise InformerError(f"{one.folder / 'phases.json'}: {error}") from error
-    return [_run(one, payload) for one in reports]
+    return [_run(one, payload, ended=ended) for one in reports]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, ParseError
 from xml.parsers import expat
@@ -28,10 +32,35 @@ BIGGEST = 64 << 20
 _PIECE = 64 << 10
 #: What the message of a void test begins with.
 VOID = "void: "
-#: GoogleTest's words for a test that was not run.
-_NOT_RUN = ("notrun", "disabled")
+#: What programs say in `status` or `result` of a test that has ended well or was not run; any other word is a failure.
+_RAN = ("run", "completed", "passed", "pass", "ok", "success", "successful")
+_NOT_RUN = ("notrun", "disabled", "suppressed", "skipped", "pending", "ignored", "untested")
+#: Elements: what may be in a test, what TestNG says of one that was not run, what may be in a suite.
+_INTERIM = ("rerunFailure", "rerunError", "flakyFailure", "flakyError")
+_OF_CASE = ("failure", "error", "skipped", "system-out", "system-err", "properties", *_INTERIM)
+_IGNORED = "ignored"
+_SUITES = ("testsuite", "testsuites")
+_OF_SUITE = ("properties", "property", "skipped", "system-out", "system-err")
+#: The test that a suite's own failure is one of.
+_ITSELF = "(the suite itself)"
 #: Characters that XML cannot hold, not even escaped.
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: A test: where it is (file and suites), its class, its name.
+_Key = tuple[tuple[str, ...], str, str]
+
+
+class _Result(NamedTuple):
+    """An attempt, without its test's name, and the test that it is one at."""
+
+    place: tuple[str, ...]
+    class_name: str
+    name: str
+    attempt: Attempt
+
+    @property
+    def key(self) -> _Key:
+        """The test."""
+        return self.place, self.class_name, self.name
 
 
 def _message(result: Error | Failure | Skipped | xunit2.InterimResult) -> str:
@@ -40,12 +69,12 @@ def _message(result: Error | Failure | Skipped | xunit2.InterimResult) -> str:
 
 
 def _attempts(element: Element) -> Iterator[Attempt]:
-    """The attempts at a test: those of Surefire's reruns, and how it ended in the end."""
+    """The attempts at a test: those of Surefire's reruns, and how it ended in the end. What says neither that it passed
+    nor that it was not run has failed."""
     case = xunit2.TestCase.fromelem(element)
-    name = str(case.name or "(no name)")
-    test, seconds = f"{case.classname}::{name}" if case.classname else name, _seconds_stated(element)
+    seconds = _seconds_stated(element)
     for interim in case.interim_result:
-        yield Attempt(test, Outcome.FAILED, 0.0, _message(interim))
+        yield Attempt("", Outcome.FAILED, 0.0, _message(interim))
     outcome, message = Outcome.PASSED, ""
     for result in case.result:
         if isinstance(result, (Error, Failure)):
@@ -56,9 +85,107 @@ def _attempts(element: Element) -> Iterator[Attempt]:
             break
         if isinstance(result, Skipped):
             outcome, message = Outcome.SKIPPED, _message(result)
-    if outcome is Outcome.PASSED and element.get("status") in _NOT_RUN:
-        outcome = Outcome.SKIPPED
-    yield Attempt(test, outcome, seconds, message)
+    if outcome is Outcome.PASSED:
+        if unknown := [child.tag for child in element if child.tag not in (*_OF_CASE, _IGNORED)]:
+            outcome, message = Outcome.FAILED, f"<{unknown[0]}> is no result that JUnit has"
+        elif element.find(_IGNORED) is not None:
+            outcome = Outcome.SKIPPED
+        for word in ("status", "result"):
+            if (stated := (element.get(word) or "").lower()) in _NOT_RUN:
+                outcome = Outcome.SKIPPED if outcome is Outcome.PASSED else outcome
+            elif stated and stated not in _RAN:
+                outcome, message = Outcome.FAILED, message or f"{word}: {element.get(word)}"
+    yield Attempt("", outcome, seconds, shortened(message, MESSAGE))
+
+
+def _count(element: Element, name: str) -> int:
+    """A counter of a suite; 0 where it says none. Raises ValueError for what is no count."""
+    text = (element.get(name) or "").strip().replace(",", "")
+    if text and not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{name}: {element.get(name)!r} is no count")
+    return int(text or 0)
+
+
+def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
+    """What a suite's counters say that its cases (`shown`, all below it) do not; empty where they agree.
+
+    Only what could hide a failure: cases that are missing, failures that are not shown, passes that were none.
+    """
+    interim = sum(1 for one in element.iter() if one.tag in _INTERIM)  # Surefire may count each attempt
+    try:
+        failed = _count(element, "failures") + _count(element, "errors")
+        tests, skipped = _count(element, "tests"), _count(element, "skipped") + _count(element, "disabled")
+    except ValueError as error:
+        return str(error)
+    red = sum(outcome in (Outcome.FAILED, Outcome.VOID) for outcome in shown)
+    if failed > red:
+        return f"its counters say that {failed} failed, its cases that {red} did"
+    left_out = max(0, skipped - sum(outcome is Outcome.SKIPPED for outcome in shown))
+    if tests > len(shown) + interim + left_out:
+        return f"tests: {tests}, of which {len(shown)} are there"
+    passed = sum(outcome is Outcome.PASSED for outcome in shown)
+    if element.get("tests") and passed - interim > tests - failed - skipped:
+        return f"its counters say that {max(0, tests - failed - skipped)} passed, its cases that {passed} did"
+    return ""
+
+
+def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
+    """All attempts of a suite and those within it. `place` tells it from every other suite, also of the same name: the
+    same test in two suites is two tests. A failure that is the suite's own is one of a test `_ITSELF`."""
+    shown: list[Outcome] = []
+
+    def noted(results: Iterable[_Result]) -> Iterator[_Result]:
+        for result in results:
+            shown.append(result.attempt.outcome)
+            yield result
+
+    def of_suite(message: str) -> _Result:
+        return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, message))
+
+    names: Counter[str] = Counter()
+    for child in element:
+        if child.tag == "testcase":
+            test = child.get("classname") or "", child.get("name") or "(no name)"
+            yield from noted(_Result(place, *test, attempt) for attempt in _attempts(child))
+        elif child.tag in _SUITES:
+            name = child.get("name") or ""
+            names[name] += 1
+            yield from noted(_suite(child, (*place, name if names[name] == 1 else f"{name}#{names[name]}")))
+        elif child.tag in ("error", "failure"):
+            text = f"{child.get('message') or ''}\n{child.text or ''}".strip()
+            yield from noted([of_suite(shortened(text or child.get("type") or child.tag, MESSAGE))])
+        elif child.tag not in _OF_SUITE:
+            yield of_suite(f"<{child.tag}> is nothing that JUnit has in a suite")
+        elif child.tag == "system-err" and element.find(".//testcase") is None and (child.text or "").strip():
+            yield of_suite(shortened((child.text or "").strip(), MESSAGE))
+    if why := _contradiction(element, shown):
+        yield of_suite(why)
+
+
+def _named(results: Sequence[_Result]) -> list[Attempt]:
+    """Attempts, by names that no two tests share: class and name, as ever; the suite before it where others have the
+    same, and the file before that where its suites are called the same."""
+    keys = dict.fromkeys(result.key for result in results)
+    forms = [{key: _name(key, depth) for key in keys} for depth in (0, 1, 2)]
+    counts = [Counter(form.values()) for form in forms]
+    names: dict[str, _Key] = {}
+    for key in keys:
+        fitting = (form[key] for form, count in zip(forms, counts, strict=True) if count[form[key]] == 1)
+        name = next(fitting, forms[-1][key])
+        # A class may be called like a suite.
+        number = 1
+        while (free := name if number == 1 else f"{name} ({number})") in names:
+            number += 1
+        names[free] = key
+    by_key = {key: name for name, key in names.items()}
+    return [replace(result.attempt, test=by_key[result.key]) for result in results]
+
+
+def _name(key: _Key, depth: int) -> str:
+    """A test's class and name; before them its suites, if `depth`, and the file too, if it is 2."""
+    (file, *suites), *test = key
+    before = [*([file] if depth == 2 else []), *(suites if depth else [])]
+    return "::".join(part for part in (*before, *test) if part)
 
 
 def _seconds_stated(element: Element) -> float:
@@ -68,7 +195,7 @@ def _seconds_stated(element: Element) -> float:
 
 def _seconds(element: Element) -> float:
     """How long a document, a suite or a test took: its own time, or where it says none that of all in it."""
-    within = (_seconds(one) for one in element if one.tag in ("testsuite", "testcase"))
+    within = (_seconds(one) for one in element if one.tag in (*_SUITES, "testcase"))
     return _seconds_stated(element) or seconds_of(sum(within))
 
 
@@ -108,21 +235,21 @@ def _parsed(path: Path) -> tuple[bytes, Element]:
         raise InformerError(f"{path}: not a JUnit file: {error}") from error
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
-    if root.tag not in ("testsuites", "testsuite"):
+    if root.tag not in _SUITES:
         raise InformerError(f"{path}: not a JUnit file: its root is {root.tag}, not testsuites or testsuite")
     return content, root
 
 
-def _stated(root: Element, began: str | None) -> str:
-    """The time at which the run began, as the user or else its first suite with a timestamp says; else empty."""
-    stamps = (one.get("timestamp") for one in root.iter() if one.tag != "testcase")
-    return began or next((stamp for stamp in stamps if stamp), "")
-
-
-def _began(path: Path, stated: str, *, where: str) -> str:
-    """The UTC time at which the run began: as stated (`where`), else the file's own time. Raises InformerError."""
+def _began(path: Path, root: Element, began: str | None) -> str:
+    """The UTC time at which the run began, as the user or else its first suite with a timestamp says; a file's own time
+    is when it was copied. Raises InformerError."""
+    where = "--began" if began else "timestamp"
+    stamps = (one.get("timestamp", "").strip() for one in root.iter() if one.tag != "testcase")
+    stated = began or next((stamp for stamp in stamps if stamp), "")
+    if not stated:
+        raise InformerError(f"{path}: timestamp: there is none: say when the run began by --began TIME")
     try:
-        stamp = datetime.fromisoformat(stated.strip()) if stated else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        stamp = datetime.fromisoformat(stated.strip())
         utc = stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InformerError(f"{path}: {where}: {stated!r} is no time in ISO 8601: say it by --began TIME") from error
@@ -135,30 +262,48 @@ def _began(path: Path, stated: str, *, where: str) -> str:
         ) from error
 
 
-def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
-    """A JUnit file as one run. A test that occurs more than once was attempted so often, as openshift-tests has it.
+def _file_names(paths: Sequence[Path]) -> list[str]:
+    """What files are called beside one another: `a/junit.xml` and `b/junit.xml`, without the folder that they share.
+    Raises InformerError for one that is there twice."""
+    whole = [path.absolute() for path in paths]
+    for place, path in enumerate(whole):
+        if path in whole[:place]:
+            raise InformerError(f"{paths[place]}: is given twice")
+    above = os.path.commonpath([path.parent for path in whole])
+    return [os.path.relpath(path, above) for path in whole]
 
-    `began` is taken from the first suite's timestamp, else from the file's. The same file is another run where it is
+
+def load(paths: Sequence[Path], job: str, payload: str, began: str | None = None) -> Run:
+    """JUnit files as one run. A test that a suite has more than once was attempted so often, as openshift-tests has it;
+    the same test in two suites, or two files, is two tests.
+
+    It began with the first of them, by their timestamps, or at `began`. The same files are another run where they are
     said to be of another payload or time: two nights in which nothing failed may leave the same text. Raises
     InformerError.
     """
-    content, root = _parsed(path)
-    try:
-        attempts = [attempt for case in root.iter("testcase") for attempt in _attempts(case)]
-        seconds = _seconds(root)
-    except RecursionError as error:
-        raise InformerError(f"{path}: not a JUnit file: its suites nest too deeply") from error
-    if not attempts:
-        raise InformerError(f"{path}: testcase: there is none")
+    digests, times, results, seconds = [], [], list[_Result](), 0.0
+    for path, name in zip(paths, _file_names(paths), strict=True):
+        content, root = _parsed(path)
+        try:
+            seen = list(_suite(root, (name, *filter(None, [root.get("name") if root.tag == "testsuite" else ""]))))
+            seconds += _seconds(root)
+        except RecursionError as error:
+            raise InformerError(f"{path}: not a JUnit file: its suites nest too deeply") from error
+        if not seen:
+            raise InformerError(f"{path}: testcase: there is none")
+        results += seen
+        times.append(_began(path, root, began))
+        digests.append(hashlib.sha256(content).hexdigest())
+    attempts = _named(results)
     text = "\n".join(one.message for one in attempts if one.outcome is Outcome.FAILED)
-    stated = _stated(root, began)
-    at = _began(path, stated, where="--began" if began else "timestamp")
+    at = min(times)
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()
     return Run(
         job=job,
         payload=payload,
-        key=f"junit {job} {payload} {at if stated else ''} {hashlib.sha256(content).hexdigest()}",
+        key=f"junit {job} {payload} {at} {digest}",
         began=at,
-        seconds=seconds,
+        seconds=seconds_of(seconds),
         attempts=attempts,
         evidence={"message": text[:KIND_BYTES]} if text else {},
         # No folder: what lies beside the file is somebody else's, and `prune` would remove it.

@@ -67,6 +67,8 @@ class Run:
     steps: Sequence[Step] = ()
     evidence: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    #: The marks of its folder (lab.evidence.folder), which prove that it is this run's.
+    mark: str = ""
     #: Why it says nothing about the product; empty when it does.
     void: str = ""
     #: The outcome where there are no attempts.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.store import History, Row
+from lab.evidence.folder import held, marks_of, strangers
 
 #: Days that evidence of green and of red runs is kept, and GiB of it in all, unless told otherwise.
 GREEN_DAYS, RED_DAYS, GIB = 7, 60, 50
@@ -53,14 +54,18 @@ def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
 
 
 def _below(history: History, root: Path) -> dict[Path, list[Row]]:
-    """Folders below `root` with the runs whose evidence they are: more than one where it was loaded as well.
+    """Folders below `root` with the runs whose evidence they are, as their marks say: more than one where it was loaded
+    as well. A folder that has become another run's, or somebody's, is none of these, whatever path a run remembers.
 
     Relative paths are skipped, as nobody knows what they are relative to, and so is a folder with the history in it.
     """
     by_folder: dict[Path, list[Row]] = {}
     for row in history.runs(ahead=True):
-        place = Path(row.folder).resolve()
-        if not Path(row.folder).is_absolute() or root not in place.parents or not place.is_dir():
+        folder = Path(row.folder)
+        place = folder.resolve()
+        if not folder.is_absolute() or folder.is_symlink() or root not in place.parents or not place.is_dir():
+            continue
+        if not row.mark or row.mark != marks_of(place) or strangers(place, nested=True):
             continue
         if place not in history.path.resolve().parents:
             by_folder.setdefault(place, []).append(row)
@@ -69,7 +74,8 @@ def _below(history: History, root: Path) -> dict[Path, list[Row]]:
 
 def prune(history: History, root: Path, today: date, limits: Limits) -> tuple[int, int]:
     """Remove evidence below `root` that is due; how many runs', and bytes. What lies elsewhere is left alone, and so
-    is a folder in which evidence lies that is kept, be it another run's or in a folder within."""
+    is a folder that has no mark of such a run, or in which evidence lies that is kept, be it another run's or in a
+    folder within."""
     rows_below = _below(history, root.resolve())
     rows: list[tuple[Row, int]] = []
     for folder, sharing in rows_below.items():
@@ -84,7 +90,10 @@ def prune(history: History, root: Path, today: date, limits: Limits) -> tuple[in
         if any(folder == one or folder in one.parents for one in kept):
             continue
         taken = size(folder)
-        shutil.rmtree(folder)
+        with held(folder) as free:
+            if not free:  # its lab is being collected
+                continue
+            shutil.rmtree(folder)
         with history.writing() as db:
             db.executemany("UPDATE run SET folder = '' WHERE id = ?", [(row.id,) for row in rows_below[folder]])
         count, freed = count + len(rows_below[folder]), freed + taken

@@ -71,6 +71,7 @@ MIGRATIONS = (
     CREATE INDEX unit_plan ON unit (plan, position);
     """,
     "ALTER TABLE payload ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE run ADD COLUMN mark TEXT NOT NULL DEFAULT ''",
 )
 VERSION = len(MIGRATIONS)
 #: Seconds to wait for another process that is writing.

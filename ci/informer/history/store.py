@@ -18,7 +18,8 @@ from ci.informer.history.model import Attempt, Label, Run, Step, began_of, lates
 from ci.informer.history.schema import connect, lock_of
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
-    run.reason, run.folder, run.label, run.advice, run.component, run.cluster, run.host, run.revision"""
+    run.reason, run.folder, run.label, run.advice, run.component, run.cluster, run.host, run.revision,
+    run.mark"""
 _TABLES = "run JOIN job ON job.id = run.job JOIN payload ON payload.id = run.payload"
 
 
@@ -42,6 +43,8 @@ class Row:
     host: str = ""
     #: The commit that was checked out where it was planned; empty where that is not known.
     revision: str = ""
+    #: The marks of its folder, when it was written down.
+    mark: str = ""
 
     @cached_property
     def day(self) -> date:
@@ -114,14 +117,14 @@ class History:
             raise InformerError(f"{self.path}: run of {run.job}: began: {error}") from error
         values = (
             self._id("job", run.job), self._id("payload", run.payload), run.began, run.seconds, run.outcome.value,
-            run.reason, run.folder, host, revision,
+            run.reason, run.folder, run.mark, host, revision,
         )  # fmt: skip
         row = db.execute(
-            """INSERT INTO run (job, payload, began, seconds, outcome, reason, folder, host, revision, key)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """INSERT INTO run (job, payload, began, seconds, outcome, reason, folder, mark, host, revision, key)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (key) DO UPDATE SET job = excluded.job, payload = excluded.payload, began = excluded.began,
                 seconds = excluded.seconds, outcome = excluded.outcome, reason = excluded.reason,
-                folder = excluded.folder, host = excluded.host,
+                folder = excluded.folder, mark = excluded.mark, host = excluded.host,
                 revision = excluded.revision, label = '', advice = '', component = '', cluster = NULL
             RETURNING id""",
             (*values, run.key),

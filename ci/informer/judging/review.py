@@ -82,10 +82,10 @@ class TestChange:
 
 
 def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
-    """Runs and failures of each test in runs from a day on and before another one; a pass in a run outweighs."""
+    """Runs and failures of each test in runs from a day on and before another one; a run's last attempt counts."""
     rows = history.db.execute(
         """SELECT test.name, count(*) AS runs, sum(1 - good) AS failures FROM (
-            SELECT attempt.test, attempt.run, max(attempt.outcome = 'passed') AS good FROM attempt
+            SELECT attempt.test, attempt.outcome = 'passed' AS good, max(attempt.position) FROM attempt
             JOIN run ON run.id = attempt.run
             WHERE run.began >= ? AND run.began < ? AND run.outcome != 'void'
                 AND attempt.outcome IN ('passed', 'failed')

@@ -18,7 +18,7 @@ from pathlib import Path
 from ci.informer.errors import InformerError
 
 #: The prefix of folders in which pages are being written.
-_NEW = ".new-"
+_NEW = ".node0-new-"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -53,6 +53,7 @@ def artefacts(folder: Path, *phases: Mapping[str, object], tests: Sequence[Mappi
     (folder / "phases.json").write_text(json.dumps([{**phase, **fields} for fields in phases]))
     test = {"name": "t", "outcome": "passed", "seconds": 1}
     (folder / "tests.json").write_text(json.dumps([{**test, **fields} for fields in tests]))
+    (folder / "missing.txt").touch()
 
 
 def filled(history: History, **jobs: Sequence[str]) -> None:

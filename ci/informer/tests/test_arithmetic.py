@@ -174,6 +174,8 @@ def test_the_sample_is_a_week_and_the_base_a_month(day):
         ("failed passed", Outcome.FLAKE),
         ("passed", Outcome.PASSED),
         ("failed failed", Outcome.FAILED),
+        ("passed failed", Outcome.FAILED),
+        ("passed failed passed void", Outcome.FLAKE),
         ("void passed", Outcome.PASSED),
         ("void", Outcome.VOID),
         ("void failed", Outcome.FAILED),

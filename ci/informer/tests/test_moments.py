@@ -166,7 +166,7 @@ def test_a_run_that_is_loaded_as_well_is_one(node0_ci, tmp_path, capsys):
 def test_a_test_that_fails_does_not_say_itself_that_it_is_void(tmp_path):
     path = tmp_path / "e2e.xml"
     path.write_text('<testsuite><testcase name="a"><failure message="void: main()"/></testcase></testsuite>')
-    assert junit.load(path, "e2e", "p", "2026-01-01").outcome is Outcome.FAILED
+    assert junit.load([path], "e2e", "p", "2026-01-01").outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(("base", "percentage"), [(Counts(1, 1), 70), (Counts(5, 0), 100), (Counts(6, 6), 0)])

@@ -169,6 +169,7 @@ def test_stages_are_below_their_phase_and_not_counted_twice(tmp_path):
     events_text = events(
         BEGAN, (10, "cluster_registration_succeeded", ""), (20, "cluster_prepare_installation_started", "")
     )
+    (folder / "missing.txt").touch()
     (folder / artifacts.EVENTS).write_text(json.dumps(events_text))
     [run] = artifacts.load(tmp_path, "p")
     assert [(step.name, step.depth) for step in run.steps] == [
@@ -249,6 +250,7 @@ def recorded(folder, seconds, began):
         begin += took
     (folder / "phases.json").write_text(json.dumps(phases))
     (folder / "tests.json").write_text('[{"name": "t", "outcome": "passed", "seconds": 1}]')
+    (folder / "missing.txt").touch()
     (folder / artifacts.EVENTS).write_text(json.dumps(events(began, *milestones)))
 
 

@@ -147,7 +147,7 @@ def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, node0_c
     assert node0_ci("verdict", "p045", "--json", "--junit", tmp_path / "out.xml") == 1
     data = json.loads(capsys.readouterr().out)
     assert (data["decision"], data["jobs"][0]["failures"], data["jobs"][0]["labels"]) == ("rejected", 3, ["product"])
-    assert len(junit.load(tmp_path / "out.xml", "all", "p045").attempts) == 10
+    assert len(junit.load([tmp_path / "out.xml"], "all", "p045").attempts) == 10
     assert node0_ci("compare", "p044", "p045") == 0
     assert node0_ci("history", "--job", "sno@vm", "--last", "3") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + 3

@@ -73,7 +73,7 @@ def test_a_step_with_a_different_field_is_reported(tmp_path: Path, monkeypatch: 
     assert [line[: line.index(" registry.")] for line in lines] == ["sno, host 0 install: installer_image:"]
 
 
-def test_without_the_real_service_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_real_service_it_says_what_belongs_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORACLE_HOME", str(tmp_path))
-    with pytest.raises(SystemExit, match="there is no bin/assisted-service"):
+    with pytest.raises(SystemExit, match="bin/assisted-service: no such program"):
         service_home()

@@ -104,8 +104,7 @@ def make_tls(directory: Path) -> None:
 
 
 def bare_environment() -> dict[str, str]:
-    """What a service in its own process has of the environment. Without the prefix its bytecode would lie in the
-    checkout, and be made there anew."""
+    """What a service in its own process has of the environment; its bytecode is kept where this one's is."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "PYTHONPYCACHEPREFIX")}
     return {**kept, "PYTHONPATH": str(REPOSITORY)}
 

@@ -1,8 +1,11 @@
 """The page of a run: everything in it, nothing of it believed."""
 
+import inspect
 import json
+import os
+import sys
 from html.parser import HTMLParser
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 import pytest
 
@@ -77,6 +80,23 @@ def test_what_a_test_or_phase_said_is_text(root):
     assert "http" not in text.replace("https://", "http"), "the page must need nothing from elsewhere"
 
 
+def test_a_name_is_text_wherever_it_is_from(tmp_path):
+    """Of a phase, a test, an outcome, a run, a machine, a file."""
+    name = EVIL.replace("/", "")
+    folder = make(tmp_path / "all" / name, [phase(EVIL, 1, EVIL)], [phase(EVIL, 1, EVIL)])
+    make(tmp_path / "all/other", [phase("a")])
+    for place in ("screens/{}.png", "commands/{}.log", "nodes/{}/journal.log", "installer/logs/{}/x"):
+        path = folder / place.format(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    shown = Page(report.write(tmp_path / "all").read_text())
+    assert "script" not in shown.tags
+    assert shown.text.count("alert('x')") >= 7
+    files = [link for link in shown.links if not link.startswith("#")]
+    assert len(files) == 5
+    assert all((tmp_path / "all" / unquote(link)).is_file() for link in files)
+
+
 def test_a_run_alone_has_its_own_page(root):
     shown = Page(report.write(root / "sno-a").read_text())
     assert "sno-b" not in shown.text
@@ -91,6 +111,12 @@ def test_a_run_alone_has_its_own_page(root):
         ([phase("a", 1, "failed")], [], "failed"),
         ([phase("a", 1, "failed")], [phase("wanted it to fail")], "passed"),
         ([phase("a")], [phase("x"), phase("y", 1, "failed")], "failed"),
+        ([phase("a", 1, "running")], [phase("x")], "running"),
+        ([phase("a")], [phase("x", 1, "skipped")], "skipped"),
+        ([phase("a")], [phase("x"), phase("y", 1, "skipped")], "passed"),
+        ([phase("a", 1, "crashed")], [], "failed"),
+        ([phase("a")], [phase("x", 1, None)], "failed"),
+        ([], [], "running"),
     ],
 )
 def test_the_tests_judge_where_there_are_any(tmp_path, phases, tests, outcome):
@@ -103,4 +129,57 @@ def test_damaged_records_and_no_records_are_no_trouble(tmp_path):
     folder = make(tmp_path / "x", [])
     (folder / "phases.json").write_text('[{"name": "a"}, 3')
     (folder / "tests.json").write_text("[1]")
-    assert "passed" in report.write(tmp_path).read_text()
+    assert "x: running" in Page(report.write(tmp_path).read_text()).text
+
+
+ODD = ["x", [1], {}, True, -1, 1e400, float("nan"), 10**400, 1e300, None]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: str(value)[:10])
+@pytest.mark.parametrize("field", ["seconds", "depth", "name", "outcome", "error"])
+def test_whatever_stands_in_a_record_there_is_a_page(tmp_path, field, value):
+    make(tmp_path / "x", [phase("a"), {**phase("b"), field: value}], [{**phase("t"), field: value}])
+    assert len(report.write(tmp_path).read_text()) < 1 << 16
+
+
+def test_names_that_are_no_utf_8_and_halves_of_characters_are_shown(tmp_path):
+    """A host's archive may have such files."""
+    folder = make(tmp_path / os.fsdecode(b"run\xff"), [phase("\ud800", error="\udfff")], [phase("\ud800")])
+    odd = os.fsdecode(b"installer/logs/\xff\xfe")
+    (folder / odd / odd).parent.mkdir(parents=True)
+    (folder / odd / odd).write_text("x")
+    for root in (folder, tmp_path):
+        [link] = [one for one in Page(report.write(root).read_text()).links if "logs" in one]
+        assert (os.fsencode(root) + b"/" + unquote_to_bytes(link)) == os.fsencode(folder / odd / odd)
+
+
+def test_a_tree_that_nests_too_deeply_is_left_out(tmp_path):
+    folder = make(tmp_path / "x", [phase("a")])
+    (folder / "installer/logs").mkdir(parents=True)
+    (folder / "installer/top.log").write_text("x")
+    (folder / "installer/logs" / "/".join("d" * 150)).mkdir(parents=True)
+    usual = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack(0)) + 120)
+        text = report.write(tmp_path).read_text()
+    finally:
+        sys.setrecursionlimit(usual)
+    assert "top.log" in text
+
+
+@pytest.mark.parametrize("name", ["phases.json", "tests.json", "lab-failed.txt"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "bytes"])
+def test_whatever_a_record_is_there_is_a_page(tmp_path, name, kind):
+    folder = make(tmp_path / "x", [phase("a")])
+    path = folder / name
+    path.unlink(missing_ok=True)
+    if kind == "bytes":
+        path.write_bytes(b"\xff\xfe\x00")
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    if (kind, name) == ("loop", "phases.json"):
+        assert report.write(tmp_path) is None
+    else:
+        assert report.write(tmp_path)

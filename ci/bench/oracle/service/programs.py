@@ -30,9 +30,8 @@ RELEASE = f"registry.bench.node0.example/ocp/release@sha256:{'1' * 64}"
 AGENT_IMAGE = f"registry.bench.node0.example/ocp/agent@sha256:{'2' * 64}"
 _PART = "registry.bench.node0.example/ocp/{}@sha256:" + "3" * 64
 _POSTGRES = "/usr/lib/postgresql/15/bin"
-_HINT = """there is no bin/assisted-service in {home}: fetch a snapshot of github:openshift/assisted-service, cut its
-Kubernetes controllers off, `go build ./cmd` to bin/assisted-service there, or name another directory in ORACLE_HOME.
-It needs Debian's postgresql-15 besides. Nothing but this comparison needs it."""
+_HINT = """{home}/bin/assisted-service: no such program. This comparison, and nothing else, needs one, and Debian's
+postgresql-15; ORACLE_HOME names another directory."""
 # OpenShift's own (configure-assisted-hw-requirements.sh of its agent-based installer).
 _MASTER = {"cpu_cores": 4, "ram_mib": 16384, "disk_size_gb": 100, "installation_disk_speed_threshold_ms": 10}
 _WORKER = {"cpu_cores": 2, "ram_mib": 8192, "disk_size_gb": 100, "installation_disk_speed_threshold_ms": 10}
@@ -138,7 +137,7 @@ def _decoded(data: bytes) -> Any:
 
 
 def service_home() -> Path:
-    """$ORACLE_HOME, else ~/.cache/oracle. Raises SystemExit, saying how to build it, where there is none."""
+    """$ORACLE_HOME, else ~/.cache/oracle. Raises SystemExit, saying what belongs there, where there is none."""
     home = Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".cache/oracle")
     if not os.access(home / "bin/assisted-service", os.X_OK):
         raise SystemExit(_HINT.format(home=home))

@@ -25,6 +25,7 @@ from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
 from ci.informer.tests.kit import WAITING, artefacts, runs_of
+from lab.evidence.folder import MARK, put_mark
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -182,10 +183,29 @@ def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, sch
 
 def test_other_folders_in_a_spool_are_left_alone(tmp_path):
     spool = tmp_path / "spool"
-    for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
+    theirs = [".ssh", "0123abcd~slow@vm~1.0", "photos"]
+    for name in theirs:
         (spool / name).mkdir(parents=True)
-    assert host.Host("a", spool).units_here() == {}
-    assert sorted(units_in(spool)) == [".ssh", "photos"]
+    put_mark(spool / KEY.replace("/", "~"), "unit")
+    one = host.Host("a", spool)
+    assert one.units_here() == {}
+    one.drop("0123abcd/slow@vm/1.0")
+    assert sorted(units_in(spool)) == theirs
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "../spool", "/etc", "0123abcd/..", "photos"])
+def test_a_key_that_names_no_unit_removes_and_reads_nothing(tmp_path, program, key):
+    """It comes from a collector."""
+    (tmp_path / "spool/photos").mkdir(parents=True)
+    one = host.Host("a", tmp_path / "spool")
+    for ask in (one.drop, lambda key: one.chunk(key, 0), lambda key: one.perform(packed(program, key))):
+        with pytest.raises(InformerError, match="must be PLAN/JOB/NUMBER"):
+            ask(key)
+    assert (tmp_path / "spool/photos").is_dir()
+
+
+def packed(program, key):
+    return msgspec.json.encode(unit(program, key=key))
 
 
 def test_two_workers_do_not_share_a_spool(tmp_path):
@@ -246,10 +266,27 @@ def test_a_host_whose_disk_takes_nothing_makes_its_run_void(small_disk, program)
 
 def test_what_a_killed_attempt_left_is_not_taken_for_this_one_s(tmp_path, program):
     folder = tmp_path / "evidence"
+    put_mark(folder, "run 0123abcd/broken@vm/0.0")
     artefacts(folder / "broken", {"outcome": "failed"}, tests=[{"outcome": "failed"}])
     run = Attempt(unit(program, "broken"), folder).run()
     assert run.void == "pytest ended with 1 and left no artefacts"
-    assert [path.name for path in folder.iterdir()] == ["pytest.log"]
+    assert sorted(path.name for path in folder.iterdir()) == [MARK, "pytest.log"]
+    assert run.mark == "run 0123abcd/broken@vm/0.0"
+
+
+@pytest.mark.parametrize("mark", ["", "run of another unit", "link"])
+def test_what_another_left_is_not_removed(tmp_path, program, mark):
+    folder = tmp_path / "evidence"
+    artefacts(tmp_path / "theirs", {})
+    if mark == "link":
+        folder.symlink_to("theirs")
+    else:
+        (tmp_path / "theirs").rename(folder)
+        if mark:
+            put_mark(folder, mark)
+    with pytest.raises(InformerError, match="evidence: "):
+        Attempt(unit(program, "broken"), folder).run()
+    assert (folder / "phases.json").exists()
 
 
 def test_runs_handle_sigint_even_if_their_parent_ignores_it(tmp_path, program):

@@ -314,6 +314,22 @@ def test_a_host_s_damaged_archive_is_lost_evidence(tmp_path, damage):
     assert (tmp_path / "evidence-lost.txt").read_text() == "host blade did not give all of it\n"
 
 
+def test_a_host_s_archive_does_not_fill_the_disk(tmp_path, monkeypatch):
+    """Zeros pack to a thousandth, and so does a name of them."""
+    monkeypatch.setattr("ci.informer.engine.evidence._Bounded.left", 1 << 20)
+    for name in ("zeros", "x" * (4 << 20)):
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+            member = tarfile.TarInfo(name)
+            member.size = 4 << 20
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+        archive.seek(0)
+        with pytest.raises(tarfile.ReadError, match="larger than what is packed"):
+            unpack(archive, tmp_path / "here")
+    written = sum(path.stat().st_size for path in (tmp_path / "here").rglob("*") if path.is_file())
+    assert written <= 1 << 20
+
+
 def test_evidence_that_is_too_large_is_named(tmp_path):
     folder = tmp_path / "evidence"
     folder.mkdir()

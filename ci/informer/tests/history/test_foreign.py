@@ -7,12 +7,13 @@ from ci.informer.errors import InformerError
 from ci.informer.history import junit
 
 P, F, S = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
+BEGAN = "2026-11-23T22:00:00Z"
 
 #: Who writes it, the text, and what is in it: tests with their outcomes, seconds of the run.
 FILES = {
     "pytest": (
         """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest" errors="1"
-        failures="1" skipped="2" tests="4" time="3.250" timestamp="2026-11-23T22:00:00.123456+00:00" hostname="h">
+        failures="1" skipped="1" tests="4" time="3.250" timestamp="2026-11-23T22:00:00.123456+00:00" hostname="h">
         <testcase classname="t.a" name="test_one[x-1]" time="0.1"/>
         <testcase classname="t.a" name="test_two" time="0.2"><failure message="assert 1 == 2">E  assert</failure>
         <system-out>noise</system-out></testcase>
@@ -106,7 +107,7 @@ FILES = {
 def test_foreign_files_are_loaded(tmp_path, name):
     text, attempts, seconds = FILES[name]
     (tmp_path / "junit.xml").write_text(text)
-    run = junit.load(tmp_path / "junit.xml", "e2e", "4.20.1")
+    run = junit.load([tmp_path / "junit.xml"], "e2e", "4.20.1", BEGAN)
     assert [(one.test, one.outcome) for one in run.attempts] == attempts
     assert run.seconds == seconds
 
@@ -116,13 +117,13 @@ def test_foreign_files_are_loaded(tmp_path, name):
 )
 def test_a_failure_without_a_message_has_its_text_or_type(tmp_path, name, reason):
     (tmp_path / "junit.xml").write_text(FILES[name][0])
-    assert junit.load(tmp_path / "junit.xml", "e2e", "4.20.1").reason == reason
+    assert junit.load([tmp_path / "junit.xml"], "e2e", "4.20.1", BEGAN).reason == reason
 
 
 def test_surefire_s_flaky_failure_is_a_flake(tmp_path):
     text = '<testsuite><testcase name="t"><flakyError message="m"/></testcase></testsuite>'
     (tmp_path / "junit.xml").write_text(text)
-    assert junit.load(tmp_path / "junit.xml", "e2e", "4.20.1").outcome is Outcome.FLAKE
+    assert junit.load([tmp_path / "junit.xml"], "e2e", "4.20.1", BEGAN).outcome is Outcome.FLAKE
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_files_that_are_no_junit_are_refused_in_one_line(tmp_path, content, rule
     path = tmp_path / "junit.xml"
     path.write_bytes(content)
     with pytest.raises(InformerError) as caught:
-        junit.load(path, "e2e", "4.20.1")
+        junit.load([path], "e2e", "4.20.1")
     assert str(caught.value).startswith(f"{path}: ")
     assert rule in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -155,6 +156,6 @@ def test_files_that_are_no_junit_are_refused_in_one_line(tmp_path, content, rule
 def test_the_user_says_when_it_began(tmp_path):
     path = tmp_path / "junit.xml"
     path.write_text('<testsuite timestamp="Mon Nov 23"><testcase name="t"/></testsuite>')
-    assert junit.load(path, "e2e", "4.20.1", "2026-11-23T23:00:00+01:00").began == "2026-11-23T22:00:00Z"
+    assert junit.load([path], "e2e", "4.20.1", "2026-11-23T23:00:00+01:00").began == "2026-11-23T22:00:00Z"
     with pytest.raises(InformerError, match="--began: 'now' is no time"):
-        junit.load(path, "e2e", "4.20.1", "now")
+        junit.load([path], "e2e", "4.20.1", "now")

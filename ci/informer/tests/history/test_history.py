@@ -133,7 +133,7 @@ def test_a_history_of_the_first_version_keeps_its_runs(tmp_path):
 def test_junit_comes_back_as_it_went_out(tmp_path_factory, attempts):
     path = tmp_path_factory.mktemp("junit") / "out.xml"
     junit.save(path, "node0", [("sno", BEGAN, 12.5, attempts)])
-    run = junit.load(path, "sno", "4.20.1")
+    run = junit.load([path], "sno", "4.20.1")
     assert [(one.test, one.outcome, one.seconds) for one in run.attempts] == [
         (f"sno::{one.test}", one.outcome, one.seconds) for one in attempts
     ]
@@ -147,7 +147,7 @@ def test_a_test_that_passed_the_second_time_is_a_flake(tmp_path):
         '<testcase name="t" time="2"><failure message="first">more</failure></testcase><testcase name="t" time="2.5"/>'
         "</testsuite>"
     )
-    run = junit.load(tmp_path / "junit.xml", "e2e", "4.20.1")
+    run = junit.load([tmp_path / "junit.xml"], "e2e", "4.20.1")
     assert run.outcome is Outcome.FLAKE
     assert (run.began, run.seconds, run.reason) == (BEGAN, 4.5, "first\nmore")
 
@@ -155,7 +155,7 @@ def test_a_test_that_passed_the_second_time_is_a_flake(tmp_path):
 def test_void_tests_stay_void_in_junit(tmp_path):
     path = tmp_path / "out.xml"
     junit.save(path, "node0", [("sno", BEGAN, 1.0, [Attempt("t", Outcome.VOID, message="void: dnsmasq ended")])])
-    assert junit.load(path, "sno", "p").outcome is Outcome.VOID
+    assert junit.load([path], "sno", "p").outcome is Outcome.VOID
 
 
 def write_run(folder, *, outcome="passed", tests=(), lab_failed=""):

@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import shutil
 import threading
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -15,7 +17,9 @@ from ci.informer.errors import InformerError
 from ci.informer.history import traces
 from ci.informer.history.model import Run, Step
 from ci.informer.history.retention import Limits, prune
-from ci.informer.tests.kit import FIRST, filled
+from ci.informer.history.store import History
+from ci.informer.tests.kit import FIRST, artefacts, filled
+from lab.evidence.folder import MARK, held, mark_of, marks_of, put_mark
 
 
 def kept(history, root, today, **limits):
@@ -23,9 +27,13 @@ def kept(history, root, today, **limits):
     return [row.key for row in history.runs() if row.folder]
 
 
-def run_in(history, key, day, folder, *, outcome=Outcome.PASSED):
+def run_in(history, key, day, folder, *, outcome=Outcome.PASSED, mark=None):
+    """A run whose evidence is in a folder, which gets the mark of that run if it has none."""
     began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
-    history.add([Run("sno@vm", "p", key, began, seconds=60.0, folder=str(folder), ended=outcome)])
+    if mark is None:
+        mark = mark_of(folder) or f"lab {key}"
+        put_mark(folder, mark)
+    history.add([Run("sno@vm", "p", key, began, seconds=60.0, folder=str(folder), mark=mark, ended=outcome)])
 
 
 def evidence(history, root, days, outcome=Outcome.PASSED):
@@ -33,7 +41,7 @@ def evidence(history, root, days, outcome=Outcome.PASSED):
     for day in days:
         folder = root / f"{outcome.value}-{day}"
         folder.mkdir(parents=True)
-        (folder / "console.txt").write_bytes(b"x" * (1 << 20))
+        (folder / "page.txt").write_bytes(b"x" * (1 << 20))
         run_in(history, f"{outcome.value} {day}", day, folder, outcome=outcome)
 
 
@@ -51,8 +59,8 @@ def test_what_does_not_fit_goes_oldest_and_green_first(history, tmp_path):
     root = tmp_path / "artifacts"
     evidence(history, root, range(3))
     evidence(history, root, range(3), Outcome.FAILED)
-    assert kept(history, root, FIRST, total=3 << 20) == ["failed 0", "failed 1", "failed 2"]
-    assert kept(history, root, FIRST, total=1 << 20) == ["failed 2"]
+    assert kept(history, root, FIRST, total=(3 << 20) + (16 << 10)) == ["failed 0", "failed 1", "failed 2"]
+    assert kept(history, root, FIRST, total=(1 << 20) + (16 << 10)) == ["failed 2"]
     assert kept(history, root, FIRST, total=0) == []
     assert list(root.iterdir()) == []
 
@@ -103,10 +111,11 @@ def test_nothing_outside_is_removed(history, tmp_path):
     evidence(history, elsewhere, [0])
     root.mkdir()
     (root / "link").symlink_to(elsewhere)
-    for key, folder in (("root", root), ("link", root / "link"), ("up", root / "..")):
-        run_in(history, key, 0, folder)
+    for key, folder in (("root", root), ("link", root / "link"), ("up", root / "elsewhere/..")):
+        run_in(history, key, 0, folder, mark="lab x")
+        put_mark(folder.resolve(), "lab x")
     kept(history, root, FIRST + timedelta(days=1000))
-    assert (elsewhere / "passed-0/console.txt").exists()
+    assert (elsewhere / "passed-0/page.txt").exists()
     assert root.is_dir()
 
 
@@ -116,33 +125,98 @@ def test_evidence_of_two_runs_goes_when_both_are_due(history, tmp_path):
     evidence(history, root, [0])
     run_in(history, "loaded", 0, root / "passed-0", outcome=Outcome.FAILED)
     assert kept(history, root, FIRST + timedelta(days=10)) == ["passed 0", "loaded"]
-    assert (root / "passed-0/console.txt").exists()
+    assert (root / "passed-0/page.txt").exists()
     assert prune(history, root, FIRST + timedelta(days=100), Limits())[0] == 2
     assert list(root.iterdir()) == []
 
 
 def test_evidence_within_a_folder_that_is_due_is_kept(history, tmp_path):
     root = tmp_path / "artifacts"
-    evidence(history, root, [9])
-    run_in(history, "around", 0, root / "passed-9" / "..")
-    run_in(history, "outer", 0, root / "outer")
-    (root / "outer/inner").mkdir(parents=True)
     run_in(history, "inner", 9, root / "outer/inner")
+    put_mark(root / "outer", "run outer")
+    run_in(history, "outer", 0, root / "outer", mark=marks_of(root / "outer"))
     assert "inner" in kept(history, root, FIRST + timedelta(days=10))
     assert (root / "outer/inner").is_dir()
-    assert (root / "passed-9/console.txt").exists()
-    assert prune(history, root, FIRST + timedelta(days=100), Limits())[0] == 3
+    assert prune(history, root, FIRST + timedelta(days=100), Limits())[0] == 2
     assert list(root.iterdir()) == []
 
 
 def test_a_folder_that_is_relative_or_has_the_history_in_it_stays(history, tmp_path, monkeypatch):
-    (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path)
-    run_in(history, "relative", 0, "work")
-    run_in(history, "history", 0, tmp_path)
-    assert prune(history, tmp_path.parent, FIRST + timedelta(days=1000), Limits()) == (0, 0)
-    assert (tmp_path / "work").is_dir()
-    assert history.path.exists()
+    run_in(history, "relative", 0, Path("work"))
+    with History(tmp_path / "work/history.db") as within:
+        run_in(within, "history", 0, tmp_path / "work")
+        for one in (history, within):
+            assert prune(one, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+    assert (tmp_path / "work/history.db").exists()
+
+
+def _again(folder):
+    shutil.rmtree(folder)
+    evidence_of_another(folder)
+
+
+def evidence_of_another(folder):
+    put_mark(folder, "lab another")
+    (folder / "phases.json").write_text("[]")
+
+
+def _link(folder):
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
+#: What became of a folder in which a green run's evidence was.
+BECAME = {
+    "tonight's failure": _again,
+    "a folder that somebody made": lambda folder: (folder / MARK).unlink(),
+    "a project, which began there": lambda folder: (folder / "main.c").write_text("x"),
+    "a folder with notes": lambda folder: (folder / "NOTES").write_text("x"),
+    "the artefacts of others": lambda folder: evidence_of_another(folder / "ha"),
+    "a link": _link,
+}
+
+
+@pytest.mark.parametrize("became", BECAME)
+def test_what_is_not_the_run_s_evidence_stays(history, tmp_path, became):
+    root = tmp_path / "artifacts"
+    evidence(history, root, [0])
+    BECAME[became](root / "passed-0")
+    before = sorted(path.relative_to(root) for path in root.rglob("*"))
+    assert prune(history, root, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+    assert sorted(path.relative_to(root) for path in root.rglob("*")) == before
+
+
+def test_a_mark_that_is_a_link_proves_nothing(history, tmp_path):
+    root = tmp_path / "artifacts"
+    evidence(history, root, [0])
+    mark = root / "passed-0" / MARK
+    mark.rename(root / "mark")
+    mark.symlink_to(root / "mark")
+    assert prune(history, root, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+
+
+def test_evidence_that_is_being_written_stays(history, tmp_path):
+    root = tmp_path / "artifacts"
+    evidence(history, root, [0])
+    with held(root / "passed-0") as free:
+        assert free
+        assert prune(history, root, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+    assert prune(history, root, FIRST + timedelta(days=1000), Limits())[0] == 1
+
+
+def test_a_project_that_was_loaded_as_artefacts_is_not_pruned(node0_ci, tmp_path, monkeypatch):
+    """`deploy --artifacts .`, `load .`, `prune ..`."""
+    project = tmp_path / "home/project"
+    artefacts(project, {})
+    (project / "main.c").write_text("x")
+    monkeypatch.chdir(project)
+    for mark in (False, True):
+        if mark:
+            put_mark(project, "lab of long ago")
+        assert node0_ci("load", ".", "--payload", "p") == 0
+        assert node0_ci("prune", "..", "--green-days", 0, "--red-days", 0, "--gib", 0) == 0
+        assert (project / "main.c").exists()
 
 
 STEPS = [

@@ -202,7 +202,7 @@ def contents(root):
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in root.rglob("*")
-        if path.is_file() and not path.relative_to(root).parts[0].startswith(".new-")
+        if path.is_file() and not path.relative_to(root).parts[0].startswith(".node0-new-")
     }
 
 
@@ -263,7 +263,7 @@ def test_pages_stay_the_old_ones_if_writing_fails(history, tmp_path, monkeypatch
 
 
 def test_a_folder_that_was_begun_by_one_that_was_killed_is_ours(history, tmp_path):
-    (tmp_path / "out/.new-abc/runs").mkdir(parents=True)
+    (tmp_path / "out/.node0-new-abc/runs").mkdir(parents=True)
     assert build(history, tmp_path / "out") == 2
     assert not list(tmp_path.glob("out/.*"))
 

@@ -10,6 +10,7 @@ import pytest
 from drivers.errors import DriverError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
 from lab import topology
+from lab.evidence.folder import strangers
 from lab.host import records
 from lab.lab import Lab
 from lab.machines import containers
@@ -59,6 +60,7 @@ def test_redfish_drives_container_machines(tmp_path):
         assert node.power.state() is PowerState.OFF
         assert lab.collect() == []
         assert (tmp_path / "evidence/machines/master-0.json").exists()
+        assert strangers(tmp_path / "evidence") == []
         # The daemon's end is the machines' end.
         node.power.on()
         lab.services.stop("machined")

@@ -1,0 +1,57 @@
+"""`pytest scenarios/ --artifacts DIR`: nothing that lies there is lost to a run that is not its own."""
+
+import json
+
+import pytest
+
+from ci.tests.pytest_kit import pytest_scenarios
+from lab.errors import EvidenceError
+from lab.evidence import report as pages
+from lab.evidence.folder import put_mark
+from scenarios.testing.results import Results
+
+UNIT = "sno-ipv4-static-uefi"
+
+
+def test_a_folder_with_anything_else_in_it_is_a_usage_error(tmp_path):
+    """`--artifacts .`: the page of the run would replace its index.html."""
+    (tmp_path / "index.html").write_text("mine")
+    code, output = pytest_scenarios("-k", "console_answers", f"--artifacts={tmp_path}")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: --artifacts: {tmp_path}/index.html: is no page of a run, and would be replaced" in output
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+@pytest.mark.parametrize(("mark", "written"), [("lab ours", True), ("lab another", False), ("", False)])
+def test_outcomes_are_written_beside_the_evidence_of_their_own_lab(tmp_path, mark, written):
+    folder = tmp_path / UNIT
+    put_mark(folder, "lab ours")
+    (folder / "tests.json").write_text("[]")
+    report = pytest.TestReport(f"a.py::test[{UNIT}]", ("a.py", 1, "test"), {}, "failed", "boom", "call")
+    vars(report)["mark"] = mark
+    results = Results(tmp_path)
+    results.pytest_runtest_logreport(report)
+    assert bool(json.loads((folder / "tests.json").read_text())) == written
+
+
+@pytest.mark.parametrize("theirs", ["", "text", "link", "new"])
+def test_the_page_of_a_run_replaces_no_other(tmp_path, theirs):
+    (tmp_path / "elsewhere").write_text("mine")
+    root = tmp_path / "artifacts"
+    (root / UNIT).mkdir(parents=True)
+    (root / UNIT / "phases.json").write_text("[]")
+    pages.write(root)
+    if theirs == "text":
+        (root / "index.html").write_text("mine")
+    elif theirs == "link":
+        (root / "index.html").unlink()
+        (root / "index.html").symlink_to(tmp_path / "elsewhere")
+    elif theirs == "new":
+        (root / ".index.html.new").symlink_to(tmp_path / "elsewhere")
+    if theirs in ("text", "link"):
+        with pytest.raises(EvidenceError, match="is no page of a run"):
+            pages.write(root)
+    else:
+        assert pages.write(root) == root / "index.html"
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+    assert ((root / "index.html").read_text() == "mine") == (theirs in ("text", "link"))

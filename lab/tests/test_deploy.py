@@ -1,0 +1,67 @@
+"""What `node0-lab deploy DIR` copies of DIR: the user's files, and nothing that lies there for other reasons."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from lab.commands import cli
+from lab.deploy import Deployment, inputs
+from lab.errors import TopologyError
+from lab.testing import directories
+
+
+def prepared(source, root, skip=()):
+    root.mkdir(parents=True)
+    work = Deployment(SimpleNamespace(layout=SimpleNamespace(root=root)), [], None)
+    work.prepare(source, adapt=False, skip=skip)
+    return {str(path.relative_to(root / "cluster")) for path in (root / "cluster").rglob("*")}
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "dir"
+    (folder / "openshift/extra").mkdir(parents=True)
+    for name in ("install-config.yaml", "openshift/extra/a.yaml", "agent.x86_64.iso"):
+        (folder / name).write_text(name)
+    (tmp_path / "shared.yaml").write_text("shared")
+    (folder / "agent-config.yaml").symlink_to("../shared.yaml")
+    return folder
+
+
+COPIED = {"install-config.yaml", "agent-config.yaml", "openshift", "openshift/extra", "openshift/extra/a.yaml"}
+
+
+@pytest.mark.parametrize("state", ["state", "."])
+def test_the_labs_own_folders_below_it_are_no_part_of_it(source, state):
+    labs = source / state / "labs"
+    assert prepared(source, labs / "sno-1", [source / "state", labs]) == COPIED
+    copy = labs / "sno-1/cluster/agent-config.yaml"
+    assert (copy.is_symlink(), copy.read_text()) == (False, "shared")
+    assert (labs / "sno-1/cluster").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["up", "elsewhere", "pipe", "nowhere"])
+def test_what_is_no_file_or_leads_elsewhere_is_refused(tmp_path, source, kind):
+    path = source / "openshift/odd"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"up": "..", "elsewhere": tmp_path, "nowhere": "nowhere"}[kind])
+    rule = "is neither a file nor a folder" if kind in ("pipe", "nowhere") else "is a link to a folder"
+    with pytest.raises(TopologyError, match=rf"dir: openshift/odd: {rule}"):
+        inputs(source)
+
+
+def test_the_command_refuses_it_before_there_is_a_lab(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    folder = tmp_path / "dir"
+    folder.mkdir()
+    assert directories.planned(directories.hint("{deviceName: /dev/vda}"), folder, capsys)[0] == 0
+    (folder / "manifests").symlink_to("/")
+    monkeypatch.setattr("lab.commands.deploy.choose", lambda _: None)
+    monkeypatch.setattr("lab.commands.deploy.Lab", lambda *_, **__: 1 / 0)
+    assert cli.main(["deploy", str(folder), "--machines", "container"]) == 1
+    assert capsys.readouterr().err == (
+        f"node0-lab: {folder}: manifests: is a link to a folder: have the folder itself there\n"
+    )
