@@ -155,7 +155,10 @@ def test_hints_that_match_no_disk(run: Run, make: Any) -> None:
         with pytest.raises(ServiceError):
             sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, fleet.machines[1].id, wanted)
     line = first_error(run, fleet)
-    assert line == ("Host host-1: no disk that can be installed on matches the root device hints: /dev/vda (20 GB)")
+    assert line == (
+        "Host host-1: no disk that can be installed on matches the root device hints: /dev/vda (20 GB), "
+        "/dev/disk/by-path/pci-0000:04:00.0: can be installed on"
+    )
 
 
 def test_a_registry_that_does_not_give_an_image(run: Run, make: Any) -> None:
