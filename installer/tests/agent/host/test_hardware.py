@@ -211,7 +211,8 @@ def test_the_identity_from_the_lowest_mac_of_a_device(host: Host) -> None:
         "", "Unspecified Base Board Serial Number", "UNSPECIFIED something", "To be filled by O.E.M.", "0", "-",
         "(none)", "None", "  ", "....", "00000000", "XXXXXXX", "ffffffff", "N/A", "Not Specified", "<none>",
         "PCA_number.ACC", "Default string", "default string.", "To Be Filled By O.E.M", "123456789", "0123456789", "#",
-        "MB-1234567890", "BSN12345678901234567", "012345", "Unknown", "INVALID", "System Serial Number", "O.E.M.", "Not Applicable",
+        "MB-1234567890", "BSN12345678901234567", "012345", "Unknown", "INVALID", "System Serial Number", "O.E.M.",
+        "Not Applicable",
     ):  # fmt: skip
         host.write("/sys/class/dmi/id/board_serial", bad)
         assert hostid.host_id(host) == "12345678-0000-4000-8000-000000000001", bad
