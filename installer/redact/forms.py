@@ -9,8 +9,8 @@ import re
 import urllib.parse
 import zlib
 
-UNPACKED = 16  # bytes that gzip may unpack to, for each character that is looked at
-LEAST = 4 << 10  # and for any text
+UNPACKED = 32  # bytes that gzip may unpack to, for each character; a data URL is looked at twice
+LEAST = 8 << 10  # and for any text
 TOO_LARGE = b"\0too large"  # in the place of what unpacks to more: it may hold anything
 LONGEST = 1024  # characters of the longest secret that is looked for in every form
 SHORTEST = 6  # characters of a secret that is looked for by its value
