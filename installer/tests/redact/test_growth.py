@@ -53,7 +53,8 @@ def test_what_unpacks_to_much_is_not_looked_into_and_not_let_through() -> None:
     assert redact(f"x {bomb} y") == "x [redacted] y"
     # What is in it, and in that again, counts together.
     many = packed("".join(f"data:;base64,{packed('a: b' * 5000)} {number}\n" for number in range(200)))
-    assert "[redacted]" in redact(f"data:;base64,{many}")
+    inside = base64.b64decode(redact(f"data:;base64,{many}").partition(",")[2]).decode()
+    assert inside.endswith("data:,[redacted] 199\n")
     assert time.process_time() - begin < 2
     # What an ordinary file unpacks to is looked into.
     assert redact(f"data:;base64,{packed('a: b' * 900)}") == f"data:;base64,{packed('a: b' * 900)}"
