@@ -66,13 +66,13 @@ def decoded(run: str, left: list[int] | None = None) -> bytes:
         raw = base64.b64decode(plain + "=" * (-len(plain) % 4))
         if raw[:2] != b"\x1f\x8b":
             return raw
-        plain = zlib.decompressobj(31).decompress(raw, left[0] + 1)
+        unpacked = zlib.decompressobj(31).decompress(raw, left[0] + 1)
     except (binascii.Error, ValueError, zlib.error):
         return b""
-    if len(plain) > left[0]:
+    if len(unpacked) > left[0]:
         return TOO_LARGE
-    left[0] -= len(plain)
-    return plain
+    left[0] -= len(unpacked)
+    return unpacked
 
 
 def readable(raw: bytes) -> str | None:
