@@ -47,13 +47,17 @@ class Iscsi(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Disk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One disk; size in bytes, ``id`` the most stable name that the host has for it."""
+    """One disk; size in bytes, ``id`` the most stable name that the host has for it.
+
+    ``aliases``: further names, which OpenShift's agents do not report.
+    """
 
     id: str = ""
     name: str = ""
     path: str = ""
     by_path: str = ""
     by_id: str = ""
+    aliases: list[str] = []
     hctl: str = ""
     drive_type: str = "Unknown"
     vendor: str = ""
@@ -185,12 +189,12 @@ def _without_nulls(value: Any) -> Any:
 
 
 def encode(inventory: Inventory) -> str:
-    """JSON of an inventory, without members that are null."""
+    """JSON of an inventory, without members that are null, and aliases only where there are any."""
     data = msgspec.to_builtins(inventory)
     if data.get("truncation") is None:
         data.pop("truncation", None)
     for disk in data["disks"]:
-        for key in ("io_perf", "iscsi"):
-            if disk.get(key) is None:
+        for key in ("io_perf", "iscsi", "aliases"):
+            if not disk.get(key):
                 disk.pop(key, None)
     return msgspec.json.encode(data).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import tarfile
 import tempfile
 import time
@@ -19,9 +20,10 @@ from installer.assisted.errors import ClientError
 from installer.assisted.restclient import text_field
 from installer.errors import ConfigError, InstallerError
 from installer.files import deliver, is_stream
-from installer.gather.remote import Access, Running, add, add_file, fetch
+from installer.gather.remote import LARGEST_UNPACKED, Access, Running, add, add_file, fetch
 from installer.inputs import LARGEST_STATE, open_input, read_input
 from installer.observe import state
+from installer.observe.archive import members
 from installer.observe.kube import Kube
 from installer.observe.service import Reach, watcher
 from installer.observe.service import hosts as hosts_of_service
@@ -106,22 +108,17 @@ class Gathering:
 
     def _unpack_logs(self, packed: Path, folder: str) -> int:
         """A tar of hosts' archives, or one archive: unpacked, as secrets are found in plain text only."""
-        with tarfile.open(packed, "r:*") as source:
-            members = [m for m in source if m.isreg() and m.name.endswith(".tar.gz")]
-            if not members:
-                return add(self.archive, packed, folder, self.redactor)
-            count = 0
-            for number, member in enumerate(members):
-                inner = self.work / f"logs-{number}"
-                file = source.extractfile(member)
-                assert file is not None
-                with inner.open("wb") as out:
-                    while chunk := file.read(1 << 20):
-                        out.write(chunk)
-                name = Path(member.name).name.removesuffix(".tar.gz")
-                count += add(self.archive, inner, f"{folder}/{name}", self.redactor)
-                inner.unlink()
-            return count
+        count = archives = 0
+        for member, file in members(packed, LARGEST_UNPACKED):
+            if file is None or not member.name.endswith(".tar.gz"):
+                continue
+            archives += 1
+            inner = self.work / "logs-of-a-host"
+            with inner.open("wb") as out:
+                shutil.copyfileobj(file, out, 1 << 20)
+            name = Path(member.name).name.removesuffix(".tar.gz")
+            count += add(self.archive, inner, f"{folder}/{name}", self.redactor)
+        return count if archives else add(self.archive, packed, folder, self.redactor)
 
     def nodes(self, reach: Reach) -> dict[str, str]:
         """Names by address of the nodes that the cluster knows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import os
 import re
 import subprocess
 import tarfile
@@ -18,12 +19,15 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-from installer.observe.archive import PACKED, safe_parts
+from installer.observe.archive import PACKED, members, safe_parts
 from installer.redact import Redactor, shortened
 from installer.redact.program import program
 
 LARGEST_PACKED = 1024**3
 LARGEST_UNPACKED = 4 * 1024**3
+# Bytes of what ssh complains of that are kept, and seconds that are waited for the last of them.
+MOST_COMPLAINTS = 64 * 1024
+COMPLAINTS_WAIT = 5.0
 CHUNK = 256 * 1024
 # As root, also where the user has to become root first; the script comes on standard input. A host that cannot take
 # secrets out sends them: this end does so in any case.
@@ -95,23 +99,33 @@ def script() -> bytes:
 
 def fetch(access: Access, address: str, target: Path, running: Running) -> str:
     """Write the host's archive (tar.xz) to ``target``; the reason when there is none, else an empty text."""
-    with target.open("wb") as out, tempfile.TemporaryFile() as errors:
+    pipe = subprocess.PIPE
+    with target.open("wb") as out:
         try:
-            process = subprocess.Popen(
-                access.argv(address, COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-            )
+            process = subprocess.Popen(access.argv(address, COMMAND), stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
             return f"ssh cannot be run: {error.strerror}"
+        complaints = bytearray()
+        listener = threading.Thread(target=_keep_head, args=(process.stderr, complaints), daemon=True)
+        listener.start()
         with running.tracked(process):
             problem = _exchange(process, out, access.timeout)
-        errors.seek(0)
-        lines = [line for line in errors.read(65536).decode(errors="replace").splitlines() if not NOISE.match(line)]
+        # A master connection that ssh leaves behind keeps the pipe open.
+        listener.join(COMPLAINTS_WAIT)
+    lines = [line for line in complaints.decode(errors="replace").splitlines() if not NOISE.match(line)]
     if problem:
         return problem
     if process.returncode:
         # The cause comes first, and what failed because of it after that.
         return shortened("; ".join(lines[:3] or [f"ssh ended with {process.returncode}"]), 500)
     return "" if target.stat().st_size else "the host sent nothing"
+
+
+def _keep_head(source: IO[bytes], head: bytearray) -> None:
+    """Read all that comes and keep the first of it, so that its writer never waits and nothing fills up."""
+    with source:
+        while chunk := os.read(source.fileno(), 4096):
+            head += chunk[: MOST_COMPLAINTS - len(head)]
 
 
 def _exchange(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) -> str:
@@ -149,27 +163,19 @@ def add(archive: tarfile.TarFile, packed: Path, folder: str, redactor: Redactor)
 
     Raises tarfile.TarError, EOFError, OSError, ValueError for an archive that is damaged or too large.
     """
-    count = total = 0
-    with tarfile.open(packed, "r:*") as source:
-        for member in source:
-            parts = safe_parts(member.name)
-            file = source.extractfile(member) if parts is not None and member.isreg() else None
-            if parts is None or file is None:
-                continue
-            # What is packed once more cannot be looked into, and nothing that a host sends of itself is.
-            head = file.read(8)
-            file.seek(0)
-            if head.startswith(PACKED):
-                continue
-            total += member.size
-            if total > LARGEST_UNPACKED:
-                raise ValueError(f"it unpacks to more than {LARGEST_UNPACKED} bytes")
-            # The first part is a folder by the host's name, which is in ours already.
-            name = "/".join((folder, *(parts[1:] or parts)))
-            with tempfile.TemporaryFile() as clean:
-                redactor.copy(file, clean)
-                add_file(archive, name, clean, member.mtime)
-            count += 1
+    count = 0
+    for member, file in members(packed, LARGEST_UNPACKED):
+        # What is packed once more cannot be looked into, and nothing that a host sends of itself is.
+        if file is None or file.read(8).startswith(PACKED):
+            continue
+        file.seek(0)
+        # The first part is a folder by the host's name, which is in ours already.
+        parts = safe_parts(member.name) or ()
+        name = "/".join((folder, *(parts[1:] or parts)))
+        with tempfile.TemporaryFile() as clean:
+            redactor.copy(file, clean)
+            add_file(archive, name, clean, member.mtime)
+        count += 1
     return count
 
 

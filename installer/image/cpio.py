@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 _MAGIC = b"070701"
 _TRAILER = "TRAILER!!!"
+# To Python a number may have a sign, blanks and underscores: a size below zero would never come to an end.
+_HEADER = re.compile(rb"070701[0-9A-Fa-f]{104}")
+#: Bytes that an archive of an image may unpack to.
+UNPACKED_LIMIT = 256 << 20
 
 
 def _pad4(data: bytes) -> bytes:
@@ -67,7 +73,7 @@ def unpack(archive: bytes) -> dict[str, bytes]:
     position = 0
     while True:
         header = archive[position : position + 110]
-        if len(header) < 110 or header[:6] != _MAGIC:
+        if not _HEADER.fullmatch(header):
             raise ValueError("not a newc cpio archive")
         values = [int(header[6 + 8 * i : 14 + 8 * i], 16) for i in range(13)]
         mode, size, name_size = values[1], values[6], values[11]
@@ -93,11 +99,16 @@ def compress(archive: bytes, limit: int | None = None) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """The first member of a compressed archive, whatever padding follows it."""
-    if data.startswith(b"\x1f\x8b"):
-        import zlib
-
-        return zlib.decompressobj(wbits=31).decompress(data)
-    if data.startswith(b"\xfd7zXZ\0"):
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(data)
-    return data
+    """The first member of a compressed archive, whatever padding follows; ValueError if it is damaged or too large."""
+    try:
+        if data.startswith(b"\x1f\x8b"):
+            plain = zlib.decompressobj(wbits=31).decompress(data, UNPACKED_LIMIT + 1)
+        elif data.startswith(b"\xfd7zXZ\0"):
+            plain = lzma.LZMADecompressor(lzma.FORMAT_XZ, UNPACKED_LIMIT).decompress(data, UNPACKED_LIMIT + 1)
+        else:
+            plain = data
+    except (zlib.error, lzma.LZMAError) as error:
+        raise ValueError(str(error)) from None
+    if len(plain) > UNPACKED_LIMIT:
+        raise ValueError(f"it unpacks to more than {UNPACKED_LIMIT} bytes")
+    return plain

@@ -2,22 +2,90 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
+import itertools
+import lzma
 import os
 import shutil
 import tarfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, TypeVar, cast
 
 from installer.files import hidden
 from installer.redact import Redactor
 
+T = TypeVar("T")
 GZIP = b"\x1f\x8b"
 #: The first bytes of files that are packed themselves.
 PACKED = (GZIP, b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 UNPACKED_LIMIT = 4 * 1024**3
+#: Bytes that are read to learn of one member: long names and attributes are so much, a chain of them no deeper.
+HEADER_LIMIT = 128 * 1024
+MOST_MEMBERS = 100_000
 CHUNK = 1024 * 1024
+_OPENERS = ((GZIP, gzip.open), (b"\xfd7zXZ", lzma.open), (b"BZh", bz2.open))
+
+
+class _Unpacked:
+    """A tar's bytes as tarfile reads them. ``left``: how many more it may read, None for any number."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.left: int | None = HEADER_LIMIT
+
+    def read(self, size: int) -> bytes:
+        if self.left is not None:
+            self.left -= size
+            if self.left < 0:
+                raise ValueError(f"a header in it is longer than {HEADER_LIMIT} bytes")
+        return self._checked(self._file.read, size)
+
+    def seek(self, position: int) -> int:
+        return self._checked(self._file.seek, position)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def _checked(self, call: Callable[[int], T], number: int) -> T:
+        try:
+            return call(number)
+        except (zlib.error, lzma.LZMAError) as error:
+            raise tarfile.ReadError(f"it is damaged: {error}") from None
+
+
+def members(packed: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """The members of a tar, packed or not, each with its content if it is a plain file at a path of `safe_parts`.
+
+    Whatever their headers say, no more than ``limit`` bytes are unpacked. Raises ValueError past this or another limit,
+    tarfile.TarError, EOFError or OSError for a damaged archive.
+    """
+    with contextlib.ExitStack() as stack:
+        raw = stack.enter_context(packed.open("rb"))
+        head = raw.read(8)
+        raw.seek(0)
+        opener = next((opener for start, opener in _OPENERS if head.startswith(start)), None)
+        file = _Unpacked(cast(IO[bytes], stack.enter_context(opener(raw, "rb"))) if opener else raw)
+        archive = stack.enter_context(tarfile.open(fileobj=cast(Any, file), mode="r:"))
+        for count in itertools.count(1):
+            file.left = HEADER_LIMIT
+            member = archive.next()
+            file.left = None
+            if member is None:
+                return
+            if count > MOST_MEMBERS:
+                raise ValueError(f"it has more than {MOST_MEMBERS} members")
+            # What is left out has to be unpacked as well, to come to the next.
+            if member.size < 0 or member.offset_data + member.size > limit:
+                raise ValueError(f"it unpacks to more than {limit} bytes")
+            plain = member.isreg() and safe_parts(member.name) is not None
+            yield member, archive.extractfile(member) if plain else None
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:
@@ -62,24 +130,18 @@ def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequ
 
 def _unpack(packed: Path, target: Path, redactor: Redactor) -> list[str]:
     skipped: list[str] = []
-    total = 0
-    with tarfile.open(packed, "r:*") as archive:
-        for member in archive:
-            parts = safe_parts(member.name)
-            if member.isdir() and (parts is not None or member.name in (".", "./")):
-                target.joinpath(*(parts or ())).mkdir(mode=0o700, parents=True, exist_ok=True)
-                continue
-            source = archive.extractfile(member) if parts is not None and member.isreg() else None
-            if parts is None or source is None:
-                skipped.append(member.name)
-                continue
-            path = target.joinpath(*parts)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # The folder is ours and holds no links, so a path below it cannot lead out of it.
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                total += member.size
-                if total > UNPACKED_LIMIT:
-                    raise ValueError(f"it unpacks to more than {UNPACKED_LIMIT} bytes")
-                _copy(redactor, source, file)
+    for member, source in members(packed, UNPACKED_LIMIT):
+        parts = safe_parts(member.name)
+        if member.isdir() and (parts is not None or member.name in (".", "./")):
+            target.joinpath(*(parts or ())).mkdir(mode=0o700, parents=True, exist_ok=True)
+            continue
+        if parts is None or source is None:
+            skipped.append(member.name)
+            continue
+        path = target.joinpath(*parts)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The folder is ours and holds no links, so a path below it cannot lead out of it.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            _copy(redactor, source, file)
     return skipped

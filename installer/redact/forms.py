@@ -9,7 +9,9 @@ import re
 import urllib.parse
 import zlib
 
-UNPACKED = 16 << 20  # bytes that base64 and gzip may unpack to
+UNPACKED = 32  # bytes that gzip may unpack to, for each character; a data URL is looked at twice
+LEAST = 8 << 10  # and for any text
+TOO_LARGE = b"\0too large"  # in the place of what unpacks to more: it may hold anything
 LONGEST = 1024  # characters of the longest secret that is looked for in every form
 SHORTEST = 6  # characters of a secret that is looked for by its value
 
@@ -49,15 +51,28 @@ def instead(text: str, spans: list[tuple[int, int, str]]) -> str:
     return "".join((*out, text[done:])) if out else text
 
 
-def decoded(run: str) -> bytes:
-    """What base64 of either alphabet stands for, unpacked if it is gzip; nothing when it is no base64."""
+def budget(text: str) -> list[int]:
+    """How many bytes all that is in a text may unpack to together: one number, which `decoded` counts down."""
+    return [LEAST + UNPACKED * len(text)]
+
+
+def decoded(run: str, left: list[int] | None = None) -> bytes:
+    """What base64 of either alphabet stands for, unpacked if it is gzip; nothing when it is no base64, TOO_LARGE when
+    it unpacks to more than is ``left`` (the run's own budget by default)."""
+    left = budget(run) if left is None else left
     plain = run.rstrip("=").replace("-", "+").replace("_", "/")
     plain = plain[: len(plain) - (len(plain) % 4 == 1)]
     try:
         raw = base64.b64decode(plain + "=" * (-len(plain) % 4))
-        return zlib.decompressobj(31).decompress(raw, UNPACKED) if raw[:2] == b"\x1f\x8b" else raw
+        if raw[:2] != b"\x1f\x8b":
+            return raw
+        unpacked = zlib.decompressobj(31).decompress(raw, left[0] + 1)
     except (binascii.Error, ValueError, zlib.error):
         return b""
+    if len(unpacked) > left[0]:
+        return TOO_LARGE
+    left[0] -= len(unpacked)
+    return unpacked
 
 
 def readable(raw: bytes) -> str | None:

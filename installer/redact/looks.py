@@ -7,9 +7,9 @@ import base64
 import re
 import urllib.parse
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from .forms import BLANK, BS, HEX, NEWLINE, QUOTE, decoded, is_key, is_login, readable
+from .forms import BLANK, BS, HEX, NEWLINE, QUOTE, TOO_LARGE, decoded, is_key, is_login, readable
 from .hint import MARK
 from .names import harmless, sensitive
 
@@ -63,7 +63,12 @@ _PATH = re.compile(rf"\bpath{BS}[\"']?[ \t]*:[ \t]*{BS}[\"']?([^\s\"'\\,]{{1,200
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
 _STARTS = ("LS0tLS1CRUdJTi", "eyJ", "H4sI")
 
-Inner = Callable[[str], str]
+
+class Inner(NamedTuple):
+    """How to look at what is encoded in a text: what cleans it, and how many bytes may be unpacked for that."""
+
+    clean: Callable[[str], str]
+    left: list[int]
 
 
 def keys(text: str) -> str:
@@ -130,7 +135,7 @@ def _url(match: re.Match[str]) -> str:
 
 def _proctitle(match: re.Match[str], inner: Inner) -> str:
     words = bytes.fromhex(match[2]).decode(errors="replace").replace("\0", " ")
-    return f"{match[1]}{MARK}" if inner(words) != words else match[0]
+    return f"{match[1]}{MARK}" if inner.clean(words) != words else match[0]
 
 
 def _data(match: re.Match[str], inner: Inner) -> str:
@@ -141,13 +146,13 @@ def _data(match: re.Match[str], inner: Inner) -> str:
     if payload == MARK or urllib.parse.unquote(payload) == MARK:
         return match[0]
     paths = _PATH.findall(before)
-    raw = decoded(urllib.parse.unquote(payload)) if encoded else urllib.parse.unquote_to_bytes(payload)
+    raw = decoded(urllib.parse.unquote(payload), inner.left) if encoded else urllib.parse.unquote_to_bytes(payload)
     text = readable(raw)
     if _KEY_FILE.search(before) or (paths and secret_path(paths[-1])) or (text is None and _opaque(raw)):
         return f"data:{kind},{MARK}"
     if text is None:
         return match[0]
-    cleaned = inner(text)
+    cleaned = inner.clean(text)
     if cleaned == text:
         return match[0]
     again = base64.b64encode(cleaned.encode()).decode() if encoded else urllib.parse.quote(cleaned, safe="/[]:;@!$*")
@@ -169,7 +174,7 @@ def secret_file(key: str, value: dict[Any, Any]) -> bool:
 
 def _opaque(raw: bytes) -> bool:
     """Whether bytes that are no text hold a key or a token all the same."""
-    if is_key(raw):
+    if raw is TOO_LARGE or is_key(raw):
         return True
     text = raw.decode("latin-1")
     return KEY_BEGIN.search(text) is not None or '"auth"' in text or clean(text, None) != text
@@ -183,8 +188,8 @@ def _run(match: re.Match[str], inner: Inner) -> str:
     # A path or a name may lead into it.
     begins = {0, *(at for start in _STARTS if (at := run.find(start)) > 0)}
     for at in sorted(begins):
-        raw = decoded(run[at:])
+        raw = decoded(run[at:], inner.left)
         text = readable(raw)
-        if (inner(text) != text) if text is not None else _opaque(raw):
+        if (inner.clean(text) != text) if text is not None else _opaque(raw):
             return run[:at] + MARK
     return run

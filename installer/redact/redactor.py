@@ -6,16 +6,17 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import IO, Any
 
 from . import looks, objects, phrases, streams
-from .forms import SHORTEST, closing, decoded, encodings, readable
+from .forms import SHORTEST, budget, closing, decoded, encodings, readable
 from .hint import MARK, hinted
 from .names import distinctive, harmless, sensitive
 from .pairs import Pairs
 
 PIECE = 1 << 20  # bytes that are read at once
-LONGEST = 16 << 20  # characters of a line that is looked at as a whole
+LONGEST = 4 << 20  # characters of a line that is looked at as a whole
 NEAR = 32 << 10  # characters around the place where a longer line is cut
 DEEPEST = 4  # encodings inside of each other
 ROUNDS = 4  # looks at a line: a secret that is replaced may make another one stand out
@@ -45,6 +46,7 @@ class Redactor:
         self.known: list[str] = []
         self.secrets: set[str] = set()
         self._depth = depth
+        self._left: list[int] | None = None  # how many bytes may be unpacked, where another one's text is looked into
         self._rest = streams.Rest()
         self._pairs = Pairs(lambda mode, column, quote: self._begun.append((mode, column, quote)), self.secrets.add)
         self._begun: list[tuple[streams.Mode, int, str]] = []
@@ -80,7 +82,9 @@ class Redactor:
     def text(self, text: str) -> str:
         """A whole document, or one line of it, without secrets."""
         self._rest = streams.Rest()
-        return self._lines(text)
+        if len(text) <= LONGEST:
+            return self._lines(text)
+        return "".join(self._pieces(text[at : at + PIECE] for at in range(0, len(text), PIECE)))
 
     def value(self, value: Any) -> Any:
         """A copy of a JSON value without secrets; JSON inside of its texts stays JSON."""
@@ -93,9 +97,13 @@ class Redactor:
     def stream(self, source: IO[bytes]) -> Iterator[bytes]:
         """What is read from ``source`` without secrets, piece by piece."""
         self._rest = streams.Rest()
+        for piece in self._pieces(streams.texts(source, PIECE)):
+            yield piece.encode("utf-8", "surrogateescape")
+
+    def _pieces(self, texts: Iterable[str]) -> Iterator[str]:
         held = ""
         endless = False
-        for text in streams.texts(source, PIECE):
+        for text in texts:
             held += text
             if endless:
                 held = held.lstrip(_ENCODED)
@@ -111,10 +119,10 @@ class Redactor:
                     endless = len(held) - start > NEAR
                     held, cut = (held[:start] + MARK, start + len(MARK)) if endless else (held, len(held))
             if cut:
-                yield self._lines(held[:cut]).encode("utf-8", "surrogateescape")
+                yield self._lines(held[:cut])
                 held = held[cut:]
         if held:
-            yield self._lines(held).encode("utf-8", "surrogateescape")
+            yield self._lines(held)
 
     def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
         """Copy a stream without its secrets."""
@@ -260,14 +268,17 @@ class Redactor:
             text = objects.inline(text)
             # Private keys go before names are looked at: their lines are no values.
             text = looks.keys(text) if "-----BEGIN" in text else text
-            text = looks.clean(self._pairs.clean(text), self._inner if self._depth < DEEPEST else None)
+            left = budget(text) if self._left is None else self._left
+            inner = looks.Inner(partial(self._inner, left=left), left)
+            text = looks.clean(self._pairs.clean(text), inner if self._depth < DEEPEST else None)
             if text == before:
                 break
         return text
 
-    def _inner(self, text: str) -> str:
-        """What is encoded in a text."""
+    def _inner(self, text: str, left: list[int]) -> str:
+        """What is encoded in a text; more may be encoded in that."""
         inside = Redactor(depth=self._depth + 1)
+        inside._left = left
         inside.known = self.known
         clean = inside.text(text)
         self.secrets |= inside.secrets

@@ -62,6 +62,7 @@ CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
     "cluster_finalizing_stage_updated": (Severity.INFO, "Cluster finalizing stage is now {stage}"),
     "validations_ignored": (Severity.INFO, "Some validations of the cluster or its hosts are ignored by the user"),
     "install_config_applied": (Severity.INFO, "Custom install config was applied to the cluster"),
+    "host_id_shared": (Severity.ERROR, "Host {host}: {reason}"),
     "host_disk_not_found": (Severity.ERROR, "Host {host}: {reason}"),
     "host_installation_disk_changed": (
         Severity.WARNING,

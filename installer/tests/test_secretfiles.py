@@ -197,3 +197,13 @@ def test_the_runtime_directory_is_the_users_own(tmp_path: Path, monkeypatch: pyt
 
 def test_secrets_of_access_are_in_no_repr() -> None:
     assert AUTH not in repr(RegistryAccess(PULL_SECRET))
+
+
+def test_another_users_folder_is_left(tmp_path: Path) -> None:
+    """For it is not ours: root could remove it, and nobody holds its lock."""
+    theirs, ours = tmp_path / "node0-theirs", tmp_path / "node0-ours"
+    for folder in (theirs, ours):
+        folder.mkdir()
+    os.chown(theirs, 65534, 65534)
+    with private_directory("node0-", tmp_path):
+        assert (theirs.is_dir(), ours.is_dir()) == (True, False)

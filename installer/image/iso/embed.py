@@ -81,6 +81,8 @@ def ignition_area(iso: Iso) -> Extent:
 def embedded_ignition(iso: Iso) -> bytes | None:
     """The Ignition config in the image, or None if its area is empty."""
     area = ignition_area(iso)
+    if area.length > cpio.UNPACKED_LIMIT:
+        raise ValueError(f"an Ignition area of {area.length} bytes, more than {cpio.UNPACKED_LIMIT}")
     data = iso.read(area.offset, area.length)
     if not data.strip(b"\0"):
         return None

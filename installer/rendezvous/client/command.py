@@ -209,17 +209,13 @@ def _changes(host: Mapping[str, Any], config: cm.HostConfig, chosen: bool) -> di
     if config.hints:
         disks = _inventory(host).get("disks") or []
         name = host.get("installation_disk_id")
-        current = next((disk for disk in disks if name and name in _names(disk)), None)
+        current = next((disk for disk in disks if name in hint_rules.names(disk)), None)
         # The service itself chooses among what is there only.
         if name and disks and current is None:
             raise DiskMissing(str(name), hint_rules.describe(config.hints))
         if not chosen and (current is None or not hint_rules.matches(current, config.hints)):
             changes["disks_selected_config"] = [{"id": hint_rules.choose(disks, config.hints), "role": "install"}]
     return changes
-
-
-def _names(disk: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(disk.get(key) for key in ("id", "path", "by_id", "by_path"))
 
 
 def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConfig) -> str:

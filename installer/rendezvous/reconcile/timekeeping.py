@@ -55,6 +55,7 @@ def moved_host(host: Host, move: Move) -> Host:
         progress=progress,
         checked_in_at=move(host.checked_in_at),
         status_updated_at=move(host.status_updated_at) or "",
+        contested_at=move(host.contested_at),
         sent_steps={kind: move(at) or "" for kind, at in host.sent_steps.items()},
     )
 

@@ -51,14 +51,10 @@ def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
         raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
     disk = disks.find(inventory, chosen[0])
     if disk is None:
-        choices = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        found = disks.listed(inventory) or "none"
         if chosen[0] == hints.NOT_FOUND:
-            raise DiskRefused(
-                f"no disk that can be installed on matches the root device hints: {choices or 'no disks'}"
-            )
-        raise DiskRefused(
-            f"requested installation disk {chosen[0]} is not part of the host's disks: {choices or 'none'}"
-        )
+            raise DiskRefused(f"no disk that can be installed on matches the root device hints: {found}")
+        raise DiskRefused(f"requested installation disk {chosen[0]} is not part of the host's disks: {found}")
     if not disk.installation_eligibility.eligible:
         reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
         raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")

@@ -13,7 +13,7 @@ from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Rol
 from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound, ServiceError
 from installer.assisted.validation_ids import HostValidation
 from installer.rendezvous import events
-from installer.rendezvous.clock import to_text
+from installer.rendezvous.clock import age, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.requests.params import one_of
 from installer.rendezvous.states import cluster as cluster_states
@@ -68,6 +68,11 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
             checked_in_at=stamp,
             media_status=MediaStatus.CONNECTED,
             sent_steps={},
+            machine=None,
+            # An agent that has just called in: it was started anew, or this is another machine's.
+            contested_at=stamp
+            if existing and age(existing.checked_in_at, engine.clock()) < steps.CONTEST_SECONDS
+            else host.contested_at,
         )
         store.put_host(host)
         if existing is not None:
@@ -107,6 +112,8 @@ def next_steps(
         checked_in_at=to_text(at),
         timestamp=timestamp,
         clock_gap=gap,
+        # One of the two machines has fallen silent: the other one is asked for what it is.
+        **({"machine": None, "rival": None} if before.rival and not steps.contested(before, at) else {}),
         discovery_agent_version=agent_version or before.discovery_agent_version,
     )
     if _may_change_verdicts(engine, before, host):
@@ -137,6 +144,8 @@ def next_steps(
 def _may_change_verdicts(engine: Engine, before: Host, after: Host) -> bool:
     """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
     if before.discovery_agent_version != after.discovery_agent_version:
+        return True
+    if before.rival != after.rival:
         return True
     away = (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
     if before.status in away or not engine.view(before).connected:

@@ -13,6 +13,7 @@ from installer.assisted.enums import HostStatus, ImageResult, MediaStatus, Sever
 from installer.assisted.errors import BadRequest, Conflict
 from installer.redact import shortened
 from installer.rendezvous import events
+from installer.rendezvous.clock import to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import outputs
 from installer.rendezvous.resources.requests.hosts import StepReply
@@ -39,8 +40,8 @@ from installer.rendezvous.store.documents import (
     VerifiedVips,
 )
 from installer.rendezvous.store.links import Connectivity
-from installer.rendezvous.store.model import Host
-from installer.rendezvous.validations import disks
+from installer.rendezvous.store.model import Host, Machine
+from installer.rendezvous.validations import disks, hardware
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
@@ -71,6 +72,9 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     if host.status not in ACCEPTS_INVENTORY:
         # Refused, not ignored: an agent does not send again what was accepted.
         raise Conflict(f"host is in status {host.status}: its inventory is not taken")
+    host = _sent_by(engine, host, inventory)
+    if host.rival is not None:
+        return host  # whose disks and NICs these are nobody knows
     view = engine.view(replace(host, inventory=HostInventory.of(inventory)))
     need = view.needs(None).disk_size_gb
     inventory = disks.judge(inventory, need)
@@ -83,6 +87,19 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     )
     names = [item.id for item in host.skipped_disks]
     return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
+
+
+def _sent_by(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
+    """The host with the machine that has sent this inventory; and with the one before, where that is another."""
+    serial = inventory.system_vendor.serial_number
+    macs = sorted({nic.mac_address.lower() for nic in inventory.interfaces if nic.mac_address})
+    machine = Machine(macs, "" if serial.lower() == "unknown" else serial)
+    if host.machine is None or not machine.is_another(host.machine):
+        return replace(host, machine=machine)
+    contested = replace(host, machine=machine, rival=host.machine, contested_at=to_text(engine.clock()))
+    if host.rival is None:
+        engine.store.add_event(events.make("host_id_shared", host=host, reason=hardware.rivals(contested)))
+    return contested
 
 
 def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -69,6 +70,9 @@ ONCE = frozenset({T.INSTALL, T.LOGS, T.STOP, T.DISK_SPEED, T.IMAGES, T.FREE_ADDR
 # seconds while hosts come in one after the other.
 ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAINS, T.TANG})
 LEAST_PAUSE = 10
+# While two machines may have one id, each poll is asked for the inventory: with pauses one and the same would always be
+# the first to call after them.
+CONTEST_SECONDS = 60
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
 # A host whose status has just changed will be given other steps, so it is told to call in again soon. There are four
@@ -297,6 +301,11 @@ def least_pause(hosts: int) -> float:
     return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
+def contested(host: Host, at: datetime) -> bool:
+    """May another machine have the host's id?"""
+    return host.contested_at is not None and age(host.contested_at, at) < CONTEST_SECONDS
+
+
 def _outdated(view: HostView) -> bool:
     """Is the agent not the service's, and may it be replaced now?"""
     wanted, current = view.settings.agent_image, view.host.discovery_agent_version
@@ -319,6 +328,8 @@ def plan(view: HostView, up_to_date: bool = False) -> Plan:
         if kind.value in settings.disabled_steps:
             continue
         wait = ONCE_RETRY.get(kind, 10**9) if kind in ONCE else period
+        if kind is T.INVENTORY and contested(view.host, view.at):
+            wait = 0
         sent = view.host.sent_steps.get(kind.value)
         if up_to_date and sent is None:
             continue
@@ -354,8 +365,12 @@ def step_id(kind: StepType, host: Host, attempt: str) -> str:
     (agent.loop.Deduper). A step that belongs to an attempt has another id in each; an agent that is asked again while
     it still works answers once, to the first of the two.
     """
-    basis = "\0".join((attempt if kind in OF_ATTEMPT else "", host.id, host.registered_at or "", kind.value))
-    return f"{kind.value}-{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+    basis = [attempt if kind in OF_ATTEMPT else "", host.id, host.registered_at or "", kind.value]
+    if kind is T.INVENTORY and host.contested_at:
+        # While two machines answer, both are to answer each time.
+        basis += [host.contested_at, host.sent_steps.get(kind.value, "") if host.rival else ""]
+    digest = hashlib.sha256("\0".join(basis).encode()).hexdigest()
+    return f"{kind.value}-{digest[:8]}"
 
 
 def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def identify(disk: Disk, inventory: Inventory, before: DiskIdentity | None = Non
 
 def names(disk: Disk) -> tuple[str, ...]:
     """All names of a disk."""
-    return disk.id, disk.path, disk.by_id, disk.by_path
+    return disk.id, disk.path, disk.by_id, disk.by_path, *disk.aliases
 
 
 def named(name: str) -> DiskIdentity:

@@ -77,6 +77,21 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stage_timed_out: bool = False
 
 
+class Machine(msgspec.Struct, frozen=True, gc=False):
+    """What tells a machine from others, by its inventory: its NICs, and the system's serial number where it has one."""
+
+    macs: list[str] = []
+    serial: str = ""
+
+    def __str__(self) -> str:
+        return f"MAC {', '.join(self.macs) or 'unknown'} (serial number {self.serial or 'unknown'})"
+
+    def is_another(self, than: Machine) -> bool:
+        """Can the two not be one machine? One that runs keeps its serial number, and some NIC."""
+        apart = bool(self.macs and than.macs) and not set(self.macs) & set(than.macs)
+        return apart or ("" not in (self.serial, than.serial) and self.serial != than.serial)
+
+
 class Host(Private, frozen=True, gc=False, kw_only=True):
     """One machine that registered."""
 
@@ -135,6 +150,11 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     # By step, and ``disk``: what its last failure said.
     step_errors: dict[str, str] = {}
     fencing_credentials: FencingCredentials = FencingCredentials()
+    # Who sent the last inventory since the registration, and another that has sent one too; when there was last reason
+    # to suspect that two machines have this id.
+    machine: Machine | None = None
+    rival: Machine | None = None
+    contested_at: str | None = None
 
     @property
     def effective_role(self) -> Role:

@@ -120,9 +120,10 @@ def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
     types = _types(inventory.cpu.architecture)
     if disk.drive_type not in types:
         reasons.append(f"{WRONG_TYPE} {disk.drive_type}, it must be one of {', '.join(types)}.")
-    holder = _held_by_multipath(disk, inventory) if disk.drive_type in PATHS else ""
-    if holder:
-        reasons.append(f"{MEMBER} {holder} and is not eligible for installation. Use the multipath device instead.")
+    if holder := _held_by_multipath(disk, inventory):
+        # Stricter than upstream, which looks at these two types only: what multipathd holds cannot be written to.
+        advice = " Use the multipath device instead." if disk.drive_type in PATHS else ""
+        reasons.append(f"{MEMBER} {holder} and is not eligible for installation.{advice}")
     if disk.drive_type == "Multipath":
         reasons += _multipath_reasons(disk, inventory)
     if disk.drive_type == "iSCSI" and (wrong := _iscsi_reason(disk, inventory)):
@@ -179,11 +180,19 @@ def choose(inventory: Inventory) -> Disk | None:
 
 
 def find(inventory: Inventory, wanted: str) -> Disk | None:
-    """The disk with this id, path, by-id or by-path name."""
+    """The disk that has this name."""
+    return next((disk for disk in inventory.disks if wanted and wanted in diskidentity.names(disk)), None)
+
+
+def listed(inventory: Inventory) -> str:
+    """Every disk with all its names, and why it cannot be installed on: for errors about a disk that is not found."""
+    lines = []
     for disk in inventory.disks:
-        if wanted and wanted in (disk.id, disk.path, disk.by_id, disk.by_path):
-            return disk
-    return None
+        first = disk.path or disk.id
+        others = dict.fromkeys(name for name in diskidentity.names(disk) if name not in ("", first))
+        reasons = disk.installation_eligibility.not_eligible_reasons or ["can be installed on"]
+        lines.append(", ".join((f"{first} ({size_text(disk.size_bytes)})", *others)) + f": {', '.join(reasons)}")
+    return "; ".join(lines)
 
 
 def installation(host: Host, inventory: Inventory) -> Disk | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from installer.assisted.enums import HostStatus, MediaStatus, Role, StepType
 from installer.assisted.inventory import Inventory
+from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, HostView, load_json, same_image
 from installer.rendezvous.validations.networks import user_managed
@@ -38,8 +39,18 @@ def media_connected(view: HostView) -> Verdict:
     return success("Media device is connected")
 
 
+def rivals(host: Host) -> str:
+    """One sentence about two machines that have one id."""
+    return (
+        f"Two machines report as this host, so neither can be installed: {host.rival} and {host.machine}. Give each a "
+        "board serial number or a system UUID of its own, or switch one off"
+    )
+
+
 def has_inventory(view: HostView) -> Verdict:
-    """Has the agent sent an inventory?"""
+    """Has the agent sent an inventory, and no other machine's agent another?"""
+    if view.host.rival is not None:
+        return failure(rivals(view.host))
     if view.inventory is None:
         return failure("Inventory has not been received for the host")
     return success("Valid inventory exists for the host")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,13 +16,26 @@ def _equals(*keys: str) -> Match:
     return lambda disk, value: any(str(disk.get(key) or "") == str(value) for key in keys)
 
 
+def _spelled(text: str) -> str:
+    """A model or vendor as udev's ID_MODEL has it, which OpenShift's agents report (systemd: udev_replace_chars)."""
+    return re.sub(r"[^\w#+\-.:=@/]", "_", re.sub(r"\s+", "_", text.strip()), flags=re.ASCII)
+
+
 def _contains(key: str) -> Match:
-    return lambda disk, value: str(value) in str(disk.get(key) or "")
+    return lambda disk, value: (
+        str(value) in str(disk.get(key) or "") or _spelled(str(value)) in _spelled(str(disk.get(key) or ""))
+    )
+
+
+def names(disk: Disk) -> frozenset[str]:
+    """All names that a disk of an inventory has."""
+    own = (disk.get(key) for key in ("path", "by_path", "by_id", "id"))
+    return frozenset(str(name) for name in (*own, *(disk.get("aliases") or ())) if name)
 
 
 def _device(disk: Disk, value: Any) -> bool:
-    # by_id beyond upstream's two: a user who names a disk by its id means that disk.
-    return str(value) in {str(disk.get(key) or "") for key in ("path", "by_path", "by_id", "id")} - {""}
+    # By more names than upstream's two: a user who names a disk by any of them means that disk.
+    return str(value) in names(disk)
 
 
 def _rotational(disk: Disk, value: Any) -> bool:

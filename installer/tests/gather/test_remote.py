@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ def test_a_host_that_hangs_up_before_the_script_is_sent(ssh: Programs, tmp_path:
     for _ in range(20):
         assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()) == "connect: Connection refused"
     gc.collect()
+
+
+def test_an_ssh_that_never_stops_complaining(ssh: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says is read, so that it ends, and is kept nowhere: temporary files may take no byte here."""
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    ssh.put("ssh", "cat > /dev/null; echo 'no route' >&2; head -c 8000000 /dev/zero >&2; exit 255")
+    assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()).startswith("no route")
+
+
+def test_a_master_connection_that_stays(ssh: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "COMPLAINTS_WAIT", 0.1)
+    ssh.put("ssh", "cat > /dev/null; sleep 1 >/dev/null & echo 'no route' >&2; exit 255")
+    assert remote.fetch(access(5), "192.0.2.1", tmp_path / "packed", Running()) == "no route"
 
 
 def test_a_machine_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import lzma
 
@@ -61,3 +62,24 @@ def test_compression():
     for one in (packed, smaller):
         assert cpio.decompress(one + bytes(50)) == data
     assert cpio.decompress(b"070701...") == b"070701..."
+
+
+def test_numbers_that_python_alone_would_take():
+    whole = cpio.pack({"a": b"12345"})
+    for number in (b"-0000070", b"+0000005", b"0000_005", b"       5", b"0000000g"):
+        with pytest.raises(ValueError, match="not a newc cpio archive"):
+            cpio.unpack(whole[:54] + number + whole[62:])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_what_is_packed_is_unpacked_within_a_limit(pack, monkeypatch):
+    monkeypatch.setattr(cpio, "UNPACKED_LIMIT", 16 << 20)
+    limit = cpio.UNPACKED_LIMIT
+    assert len(cpio.decompress(pack(bytes(limit)) + bytes(9))) == limit
+    with pytest.raises(ValueError, match="unpacks to more than"):
+        cpio.decompress(pack(bytes(limit + 1)))
+    packed = pack(bytes(range(256)) * 9)
+    for at in range(6, len(packed)):
+        damaged = packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]
+        with contextlib.suppress(ValueError):
+            cpio.decompress(damaged)

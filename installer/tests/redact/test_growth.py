@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import time
 
 import pytest
 
-from installer.redact import redact
+from installer.redact import redact, redactor
 
 NASTY = (
     "a", "\\", '"', '\\"', "'", "eyJ", "eyJ.", "password", "password:", 'password:"', "password=[", "token=[{",
@@ -38,3 +40,39 @@ def test_the_time_grows_as_the_text_does(unit: str) -> None:
     small = min(seconds(4_000) for _ in range(3))
     # Other programs only add to it: one that is quick enough is enough.
     assert any(seconds(64_000) < 50 * max(small, 0.001) for _ in range(3))
+
+
+def packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), 9)).decode()
+
+
+def test_what_unpacks_to_much_is_not_looked_into_and_not_let_through() -> None:
+    bomb = packed("password: hunter22\n" + "a: b\n" * 1_000_000)
+    begin = time.process_time()
+    assert redact(f"data:;base64,{bomb}") == "data:,[redacted]"
+    assert redact(f"x {bomb} y") == "x [redacted] y"
+    # What is in it, and in that again, counts together.
+    many = packed("".join(f"data:;base64,{packed('a: b' * 5000)} {number}\n" for number in range(200)))
+    inside = base64.b64decode(redact(f"data:;base64,{many}").partition(",")[2]).decode()
+    assert inside.endswith("data:,[redacted] 199\n")
+    assert time.process_time() - begin < 2
+    # What an ordinary file unpacks to is looked into.
+    assert redact(f"data:;base64,{packed('a: b' * 900)}") == f"data:;base64,{packed('a: b' * 900)}"
+    assert base64.b64decode(redact(f"data:;base64,{packed('password: hunter22')}")[13:]) == b"password: [redacted]"
+
+
+def test_a_long_text_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redactor, "LONGEST", 16 << 10)
+    monkeypatch.setattr(redactor, "PIECE", 4 << 10)
+    monkeypatch.setattr(redactor, "NEAR", 1 << 9)
+    looked: list[int] = []
+    hinted = redactor.hinted
+
+    def noted(text: str) -> bool:
+        looked.append(len(text))
+        return hinted(text)
+
+    monkeypatch.setattr(redactor, "hinted", noted)
+    clean = redactor.Redactor().text("x=1, password=hunter22, " * 5000)
+    assert clean == "x=1, password=[redacted], " * 5000
+    assert max(looked) <= (16 << 10) + (4 << 10)

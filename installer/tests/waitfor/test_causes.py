@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from installer.assisted.enums import StepType
 from installer.assisted.errors import ServiceError
 from installer.rendezvous.api.views import Views, encode
 from installer.rendezvous.resources import clusters
@@ -155,7 +156,22 @@ def test_hints_that_match_no_disk(run: Run, make: Any) -> None:
         with pytest.raises(ServiceError):
             sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, fleet.machines[1].id, wanted)
     line = first_error(run, fleet)
-    assert line == ("Host host-1: no disk that can be installed on matches the root device hints: /dev/vda (20 GB)")
+    assert line == (
+        "Host host-1: no disk that can be installed on matches the root device hints: /dev/vda (20 GB), "
+        "/dev/disk/by-path/pci-0000:04:00.0: can be installed on"
+    )
+
+
+def test_two_machines_with_one_id(run: Run, make: Any) -> None:
+    fleet = make()
+    fleet.discover()
+    host = fleet.machines[1].id
+    sent = json.loads(fleet.world.host(fleet.infra_env_id, host).inventory.text)
+    sent["interfaces"][0]["mac_address"] = "52:54:00:00:00:99"
+    fleet.world.reply(fleet.infra_env_id, StepType.INVENTORY, sent, host_id=host)
+    line = first_error(run, fleet, settings=SHORT)
+    assert line.startswith("Host host-1 validation has-inventory failed: Two machines report as this host")
+    assert "52:54:00:00:00:99" in line
 
 
 def test_a_registry_that_does_not_give_an_image(run: Run, make: Any) -> None:

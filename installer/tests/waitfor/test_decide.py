@@ -283,3 +283,9 @@ def test_complaints():
         (True, "Cluster operator dns Available is False: Available"),
         (False, "Cluster operator dns Progressing is True: Progressing"),
     )
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "{", "7"])
+def test_documents_that_cannot_be_read_say_nothing(text: str) -> None:
+    assert checks_of(text) == ()
+    assert host_of({"id": "h", "inventory": text, "connectivity": text}).macs == frozenset()

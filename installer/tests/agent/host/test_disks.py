@@ -10,6 +10,7 @@ import pytest
 
 from installer.agent.host import blockdev
 from installer.assisted import inventory as inv
+from installer.rendezvous.validations import disks, hints
 from installer.testing.agent_kit import Host, Programs, programs_in
 
 MEDIA = "Disk appears to be an ISO installation media (has partition with mountpoint suffix iso)"
@@ -44,12 +45,17 @@ def disk(**columns: Any) -> dict[str, Any]:
         ({"name": "md127"}, "RAID"),
         ({"tran": "iscsi"}, "iSCSI"),
         ({"tran": "fc"}, "FC"),
+        ({"tran": "fcoe", "rota": "1"}, "FC"),
         ({"tran": "sata", "rota": False}, "SSD"),
         ({"name": "dasda"}, "ECKD"),
         ({"name": "fd0"}, "FDD"),
         ({"type": "loop", "name": "loop0"}, "virtual"),
         ({"name": "zram0"}, "virtual"),
         ({"name": "ram0"}, "virtual"),
+        ({"name": "pmem0", "rota": False}, "Unknown"),
+        ({"name": "rbd0"}, "Unknown"),
+        ({"name": "xvda"}, "SSD"),
+        ({"name": "mmcblk0"}, "SSD"),
         ({"type": "part"}, "Unknown"),
         ({"type": None}, "Unknown"),
     ],
@@ -81,6 +87,7 @@ def test_kinds_of_disks(columns: dict[str, Any], kind: str) -> None:
         ({"mountpoints": ["/run/media/iso"]}, [MEDIA], True),
         ({"children": [{"mountpoints": ["/run/media/iso"]}, {"mountpoint": "/boot"}]}, [MEDIA], True),
         ({"type": "lvm"}, ["Disk is an LVM logical volume"], False),
+        ({"name": "pmem0"}, ["Disk has unknown storage controller"], False),
         ({"type": "rom", "rm": True}, [], True),
         ({"rm": True}, [], False),
         ({"rm": "1", "rota": "1"}, [], False),
@@ -147,7 +154,12 @@ def test_a_disk_in_full() -> None:
         ({"partflags": "0x80"}, True),
         ({"partflags": "0x0000000000000004"}, True),
         ({"partflags": "0x1"}, False),
+        ({"partflags": "0x0000000000000005"}, True),
+        ({"partflags": "0x8000000000000000"}, False),
+        ({"partflags": "?"}, False),
         ({"parttype": EFI}, True),
+        ({"parttype": "0xef"}, True),
+        ({"parttype": "21686148-6449-6E6F-744E-656564454649"}, True),
         ({"parttype": "0x83"}, False),
         ({}, False),
     ],
@@ -178,3 +190,86 @@ def test_which_devices_are_disks(host: Host, programs: Programs) -> None:
     assert programs.calls("lsblk") == ["-J -b -O"]
     programs.put("lsblk", "")
     assert blockdev.disks(host) == []
+
+
+ATA = ["pci-0000:00:1f.2-ata-1", "pci-0000:00:1f.2-ata-1.0"]
+FC = ["fc-0x21000024ff-0x50060e80-lun-0", "pci-0000:08:00.0-fc-0x50060e80-lun-0"]
+USB = ["pci-0000:00:14.0-usb-0:1:1.0-scsi-0:0:0:0", "pci-0000:00:14.0-usbv2-0:1:1.0-scsi-0:0:0:0"]
+VIRTIO = ["pci-0000:04:00.0", "virtio-pci-0000:04:00.0"]
+MPATH = ["dm-name-mpatha", "dm-uuid-mpath-360060e80", "scsi-360060e80", "wwn-0x60060e80"]
+LUN = {"vendor": "DELL", "model": "PERC H740P Mini", "serial": "00a1"}
+
+
+def linked(host: Host, programs: Programs, *nodes: dict[str, Any], **links: list[str]) -> list[inv.Disk]:
+    """What the agent reports of these devices, where udev has made these links: by_id__sda for those of sda."""
+    for key, names in links.items():
+        directory, device = key.split("__")
+        folder = host.path(f"/dev/disk/{directory.replace('_', '-')}")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (folder / name).symlink_to(f"../../{device}")
+    programs.put("lsblk", f"cat <<'END'\n{json.dumps({'blockdevices': nodes})}\nEND")
+    return blockdev.disks(host)
+
+
+@pytest.mark.parametrize("ids", [[], ["ata-DISK_1", "scsi-0ATA_DISK_1", "scsi-35000c5", "wwn-0x5000c5"]])
+@pytest.mark.parametrize(
+    ("paths", "id_path", "canonical"),
+    [
+        (ATA, "", ATA[1]),
+        (ATA, ATA[0], ATA[0]),
+        (FC, "", FC[1]),
+        (FC, FC[0], FC[0]),
+        (FC, "gone", FC[1]),
+        (USB, "", USB[0]),
+        (VIRTIO, "", VIRTIO[0]),
+        (["pci-0000:01:00.0-nvme-1"], "", "pci-0000:01:00.0-nvme-1"),
+        (["pci-0000:02:00.0-sas-phy3-lun-0"], "", "pci-0000:02:00.0-sas-phy3-lun-0"),
+    ],
+)  # fmt: skip
+def test_whatever_name_udev_gives_a_disk_selects_it(
+    host: Host, programs: Programs, paths: list[str], id_path: str, canonical: str, ids: list[str]
+) -> None:
+    host.write("/run/udev/data/b8:0", f"S:disk/by-id/x\nE:ID_PATH={id_path}\nE:ID_NONSENSE\n" if id_path else "")
+    node = disk(name="sda", kname="sda", path="/dev/sda", **{"maj:min": "8:0"})
+    [found] = linked(host, programs, node, by_path__sda=paths, by_id__sda=ids)
+    assert found.by_path == f"/dev/disk/by-path/{canonical}"
+    # As OpenShift's agent has it: a link of udev's tells what lsblk may not.
+    assert found.drive_type == ("FC" if paths is FC else "SSD")
+    # The service reads what the agent wrote.
+    [reported] = json.loads(inv.encode(inv.Inventory(disks=[found])))["disks"]
+    for name in (*paths, *ids, "/dev/sda"):
+        directory = "" if name.startswith("/") else f"/dev/disk/by-{'path' if name in paths else 'id'}/"
+        assert hints.matches(reported, {"deviceName": directory + name})
+        assert disks.find(inv.Inventory(disks=[found]), directory + name) == found
+    assert not hints.matches(reported, {"deviceName": "/dev/disk/by-path/another"})
+
+
+@pytest.mark.parametrize(
+    ("links", "own", "wwn"),
+    [
+        (MPATH, {}, "0x60060e80"),
+        (MPATH[:2], {}, "0x60060e80"),
+        (["dm-uuid-mpath-eui.0025"], {}, "eui.0025"),
+        ([], {"wwn": "0x60060e80"}, "0x60060e80"),
+        (["dm-uuid-LVM-3"], {}, ""),
+    ],
+)
+def test_a_multipath_device_is_found_as_its_disk(
+    host: Host, programs: Programs, links: list[str], own: dict[str, str], wwn: str
+) -> None:
+    device = {"name": "mpatha", "kname": "dm-0", "path": "/dev/mapper/mpatha", "type": "mpath", "size": 7}
+    paths = [
+        disk(name=name, kname=name, path=f"/dev/{name}", children=[device], **LUN, **own) for name in ("sda", "sdb")
+    ]
+    found = linked(host, programs, *paths, **{"by_id__dm-0": links})[-1]
+    assert (found.drive_type, found.wwn, found.serial) == ("Multipath", wwn, "00a1")
+    [reported] = json.loads(inv.encode(inv.Inventory(disks=[found])))["disks"]
+    for wanted in (
+        {"deviceName": "/dev/dm-0"}, {"deviceName": "/dev/mapper/mpatha"}, {"model": "PERC_H740P_Mini"},
+        {"model": "H740P Mini"}, {"vendor": "DELL"}, {"serialNumber": "00a1"},
+    ):  # fmt: skip
+        assert hints.matches(reported, wanted)
+    assert not hints.matches(reported, {"model": "PERC_H740PMini"})
+    assert hints.matches(reported, {"wwn": wwn or "0x1"}) is bool(wwn)
+    assert all(hints.matches(reported, {"deviceName": f"/dev/disk/by-id/{name}"}) for name in links)

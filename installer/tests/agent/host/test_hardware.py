@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -202,15 +203,23 @@ def test_the_identity_from_the_lowest_mac_of_a_device(host: Host) -> None:
         if device:
             host.path(f"/sys/class/net/{name}/device").mkdir()
     assert hostid.host_id(host) == hostid.md5_uuid("52:54:00:00:00:01")
-    for bad in (str(hostid.KNOWN_BAD), str(hostid.ZERO), "no uuid"):
+    for bad in (*map(str, hostid.SHARED), str(UUID(int=0)), str(UUID(int=2**128 - 1)), "no uuid"):
         host.write("/sys/class/dmi/id/product_uuid", bad)
         assert hostid.host_id(host) == hostid.md5_uuid("52:54:00:00:00:01")
     host.write("/sys/class/dmi/id/product_uuid", "12345678-0000-4000-8000-000000000001")
-    for bad in ("", "Unspecified Base Board Serial Number", "UNSPECIFIED something", "To be filled by O.E.M.", "0"):
+    for bad in (
+        "", "Unspecified Base Board Serial Number", "UNSPECIFIED something", "To be filled by O.E.M.", "0", "-",
+        "(none)", "None", "  ", "....", "00000000", "XXXXXXX", "ffffffff", "N/A", "Not Specified", "<none>",
+        "PCA_number.ACC", "Default string", "default string.", "To Be Filled By O.E.M", "123456789", "0123456789", "#",
+        "MB-1234567890", "BSN12345678901234567", "012345", "Unknown", "INVALID", "System Serial Number", "O.E.M.",
+        "Not Applicable",
+    ):  # fmt: skip
         host.write("/sys/class/dmi/id/board_serial", bad)
-        assert hostid.host_id(host) == "12345678-0000-4000-8000-000000000001"
+        assert hostid.host_id(host) == "12345678-0000-4000-8000-000000000001", bad
     host.write("/sys/class/dmi/id/board_serial", "B1")
     assert hostid.host_id(host) == "c9512565-ef61-94ca-664d-c41ec0de7a53"  # the MD5 of the serial number
+    for serial in (".ABC1234.CNFCP0012300AB.", "NM1234567", "None1", "PWVNS0CRHBN0UG", "/1234567/", "Z10"):
+        assert hostid.identifies(serial), serial
 
 
 LINK = {"ifname": "ens3", "link_type": "ether", "address": "52:54:00:AA:00:01", "mtu": 1500}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -103,9 +104,16 @@ def test_media_disconnect(world: World) -> None:
 
 
 def test_hint_that_matches_nothing_is_refused(world: World) -> None:
-    _, infra_env_id = world.known_host()
+    unfit = {"eligible": False, "not_eligible_reasons": ["Disk has unknown storage controller"]}
+    pmem = {"path": "/dev/pmem0", "size_bytes": 30 * 1000**3, "aliases": ["/dev/disk/by-id/pmem-1"], "id": "/dev/pmem0"}
+    pmem |= {"drive_type": "HDD", "installation_eligibility": unfit}
+    _, infra_env_id = world.known_host(disks=[*inventory()["disks"], pmem])
     body = {"disks_selected_config": [{"id": "/dev/not-found-by-hints", "role": "install"}]}
-    with pytest.raises(DiskRefused, match=r"matches the root device hints: /dev/vda \(20 GB\)"):
+    every = (
+        "matches the root device hints: /dev/vda (20 GB), /dev/disk/by-path/pci-0000:04:00.0: can be installed on; "
+        "/dev/pmem0 (30 GB), /dev/disk/by-id/pmem-1: Disk has unknown storage controller"
+    )
+    with pytest.raises(DiskRefused, match=re.escape(every)):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     body["disks_selected_config"][0]["id"] = "/dev/sdx"
     with pytest.raises(DiskRefused, match="/dev/sdx is not part of the host's disks"):

@@ -367,3 +367,13 @@ def test_a_host_of_an_older_database_has_a_name_only() -> None:
     assert disks.installation(host, inventory_now) == item
     assert disks.select(host, item, inventory_now).installation_disk == diskidentity.identify(item, inventory_now)
     assert disks.skip(host, ["/dev/sdz"], None).skipped_disks == [DiskIdentity(id="/dev/sdz", path="/dev/sdz")]
+
+
+def test_of_two_disks_that_cannot_be_told_apart_neither_is_found() -> None:
+    """Not the first of them: it may be the one with the data."""
+    chosen = disk("sda", "S", wwn="0x1")
+    wanted = diskidentity.identify(chosen, Inventory(disks=[chosen]))
+    twins = [disk("sdb", "S", wwn="0x1"), disk("sdc", "S", wwn="0x1")]
+    for found in (twins, twins[::-1]):
+        assert diskidentity.find(Inventory(disks=found), wanted) is None
+    assert diskidentity.find(Inventory(disks=twins[:1]), wanted) == twins[0]

@@ -176,11 +176,10 @@ def reasons(*present: dict[str, Any], **more: Any) -> list[str]:
 @pytest.mark.parametrize("kind", ["FC", "iSCSI", "HDD"])
 def test_a_path_of_a_multipath_device_is_not_installed_on(kind: str, holders: str, free: bool) -> None:
     others = [block("dm-1", "Multipath"), block("dm-0", "LVM")]
-    messages = (
-        "Disk is a member of multipath device dm-1 and is not eligible for installation. Use the multipath device "
-        "instead."
-    )
-    assert reasons(block("sda", kind, holders, "10.9.0.1"), *others) == ([] if free or kind == "HDD" else [messages])
+    messages = "Disk is a member of multipath device dm-1 and is not eligible for installation."
+    # A device whose paths are of another type cannot be installed on itself.
+    messages += "" if kind == "HDD" else " Use the multipath device instead."
+    assert reasons(block("sda", kind, holders, "10.9.0.1"), *others) == ([] if free else [messages])
 
 
 PATHS = "Multipath device has path of unsupported type. It must be FC, iSCSI"

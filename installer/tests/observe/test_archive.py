@@ -1,0 +1,74 @@
+"""Archives of hosts that want more of who unpacks them than they are worth: refused within our limits."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import tarfile
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import pytest
+
+from installer.gather import remote
+from installer.observe import archive
+from installer.redact import Redactor
+
+
+def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def packed(content: bytes, size: int = 0) -> bytes:
+    """gzip of the content and so many zeros."""
+    packer = zlib.compressobj(9, wbits=31)
+    return packer.compress(content) + packer.compress(bytes(size)) + packer.flush()
+
+
+def negative() -> bytes:
+    raw = bytearray(header("a", 0))
+    raw[124:136] = b"\xff" * 10 + b"\xfc\x00"  # -1024, in base 256
+    raw[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(raw))[0]
+    return bytes(raw)
+
+
+HOSTILE = {
+    "a name without an end": packed(header("x", 1 << 31, tarfile.GNUTYPE_LONGNAME), 64 << 20),
+    "attributes without an end": packed(header("x", 1 << 31, tarfile.XHDTYPE), 64 << 20),
+    "a chain of names": packed((header("x", 10, tarfile.GNUTYPE_LONGNAME) + b"n".ljust(512, b"\0")) * 2000),
+    "a file too large": packed(header("a.log", 2 << 20), 2 << 20),
+    "a file that is left out": packed(header("../a.log", 2 << 20), 2 << 20),
+    "a device with content": packed(header("dev", 2 << 20, tarfile.FIFOTYPE), 2 << 20),
+    "files that are packed": packed(header("a.gz", 2 << 20) + archive.GZIP, 2 << 20),
+    "too many files": packed(header("a", 0) * 200),
+    "a size below zero": packed(negative() + bytes(4096)),
+    "damaged gzip": packed(header("a.log", 9) + b"x" * 4096)[:-40] + b"\xff" * 40,
+    "damaged xz": lzma.compress(header("a.log", 1 << 20) + bytes(1 << 20))[:-60] + b"\xff" * 60,
+    "cut short": packed(header("a.log", 9))[:-9],
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_what_an_archive_may_cost(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((archive, "UNPACKED_LIMIT"), (remote, "LARGEST_UNPACKED")):
+        monkeypatch.setattr(module, name, 1 << 20)
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 100)
+    source = tmp_path / "packed"
+    source.write_bytes(content)
+    tracemalloc.start()
+    try:
+        # What the callers take for an archive that cannot be unpacked.
+        with pytest.raises((tarfile.TarError, EOFError, OSError, ValueError)):
+            archive.unpack(source, tmp_path / "target", Redactor())
+        with (
+            tarfile.open(fileobj=io.BytesIO(), mode="w") as out,
+            pytest.raises((tarfile.TarError, EOFError, OSError, ValueError)),
+        ):
+            remote.add(out, source, "folder", Redactor())
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+    assert list(tmp_path.iterdir()) == [source]
