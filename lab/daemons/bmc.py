@@ -17,86 +17,37 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import ssl
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlparse
 from xml.etree import ElementTree
 
 import flask
 from sushy_tools import error
 from sushy_tools.emulator import auth_basic
 from sushy_tools.emulator import main as emulator
-from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
 from drivers.bootorder import behind, in_order, places, settle
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
+from lab.bmcs.errors import Refusal
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
-from lab.bmcs.serving import context, serve
-from lab.bmcs.web import Request, Response
+from lab.bmcs.serving import context, listen, serve
+from lab.bmcs.web import Request, Response, read_body, refusal, shown_body
 from lab.daemons import containers
-from lab.daemons.images import Images
-from lab.errors import ImageFetchError
+from lab.daemons.images import share_media
 from lab.redact import redact
 
 #: Redfish's words for what a machine boots.
 _DEVICES = {"Cd": BootDevice.CD, "Hdd": BootDevice.DISK, "Pxe": BootDevice.NETWORK}
-
-
-class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
-    """Virtual media that fetch every version of an image only once."""
-
-    _lock = threading.Lock()
-
-    def _get_image(self, image_url: str, auth: Any, verify_media_cert: Any, custom_cert: Any) -> tuple[str, str]:
-        if auth or custom_cert:
-            fetched: tuple[str, str] = super()._get_image(image_url, auth, verify_media_cert, custom_cert)
-            return fetched
-        try:
-            with self._lock:
-                images = Images(
-                    self._config["NODE0_HTTP_URL"],
-                    Path(self._config["NODE0_HTTP_ROOT"]),
-                    self._shares(),
-                    self._config.get("NODE0_HTTPS_URL", ""),
-                )
-                shared = images.fetch(image_url, verify=verify_media_cert)
-        except ImageFetchError as failure:
-            raise error.FishyError(str(failure), code=failure.status) from failure
-        # Each insert gets its own link in its own directory: that is what eject removes.
-        name = os.path.basename(urlparse(image_url).path) or "image.iso"
-        link = Path(tempfile.mkdtemp(prefix="media-")) / name
-        os.link(shared, link)
-        return name, str(link)
-
-    def _shares(self) -> dict[str, Path]:
-        """The lab's shares: URL=directory, without spaces."""
-        pairs = (one.split("=", 1) for one in self._config.get("NODE0_SHARES", ()))
-        return {url: Path(folder) for url, folder in pairs}
-
-    def eject_image(self, identity: str, device: str) -> None:
-        """Take the image out, and remove this insert's link to it."""
-        local = self._get_device(identity, device).get("_local_file")
-        super().eject_image(identity, device)
-        if local:
-            shutil.rmtree(os.path.dirname(local), ignore_errors=True)
-
-    def insert_image(self, identity: str, device: str, *args: Any, **kwargs: Any) -> str:
-        """Put an image in, in the place of one that is there; its path."""
-        if self._get_device(identity, device).get("Inserted"):
-            self.eject_image(identity, device)
-        path: str = super().insert_image(identity, device, *args, **kwargs)
-        return path
 
 
 class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
@@ -143,18 +94,17 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         with containers.as_fishy(), closing(Hypervisor(self._uri)) as hypervisor:
             yield hypervisor.machine(self.name(identity))
 
-    def _upload_image(self, domain: Any, conn: Any, boot_image: str) -> str:
-        pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
-        folder = Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
-        self._drop_images(folder, domain)
-        link = folder / f"{Path(boot_image).name.replace('.', '-')}-{domain.UUIDString()}.img"
-        os.link(boot_image, link)
-        pool.refresh()
-        return str(link)
+    def _pool(self) -> Path:
+        with libvirtdriver.libvirt_open(self._uri) as conn:
+            pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
+            pool.refresh()
+            return Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
 
-    def _drop_images(self, folder: Path, domain: Any) -> None:
-        for old in folder.glob(f"*-{domain.UUIDString()}.img"):
-            old.unlink()
+    def _upload_image(self, domain: Any, _conn: Any, boot_image: str) -> str:
+        link = self._pool() / f"{Path(boot_image).name.replace('.', '-')}-{domain.UUIDString()}.img"
+        if not (link.exists() and link.samefile(boot_image)):
+            os.link(boot_image, link)
+        return str(link)
 
     def _add_boot_image(self, domain: Any, domain_tree: Any, device: str, *args: Any) -> None:
         super()._add_boot_image(domain, domain_tree, device, *args)
@@ -167,21 +117,29 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         settle(domain_tree)
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
-        """As sushy-tools does; without an image, the pool's link to the last one goes. A new image takes over the place
+        """As sushy-tools does, or not at all; the pool's links to earlier images go. A new image takes over the place
         of one that was set first for good, not of what is to be first once."""
         known = self.uuid(identity)
         once = known in self._from_cd
         self._from_cd.discard(known)
+        defined, links = self.get_xml_desc(self._get_domain(known)), self._links(known)
         try:
             super().set_boot_image(identity, device, boot_image, *args, **kw)
+        except BaseException:
+            with libvirtdriver.libvirt_open(self._uri) as conn:
+                conn.defineXML(defined)
+            for link in self._links(known) - links:
+                link.unlink()
+            raise
         finally:
             self._from_cd.update([known] * once)
-        if boot_image is None:
-            with libvirtdriver.libvirt_open(self._uri) as conn:
-                pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
-                folder = Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
-                self._drop_images(folder, self._get_domain(identity))
-                pool.refresh()
+        held = self.get_xml_desc(self._get_domain(known))
+        for link in self._links(known):
+            if f"'{link}'" not in held and f'"{link}"' not in held:
+                link.unlink()
+
+    def _links(self, uuid: str) -> set[Path]:
+        return set(self._pool().glob(f"*-{uuid}.img"))
 
 
 class RequestLog:
@@ -202,7 +160,7 @@ class RequestLog:
             "status": response.status_code,
             "seconds": round(seconds, 3),
         }
-        body = request.get_json(silent=True)
+        body = shown_body(request)
         if body is not None:
             entry["body"] = redact(body)
         if response.status_code >= 400:
@@ -212,10 +170,15 @@ class RequestLog:
 
 
 def log_requests(app: flask.Flask, log: RequestLog) -> None:
-    """Note every request that `app` answers."""
+    """Read every request that `app` answers, and note it."""
 
-    def begin() -> None:
+    def begin() -> Response | None:
         flask.g.begin = time.monotonic()
+        try:
+            read_body(flask.request.environ)
+        except Refusal as refused:
+            return refused.response
+        return None
 
     def end(response: flask.Response) -> flask.Response:
         log.note(flask.request, response, time.monotonic() - flask.g.begin)
@@ -225,40 +188,60 @@ def log_requests(app: flask.Flask, log: RequestLog) -> None:
     app.after_request(end)
 
 
-def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
-    """Serve the BMCs of all machines whose BMC is a vendor's: NODE0_FRONTS has their names, profiles and ports."""
-    settings = app.config
-    # Each has its own way in; behind them the emulator asks nobody.
-    behind = app.wsgi_app.app if isinstance(app.wsgi_app, emulator.RedfishAuthMiddleware) else app.wsgi_app
+class Login(emulator.RedfishAuthMiddleware):  # type: ignore[misc]
+    """The emulator's basic authentication, for whatever is sent in its place."""
 
-    def account(user: str, password: str) -> bool:
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Let the request in, or answer 401 (WSGI, PEP 3333)."""
+        request = Request(environ)
+        login = request.authorization
+        if request.path.strip("/") not in self._EXCLUDE_PATHS and not (
+            login is not None and login.type == "basic" and self.account(login.username or "", login.password or "")
+        ):
+            realm = {"WWW-Authenticate": 'Basic realm="Baremetal API"'}
+            text = "There is no valid login with this request."
+            return refusal(401, "Base.1.8.NoValidSession", text, headers=realm).response(environ, start_response)
+        answer: Iterable[bytes] = self.app(environ, start_response)
+        return answer
+
+    def account(self, user: str, password: str) -> bool:
+        """Whether a user's password is right."""
         try:
-            auth_basic.authenticate(settings["SUSHY_EMULATOR_AUTH_FILE"], user, password.encode())
-        except error.Unauthorized:
+            auth_basic.authenticate(self.auth_file, user, password.encode())
+        except (error.Unauthorized, ValueError):  # what bcrypt and UTF-8 cannot take is nobody's password
             return False
         return True
 
-    for name, kind, port in settings.get("NODE0_FRONTS", ()):
+
+def serve_vendors(app: flask.Flask, login: Login, log: RequestLog) -> None:
+    """Serve the BMCs of all machines whose BMC is a vendor's: NODE0_FRONTS has their names, profiles and ports. Each
+    has its own way in; behind them the emulator asks nobody."""
+    for name, kind, port in app.config.get("NODE0_FRONTS", ()):
         bmc_profile = profile(kind)
-        restarts = containers.SETTING in settings
-        front = Front(bmc_profile, name, behind, account, restarts=restarts, log=partial(log.note, bmc=name))
-        pair = (Path(settings["SUSHY_EMULATOR_SSL_CERT"]), Path(settings["SUSHY_EMULATOR_SSL_KEY"]))
-        serve(front, settings["SUSHY_EMULATOR_LISTEN_IP"], port, context(*pair, bmc_profile.tls))
+        restarts = containers.SETTING in app.config
+        front = Front(bmc_profile, name, login.app, login.account, restarts=restarts, log=partial(log.note, bmc=name))
+        serve(front, app.config["SUSHY_EMULATOR_LISTEN_IP"], port, _context(app, kind))
+
+
+def _context(app: flask.Flask, kind: str) -> ssl.SSLContext:
+    pair = (Path(app.config["SUSHY_EMULATOR_SSL_CERT"]), Path(app.config["SUSHY_EMULATOR_SSL_KEY"]))
+    return context(*pair, profile(kind).tls)
 
 
 def main(config: str) -> int:
     """Serve until killed."""
-    vmedia.StaticDriver = SharedMedia
     libvirtdriver.LibvirtDriver = LabMachines
+    emulator.RedfishAuthMiddleware = Login
     containers.ContainerDriver.instead_of_libvirt(config)
     app = emulator.app
     app.configure(config_file=config)
+    share_media(app)
     log = RequestLog(Path(app.config["NODE0_BMC_REQUESTS"]))
     log_requests(app, log)
-    serve_vendors(app, log)
-    sys.argv = ["sushy-emulator", "--config", config]
-    code: int = emulator.main()
-    return code
+    serve_vendors(app, app.wsgi_app, log)
+    address, port = app.config["SUSHY_EMULATOR_LISTEN_IP"], app.config["SUSHY_EMULATOR_LISTEN_PORT"]
+    listen(app, address, port, _context(app, "lab")).serve_forever()
+    return 0
 
 
 if __name__ == "__main__":

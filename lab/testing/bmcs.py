@@ -22,8 +22,8 @@ from drivers.redfish import Service
 from lab.bmcs.front import Front
 from lab.bmcs.profile import Profile, profile
 from lab.bmcs.serving import context, serve
-from lab.daemons.bmc import SharedMedia
 from lab.daemons.containers import ContainerDriver
+from lab.daemons.images import share_media
 from lab.daemons.pki import Authority
 
 USER, PASSWORD = "admin", "right"
@@ -97,9 +97,9 @@ def hurried(bmc_profile: Profile, factor: float) -> Profile:
 @contextmanager
 def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]:
     """sushy-tools' emulator with these machines, its files in `folder`; without authentication."""
-    originals = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
+    originals = {"systems": emulator.Application.systems, "media": vmedia.StaticDriver}
     directory = tempfile.tempdir
-    vmedia.StaticDriver = SharedMedia
+    share_media(emulator.app)
     emulator.Application.systems = _Driver(machines)
     # What it has memoized is of another emulator.
     vars(emulator.app).pop("_cache", None)

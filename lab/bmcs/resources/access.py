@@ -40,7 +40,7 @@ class Access:
         for identity, (own, user, used) in list(self._sessions.items()):
             if now - used > self.state.profile.session_seconds:
                 del self._sessions[identity]
-            elif "session" in ways and token and secrets.compare_digest(token, own):
+            elif "session" in ways and token and secrets.compare_digest(token.encode(), own.encode()):
                 self._sessions[identity] = (own, user, now)
                 return True
         return False

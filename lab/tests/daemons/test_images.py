@@ -1,56 +1,370 @@
-"""Where a BMC gets its images from, without a BMC."""
+"""Virtual media of the lab's BMC: what is fetched from where, what becomes a path, and what stays after a failure."""
 
+import shutil
+import socket
 import tempfile
+import time
+from base64 import b64encode
 from http.server import SimpleHTTPRequestHandler
-from io import BytesIO
+from urllib.parse import quote
 
 import pytest
+from werkzeug.test import Client
 
-from lab.daemons.images import Images, store
+from drivers.errors import DriverError
+from lab.bmcs.serving import serve as serve_bmc
+from lab.daemons.images import Images
 from lab.errors import ImageFetchError
+from lab.layout import Layout
+from lab.testing.bmcs import Memory, emulated
+from lab.topology import sno
+
+SECRET = b"root:$y$secret"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves `content` with these `answers` of headers, always at the same time; `asked` are the requests' headers."""
+
+    content, answers, asked = b"1" * 5000, {}, []
+
+    def do_GET(self):
+        self.asked.append(dict(self.headers))
+        self.send_response(200)
+        for name, value in {"Content-Length": str(len(self.content)), **self.answers}.items():
+            if value:
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def date_time_string(self, timestamp=None):
+        return "Sat, 28 Nov 2026 08:00:00 GMT"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The directory for temporary files, within which all that these tests make lies."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/shadow").write_bytes(SECRET)
+    (tmp_path / "state").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def images(folder, tmp_path):
+    """A BMC's images, for which the test is the server's owner."""
+    (www := tmp_path / "www").mkdir()
+    return Images("http://lab", www, {"nfs://lab/boot-media": www})
+
+
+@pytest.fixture
+def put(images, folder):
+    """Puts the image at a URL into one drive after another; the file that the drive has."""
+
+    def put(url, **kwargs):
+        target = folder / f"drive-{len(list(folder.iterdir()))}"
+        images.put(url, target, **kwargs)
+        return target
+
+    return put
 
 
 @pytest.fixture
 def server(serve):
-    """The URL of somebody else's server for files of tmp_path."""
-    return serve(SimpleHTTPRequestHandler)
+    """A subclass of Handler, and the URL of an image of its server."""
+    handler = type("Own", (Handler,), {"asked": []})
+    return handler, f"{serve(handler)}/f.iso"
+
+
+def partial(folder):
+    return [one for one in folder.rglob("tmp*") if one.is_file()]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"ETag": '"1"'}, {"Last-Modified": "Sat, 28 Nov 2026 07:59:59 GMT"}],
+    ids=["entity tag", "time of the last change"],
+)
+def test_an_image_is_downloaded_once_a_version(put, server, folder, headers):
+    handler, url = server
+    handler.answers = headers
+    first = put(url)
+    assert put(url).samefile(first)
+    handler.content = b"2" * 10
+    second = put(url)
+    assert (first.read_bytes(), second.read_bytes()) == (b"1" * 5000, b"2" * 10)
+    assert partial(folder) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"ETag": 'W/"1"'},
+        {"Last-Modified": "Sat, 28 Nov 2026 08:00:00 GMT"},
+        {"Last-Modified": "Sat, 28 Nov 2026 08:30:00 GMT"},
+        {"Last-Modified": "Sat, 28 Nov 2026 07:00:00 -0000"},
+        {"Last-Modified": "yesterday"},
+    ],
+)
+def test_an_image_whose_versions_cannot_be_told_apart_is_downloaded_each_time(put, server, headers):
+    handler, url = server
+    handler.answers = headers
+    assert put(url).read_bytes() == b"1" * 5000
+    handler.content = b"2" * 5000
+    assert put(url).read_bytes() == b"2" * 5000
+
+
+def test_a_version_stays_while_a_drive_has_it(put, server, folder):
+    handler, url = server
+    handler.answers = {"ETag": '"0"'}
+    kept = put(url)
+    for version in range(1, 4):
+        handler.answers = {"ETag": f'"{version}"'}
+        put(url).unlink()
+    assert len(list((folder / "images").iterdir())) == 2
+    handler.answers = {"ETag": '"0"'}
+    assert put(url).samefile(kept)
+
+
+def test_a_login_is_told_to_the_images_server_and_to_nobody_else(put, serve, server):
+    handler, url = server
+
+    class Elsewhere(SimpleHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", url)
+            self.end_headers()
+
+    put(url, login=("user", "wörd"))
+    put(f"{serve(Elsewhere)}/f.iso", login=("user", "word"))
+    wanted = f"Basic {b64encode('user:wörd'.encode()).decode()}"
+    assert [one.get("Authorization") for one in handler.asked] == [wanted, None]
+
+
+@pytest.mark.parametrize(
+    ("url", "login", "status"),
+    [
+        ("file:///etc/hostname", None, 400),
+        ("nonsense", None, 400),
+        ("http://", None, 400),
+        ("http://[::1", None, 400),
+        ("http://user:hidden@127.0.0.1:1/f.iso", None, 502),
+        ("http://user:hidden@127.0.0.1:1/f.iso", ("us:er", "word"), 400),
+        ("http://127.0.0.1:1/f.iso", None, 502),
+    ],
+)
+def test_what_cannot_be_fetched_is_told_without_its_login(put, folder, url, login, status):
+    with pytest.raises(ImageFetchError) as caught:
+        put(url, login=login)
+    assert caught.value.status == status
+    assert "hidden" not in str(caught.value)
+    assert [one.name for one in folder.iterdir()] == ["images"]
+
+
+def test_a_download_that_is_cut_short_is_none(put, server, folder):
+    handler, url = server
+    handler.answers = {"Content-Length": "6000", "ETag": '"1"'}
+    with pytest.raises(ImageFetchError, match="cannot be fetched"):
+        put(url)
+    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert list((folder / "images").iterdir()) == []
+
+
+@pytest.mark.parametrize("announced", ["10000000", None])
+def test_an_image_that_leaves_no_room_is_refused(put, server, folder, announced, monkeypatch):
+    handler, url = server
+    free = shutil.disk_usage(folder)._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    handler.content = b"1" * (5000 if announced else 3_000_000)
+    handler.answers = {"Content-Length": announced} if announced else {"Content-Length": ""}
+    with pytest.raises(ImageFetchError, match=r"\d+ bytes are more than there is room for"):
+        put(url)
+    assert [one.name for one in folder.iterdir()] == ["images"]
+
+
+def test_the_labs_own_image_is_linked_and_a_new_one_taken_up(images, put, serve, tmp_path):
+    own = serve(SimpleHTTPRequestHandler)
+    images._own, images._root = (f"{own}/",), tmp_path
+    for name in ("f.iso", "a;b #%?.iso"):
+        for content in (b"1", b"2"):
+            (tmp_path / "new").write_bytes(content)
+            (tmp_path / "new").replace(tmp_path / name)
+            linked = put(f"{own}/{quote(name)}?query#fragment")
+            assert linked.samefile(tmp_path / name)
+            assert linked.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside/shadow", "%2e%2e/outside/shadow", "x/../../outside/shadow", "%2e%2e%2foutside%2fshadow",
+        "..%2Foutside/shadow", "/{0}/outside/shadow", "%2F{0}/outside/shadow", "link", "folder/shadow", "..", "", ".",
+        "f.iso/..", "missing.iso", "%00", "x" * 5000, "folder",
+    ],
+)  # fmt: skip
+def test_only_what_lies_in_a_share_is_read_from_it(put, folder, tmp_path, path):
+    (tmp_path / "www/f.iso").write_bytes(b"image")
+    (tmp_path / "www/link").symlink_to(tmp_path / "outside/shadow")
+    (tmp_path / "www/folder").symlink_to(tmp_path / "outside")
+    with pytest.raises(ImageFetchError, match="no such file") as caught:
+        put(f"nfs://lab/boot-media/{path.format(tmp_path)}")
+    assert caught.value.status == 400
+    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert put("nfs://lab/boot-media/f.iso").samefile(tmp_path / "www/f.iso")
+
+
+def test_what_a_lab_has_published_is_read_from_its_share(tmp_path, folder, put, monkeypatch):
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path))
+    layout = Layout(tmp_path, sno())
+    image = tmp_path / "outside/agent.iso"
+    image.symlink_to("shadow")
+    url = layout.publish(image, "nfs")
+    assert put(url.replace(layout.nfs_url, "nfs://lab/boot-media")).read_bytes() == SECRET
+
+
+# -- drives ------------------------------------------------------------------------------------------------------------
+
+CD, FLOPPY = "Cd", "Floppy"
 
 
 @pytest.fixture
-def images(tmp_path, monkeypatch):
-    """A BMC's images, for which the test is the server's owner."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    www = tmp_path / "www"
-    www.mkdir()
-    return Images("http://lab", www)
+def machine():
+    return Memory()
 
 
-def test_an_image_is_downloaded_once_a_version(images, server, tmp_path):
-    (tmp_path / "f.iso").write_bytes(b"1" * 3_000_000)
-    first = images.fetch(f"{server}/f.iso", verify=False)
-    assert first.read_bytes() == b"1" * 3_000_000
-    inode = first.stat().st_ino
-    assert images.fetch(f"{server}/f.iso", verify=False).stat().st_ino == inode
-    (tmp_path / "f.iso").write_bytes(b"2" * 10)
-    assert images.fetch(f"{server}/f.iso", verify=False).read_bytes() == b"2" * 10
-    assert [p.name for p in first.parent.iterdir() if p.name.startswith("tmp")] == []
-    with pytest.raises(ImageFetchError, match="answered 404") as caught:
-        images.fetch(f"{server}/none.iso", verify=False)
-    assert caught.value.status == 400
+@pytest.fixture
+def bmc(machine, folder):
+    """The lab's BMC of that machine, without its login: bmc(method, path below VirtualMedia, body)."""
+    with emulated(machine, folder) as application:
+        client = Client(application)
+
+        def ask(method, path, body=None, name=machine.uuid):
+            return client.open(f"/redfish/v1/Systems/{name}/VirtualMedia/{path}", method=method, json=body)
+
+        yield ask
 
 
-def test_a_download_that_is_cut_short_is_none(images, tmp_path):
-    with pytest.raises(OSError, match="3 of 9 bytes"):
-        store(BytesIO(b"123"), tmp_path / "image", 9)
-    assert [p.name for p in tmp_path.iterdir()] == ["www"]
+def insert(bmc, url, drive=CD, **fields):
+    return bmc("POST", f"{drive}/Actions/VirtualMedia.InsertMedia", {"Image": url, **fields}).status_code
 
 
-def test_the_labs_own_image_is_linked_and_a_new_one_taken_up(images, tmp_path):
-    image = tmp_path / "www/f.iso"
-    for content in (b"1", b"2"):
-        fresh = tmp_path / "fresh"
-        fresh.write_bytes(content)
-        fresh.replace(image)
-        linked = images.linked("http://lab/f.iso", tmp_path / "local")
-        assert linked.samefile(image)
-        assert linked.read_bytes() == content
+def held_by(machine):
+    """The path of what is in the machine's drive."""
+    return machine._view.media
+
+
+def eject(bmc, drive=CD):
+    return bmc("POST", f"{drive}/Actions/VirtualMedia.EjectMedia", {}).status_code
+
+
+@pytest.mark.parametrize("login", [{}, {"UserName": "u", "Password": "p"}])
+@pytest.mark.parametrize("name", ["{0}/outside/new.iso", "../outside/new.iso", "..", "shadow", "a/b"])
+def test_a_name_that_a_server_chooses_is_no_path(bmc, machine, server, folder, tmp_path, login, name):
+    handler, url = server
+    handler.answers = {"Content-Disposition": f'attachment; filename="{name.format(tmp_path)}"'}
+    before = sorted(tmp_path.rglob("*"))
+    assert insert(bmc, url, **login) == 204
+    made = set(tmp_path.rglob("*")) - set(before)
+    places = (str(folder / "media"), str(folder / "images"), str(folder / "vmedia.sqlite"))
+    assert [one for one in made if not str(one).startswith(places)] == []
+    assert held_by(machine).startswith(f"{folder}/media/")
+    assert eject(bmc) == 204
+    assert set(before) <= set(tmp_path.rglob("*"))
+    assert list((folder / "media").iterdir()) == []
+
+
+def test_an_eject_removes_nothing_but_what_its_insert_made(bmc, folder, tmp_path):
+    (folder / "media").mkdir()
+    (folder / "media/other.iso").write_bytes(b"another's")
+    (folder / "f.iso").write_bytes(b"image")
+    assert insert(bmc, "nfs://files.example/export/f.iso") == 204
+    assert eject(bmc) == 204
+    assert eject(bmc) == 204
+    assert [one.name for one in (folder / "media").iterdir()] == ["other.iso"]
+    assert (folder / "f.iso").read_bytes() == b"image"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"Image": "nfs://files.example/export/missing.iso"}, 400),
+        ({"Image": "http://127.0.0.1:1/f.iso"}, 502),
+        ({"Image": None}, 400), ({"Image": ""}, 400), ({"Image": ["x"]}, 400), ({"Image": 7}, 400),
+        ({"Inserted": False}, 400), ({"Inserted": "yes"}, 400), ({"WriteProtected": "no"}, 400),
+        ({"UserName": "u"}, 400), ({"Password": "p"}, 400), ({"UserName": {}, "Password": "p"}, 400),
+        ({"UserName": ["u"], "Password": "p"}, 400),
+    ],
+)  # fmt: skip
+def test_an_insert_that_fails_changes_nothing(bmc, machine, folder, fields, status):
+    for name in ("f.iso", "g.iso"):
+        (folder / name).write_bytes(name.encode())
+    assert insert(bmc, url := "nfs://files.example/export/f.iso") == 204
+    books, media = bmc("GET", CD).json, held_by(machine)
+    fields = {"Image": "nfs://files.example/export/g.iso", **fields}
+    assert insert(bmc, fields.pop("Image"), **fields) == status
+    assert (bmc("GET", CD).json, held_by(machine)) == (books, media)
+    assert (books["Image"], books["Inserted"]) == (url, True)
+    assert [str(one) for one in (folder / "media").iterdir()] == [media]
+
+
+def test_what_the_machine_refuses_is_in_neither_its_drive_nor_the_books(bmc, machine, folder, monkeypatch):
+    (folder / "f.iso").write_bytes(b"image")
+    url = "nfs://files.example/export/f.iso"
+    assert insert(bmc, url, FLOPPY) == 501
+    assert bmc("GET", FLOPPY).json["Inserted"] is False
+    assert insert(bmc, url) == 204
+
+    def refuse(**_fields):
+        raise DriverError("it does not take it", machine="master-0")
+
+    books = bmc("GET", CD).json
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "_change", refuse, raising=False)
+        assert (insert(bmc, url), eject(bmc)) == (500, 500)
+    assert bmc("GET", CD).json == books
+    assert [str(one) for one in (folder / "media").iterdir()] == [held_by(machine)]
+
+
+def test_a_drive_that_the_machine_has_lost_its_image_from_is_empty(bmc, machine, folder):
+    (folder / "f.iso").write_bytes(b"image")
+    assert insert(bmc, "nfs://files.example/export/f.iso") == 204
+    machine._change(media="")
+    shown = bmc("GET", CD).json
+    assert (shown["Image"], shown["Inserted"]) == ("", False)
+
+
+def test_a_machine_that_there_is_not_has_no_drive(bmc, machine):
+    assert bmc("GET", CD, name="nobody").status_code == 404
+
+
+@pytest.mark.parametrize("silent", [b"", b"1"], ids=["without an answer", "in the middle"])
+def test_a_download_blocks_no_other_and_ends_with_its_client(machine, folder, serve, silent):
+    """The server of the slow image is a socket: it says whether anybody still reads."""
+    (folder / "f.iso").write_bytes(b"image")
+    with (
+        emulated(machine, folder) as application,
+        socket.create_server(("127.0.0.1", 0)) as slow,
+    ):
+        bmc = serve_bmc(application, "127.0.0.1", 0, None)
+        target = f"/redfish/v1/Systems/{machine.uuid}/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia"
+        body = f'{{"Image": "http://127.0.0.1:{slow.getsockname()[1]}/f.iso"}}'
+        asking = (
+            f"POST {target} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        )
+        with socket.create_connection(("127.0.0.1", bmc.server_port)) as client:
+            client.sendall(asking.encode())
+            downloading, _ = slow.accept()
+            downloading.settimeout(10)
+            assert downloading.recv(4096)
+            if silent:
+                downloading.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + silent)
+            other = Client(application).post(target, json={"Image": "nfs://files.example/export/f.iso"})
+            assert other.status_code == 204
+        with downloading:
+            assert downloading.recv(4096) == b""
+        deadline = time.monotonic() + 10
+        while partial(folder / "media") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [one.read_bytes() for one in (folder / "media").iterdir()] == [b"image"]
+        bmc.shutdown()
