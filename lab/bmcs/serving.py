@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from werkzeug.serving import BaseWSGIServer, ThreadedWSGIServer, WSGIRequestHandler
 
 _VERSIONS = {"1.1": ssl.TLSVersion.TLSv1_1, "1.2": ssl.TLSVersion.TLSv1_2}
-#: For a handshake, a request and its body; and for what a client still sends after its answer.
-_REQUEST_SECONDS, _REST_SECONDS = 30.0, 5.0
+#: For a handshake, a request and its body; and for what a client still sends after its answer, without a pause.
+_REQUEST_SECONDS, _REST_SECONDS, _PAUSE_SECONDS = 30.0, 5.0, 0.1
 _WAITED_FOR = 128
 _ERROR = {
     "code": "Base.1.8.GeneralError", "message": "The request cannot be read (%(code)d).",
@@ -57,13 +57,18 @@ def unattended() -> Iterator[None]:
 
 
 class _Incoming(io.RawIOBase):
-    """What a client sends, until `deadline` by the monotonic clock. The first read includes the handshake."""
+    """What a client sends, until a deadline. The first read includes the handshake."""
 
     def __init__(self, connection: socket.socket, server: _Server) -> None:
         self.connection = connection
         self.begin = time.monotonic()
-        self.deadline = self.begin + _REQUEST_SECONDS
+        self._deadline = self.begin + _REQUEST_SECONDS
+        self._answered = False
         self._server = server
+
+    def answered(self) -> None:
+        """From now on, what comes is only taken off its hands."""
+        self._answered, self._deadline = True, time.monotonic() + _REST_SECONDS
 
     def readable(self) -> bool:
         """It is read only."""
@@ -71,18 +76,24 @@ class _Incoming(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """As io.RawIOBase. Raises TimeoutError after the deadline."""
-        left = self.deadline - time.monotonic()
+        left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
         with self._server.waiting(self):
-            self.connection.settimeout(left)
-            return self.connection.recv_into(buffer)
+            self.connection.settimeout(min(left, _PAUSE_SECONDS) if self._answered else left)
+            try:
+                return self.connection.recv_into(buffer)
+            except TimeoutError:
+                if self._answered:
+                    return 0
+                raise
 
 
 class _Handler(WSGIRequestHandler):
     """Requests are logged by who answers them; what is no request gets an error in Redfish's form."""
 
     server: _Server
+    default_request_version = "HTTP/1.1"  # for an error's head, too
     error_content_type = "application/json"
     error_message_format = json.dumps({"error": _ERROR})
 
@@ -104,8 +115,8 @@ class _Handler(WSGIRequestHandler):
         super().run_wsgi()
 
     def send_response(self, code: int, message: str | None = None) -> None:
-        """As http.server: what the client sends from now on is thrown away."""
-        self._incoming.deadline = time.monotonic() + _REST_SECONDS
+        """As http.server does."""
+        self._incoming.answered()
         super().send_response(code, message)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
