@@ -1,14 +1,18 @@
-"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with four changes.
+"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with these changes.
 
 - One image for all machines. Stock, every InsertMedia downloads the ISO in small pieces and copies it again into the
   pool, twice its size for each machine, and leaves the pool's copy behind (reference/lab.md §3.3, B1 and B2). Here an
-  image is downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it. An
+  image is downloaded once per version (lab.daemons.images), and each machine gets hard links to it. An
   image that the lab's own HTTP server serves is not even copied: a new image has to be a new file, as node0's are.
+- An insert or eject that fails changes nothing. Stock, the books change before the machine, and a name that the image's
+  server gives becomes a path.
 - An inserted CD is bootable, after the disks. Stock, it has no place in the boot order unless the client sets one, and
   then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
   installed disk wins. A boot target that a client sets is still honoured.
 - A CD that is asked for once comes first at the next power-on alone. Stock, it comes before the disk ever after.
 - Every request is logged with its duration, without passwords.
+- Who has not logged in, says nothing, or says too much holds up nobody (lab.bmcs.serving, lab.bmcs.web). Stock, the TLS
+  handshake runs in the loop that accepts, and bodies have no limit.
 
 Machines whose BMC is a vendor's have one each besides it, with a port of its own (lab.bmcs).
 """

@@ -77,7 +77,7 @@ class Daemon:
 
 def unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+        return int(server.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

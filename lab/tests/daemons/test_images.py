@@ -6,6 +6,7 @@ import tempfile
 import time
 from base64 import b64encode
 from http.server import SimpleHTTPRequestHandler
+from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -25,7 +26,9 @@ SECRET = b"root:$y$secret"
 class Handler(SimpleHTTPRequestHandler):
     """Serves `content` with these `answers` of headers, always at the same time; `asked` are the requests' headers."""
 
-    content, answers, asked = b"1" * 5000, {}, []
+    content = b"1" * 5000
+    answers: ClassVar[dict[str, str]] = {}
+    asked: ClassVar[list[dict[str, str]]] = []
 
     def do_GET(self):
         self.asked.append(dict(self.headers))
