@@ -24,7 +24,7 @@ from werkzeug.serving import BaseWSGIServer, ThreadedWSGIServer, WSGIRequestHand
 
 _VERSIONS = {"1.1": ssl.TLSVersion.TLSv1_1, "1.2": ssl.TLSVersion.TLSv1_2}
 #: For a handshake, a request and its body; and for what a client still sends after its answer, without a pause.
-_REQUEST_SECONDS, _REST_SECONDS, _PAUSE_SECONDS = 30.0, 5.0, 0.1
+REQUEST_SECONDS, _REST_SECONDS, _PAUSE_SECONDS = 30.0, 5.0, 0.1
 _WAITED_FOR = 128
 _ERROR = {
     "code": "Base.1.8.GeneralError", "message": "The request cannot be read (%(code)d).",
@@ -62,7 +62,7 @@ class _Incoming(io.RawIOBase):
     def __init__(self, connection: socket.socket, server: _Server) -> None:
         self.connection = connection
         self.begin = time.monotonic()
-        self._deadline = self.begin + _REQUEST_SECONDS
+        self._deadline = self.begin + REQUEST_SECONDS
         self._answered = False
         self._server = server
 

@@ -185,8 +185,8 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def _version(url: str, headers: Mapping[str, str]) -> str:
-    """A name for this version of an image, the same for no other; empty when the headers do not tell them apart (RFC
-    9110 §8.8.1): a weak tag does not, nor does the time of a change within the second of the answer."""
+    """A name for this version of an image, the same for no other; empty when the headers do not tell versions apart
+    (RFC 9110 §8.8.1): a weak tag does not, nor does the time of a change within the second of the answer."""
     tag, changed = headers.get("ETag", ""), headers.get("Last-Modified", "")
     if not tag or tag.startswith("W/"):
         try:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from werkzeug.test import Client
 
+from drivers.container import Request
 from drivers.errors import DriverError
 from lab.bmcs.serving import serve as serve_bmc
 from lab.daemons.images import Images
@@ -186,14 +187,15 @@ def test_an_image_that_leaves_no_room_is_refused(put, server, folder, announced,
     assert [one.name for one in folder.iterdir()] == ["images"]
 
 
-def test_the_labs_own_image_is_linked_and_a_new_one_taken_up(images, put, serve, tmp_path):
+def test_the_labs_own_image_is_linked_and_a_new_one_taken_up(folder, serve, tmp_path):
     own = serve(SimpleHTTPRequestHandler)
-    images._own, images._root = (f"{own}/",), tmp_path
+    images = Images(own, tmp_path)
     for name in ("f.iso", "a;b #%?.iso"):
         for content in (b"1", b"2"):
             (tmp_path / "new").write_bytes(content)
             (tmp_path / "new").replace(tmp_path / name)
-            linked = put(f"{own}/{quote(name)}?query#fragment")
+            linked = folder / f"{content.decode()}-{name}"
+            images.put(f"{own}/{quote(name)}?query#fragment", linked)
             assert linked.samefile(tmp_path / name)
             assert linked.read_bytes() == content
 
@@ -254,7 +256,7 @@ def insert(bmc, url, drive=CD, **fields):
 
 def held_by(machine):
     """The path of what is in the machine's drive."""
-    return machine._view.media
+    return machine.machine("master-0").look().media
 
 
 def eject(bmc, drive=CD):
@@ -318,12 +320,16 @@ def test_what_the_machine_refuses_is_in_neither_its_drive_nor_the_books(bmc, mac
     assert bmc("GET", FLOPPY).json["Inserted"] is False
     assert insert(bmc, url) == 204
 
-    def refuse(**_fields):
-        raise DriverError("it does not take it", machine="master-0")
+    ask = machine.ask
+
+    def refuse(request):
+        if request.op == "media":
+            raise DriverError("it does not take it", machine="master-0")
+        return ask(request)
 
     books = bmc("GET", CD).json
     with monkeypatch.context() as patched:
-        patched.setattr(machine, "_change", refuse, raising=False)
+        patched.setattr(machine, "ask", refuse)
         assert (insert(bmc, url), eject(bmc)) == (500, 500)
     assert bmc("GET", CD).json == books
     assert [str(one) for one in (folder / "media").iterdir()] == [held_by(machine)]
@@ -332,7 +338,7 @@ def test_what_the_machine_refuses_is_in_neither_its_drive_nor_the_books(bmc, mac
 def test_a_drive_that_the_machine_has_lost_its_image_from_is_empty(bmc, machine, folder):
     (folder / "f.iso").write_bytes(b"image")
     assert insert(bmc, "nfs://files.example/export/f.iso") == 204
-    machine._change(media="")
+    machine.ask(Request(op="media", machine="master-0", value=""))
     shown = bmc("GET", CD).json
     assert (shown["Image"], shown["Inserted"]) == ("", False)
 

@@ -29,7 +29,9 @@ class Daemon:
     def __init__(self, folder: Path):
         self.folder = folder
         self.ports = [unused_port(), unused_port()]
-        Authority.make("test").issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
+        authority = Authority.make("test")
+        authority.issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
+        (folder / "ca.crt").write_bytes(authority.pem)
         word = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
         (folder / "htpasswd").write_text(f"{USER}:{word}\n")
         settings = {
@@ -53,8 +55,8 @@ class Daemon:
 
     def say(self, number: int, text: bytes) -> tuple[int, dict]:
         """What one of the two answers: status and JSON. Sends no more once it hangs up."""
-        context = ssl._create_unverified_context()
-        with context.wrap_socket(self.connect(number)) as connection:
+        context = ssl.create_default_context(cafile=self.folder / "ca.crt")
+        with context.wrap_socket(self.connect(number), server_hostname="127.0.0.1") as connection:
             connection.sendall(text)
             answer = b""
             while piece := connection.recv(1 << 16):
@@ -149,6 +151,9 @@ def test_a_body_that_cannot_be_taken_is_refused(daemon, number, body, headers, s
     ids=["token", "long password", "no UTF-8", "long password of a session", "half a character", "NUL"],
 )
 def test_what_is_no_login_is_told_so(daemon, number, path, body, headers):
+    if number:
+        account = json.dumps({"UserName": USER, "Password": PASSWORD}).encode()
+        assert daemon.ask(number, "POST", SESSIONS, body=account, login=False)[0] == 201
     method = "POST" if body else "GET"
     status, answer = daemon.ask(number, method, path, body=body, headers=headers, login=False)
     assert (status, list(answer)) == (401, ["error"])
@@ -174,7 +179,7 @@ def test_a_large_body_is_not_noted_whole(daemon):
 @pytest.fixture
 def hurried(monkeypatch):
     """A server that waits for hardly anybody."""
-    monkeypatch.setattr(serving, "_REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("lab.bmcs.serving.REQUEST_SECONDS", 0.3)
 
     def application(environ, start_response):
         start_response("200 OK", [("Content-Length", "0")])
