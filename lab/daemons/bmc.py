@@ -137,10 +137,9 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
             raise
         finally:
             self._from_cd.update([known] * once)
-        held = self.get_xml_desc(self._get_domain(known))
-        for link in self._links(known):
-            if f"'{link}'" not in held and f'"{link}"' not in held:
-                link.unlink()
+        tree = ElementTree.fromstring(self.get_xml_desc(self._get_domain(known)))
+        for link in self._links(known) - {Path(source.get("file", "")) for source in tree.iter("source")}:
+            link.unlink()
 
     def _links(self, uuid: str) -> set[Path]:
         return set(self._pool().glob(f"*-{uuid}.img"))

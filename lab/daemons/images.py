@@ -34,7 +34,7 @@ from lab.redact import without_login
 _CHUNK = 1 << 20
 _ANSWER_SECONDS = 60.0
 #: A download's limits: its time, and its size beside what is free (no more than remains free with it).
-_DOWNLOAD_SECONDS, _LARGEST = 3600.0, 64 << 30
+DOWNLOAD_SECONDS, _LARGEST = 3600.0, 64 << 30
 _LOOK_SECONDS = 0.5
 _AS_IT_IS = {"Accept-Encoding": "identity"}
 #: The application that answers; sushy-tools has no types.
@@ -148,7 +148,7 @@ async def _while_wanted(work: Coroutine[Any, Any, None], unwanted: Callable[[], 
     task, begin, why = asyncio.create_task(work), time.monotonic(), ""
     while not (await asyncio.wait([task], timeout=_LOOK_SECONDS))[0]:
         why = why or ("nobody waits for it any more" if unwanted() else "")
-        why = why or (f"not within {_DOWNLOAD_SECONDS:g} s" if time.monotonic() - begin > _DOWNLOAD_SECONDS else "")
+        why = why or (f"not within {DOWNLOAD_SECONDS:g} s" if time.monotonic() - begin > DOWNLOAD_SECONDS else "")
         if why:
             task.cancel()
     if task.cancelled():

@@ -200,7 +200,11 @@ def test_an_insert_that_libvirt_refuses_leaves_the_image_that_is_there(disk, bmc
         insert(bmc, disk, "other.iso")
     assert disk.xml == before
     assert [one.name for one in disk.pool.iterdir()] == [f"some-iso-{identity}.img"]
+    assert bmc.get_boot_image(identity, "Cd")[0] == str(next(disk.pool.iterdir()))
     monkeypatch.undo()
+    bmc.set_boot_image(identity, "Floppy", str(disk.pool.parent / "other.iso"))
+    assert len(list(disk.pool.iterdir())) == 2
+    bmc.set_boot_image(identity, "Floppy")
     bmc.set_boot_image(identity, "Cd")
     assert list(disk.pool.iterdir()) == []
 

@@ -1,10 +1,12 @@
 """Virtual media of the lab's BMC: what is fetched from where, what becomes a path, and what stays after a failure."""
 
+import select
 import shutil
 import socket
 import tempfile
 import time
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from http.server import SimpleHTTPRequestHandler
 from typing import ClassVar
 from urllib.parse import quote
@@ -173,6 +175,38 @@ def test_a_download_that_is_cut_short_is_none(put, server, folder):
         put(url)
     assert [one.name for one in folder.iterdir()] == ["images"]
     assert list((folder / "images").iterdir()) == []
+
+
+def test_a_download_has_an_end(put, folder, monkeypatch):
+    monkeypatch.setattr("lab.daemons.images.DOWNLOAD_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ImageFetchError, match=r"not within 0\.1 s"):
+        put(f"http://127.0.0.1:{silent.getsockname()[1]}/f.iso")
+    assert [one.name for one in folder.iterdir()] == ["images"]
+
+
+def test_what_two_want_at_once_is_downloaded_once(images, folder):
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/f.iso"
+        head = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 4\r\n\r\n'
+        targets = [folder / "first", folder / "second"]
+        both = [pool.submit(images.put, url, target) for target in targets]
+        connections = [server.accept()[0] for _ in both]
+        for connection in connections:
+            assert connection.recv(4096)
+            connection.sendall(head)
+        # Whoever waits for the other hangs up, and asks once more when the other has it.
+        [waits] = select.select(connections, [], [], 10)[0]
+        connections.remove(waits)
+        connections[0].sendall(b"1234")
+        with server.accept()[0] as once_more:
+            assert once_more.recv(4096)
+            once_more.sendall(head)
+            for one in both:
+                one.result(10)
+        for connection in (waits, *connections):
+            connection.close()
+    assert targets[0].samefile(targets[1])
+    assert targets[0].read_bytes() == b"1234"
 
 
 @pytest.mark.parametrize("announced", ["10000000", None])
