@@ -239,13 +239,15 @@ def test_the_labs_own_image_is_linked_and_a_new_one_taken_up(folder, serve, tmp_
     [
         "../outside/shadow", "%2e%2e/outside/shadow", "x/../../outside/shadow", "%2e%2e%2foutside%2fshadow",
         "..%2Foutside/shadow", "/{0}/outside/shadow", "%2F{0}/outside/shadow", "link", "folder/shadow", "..", "", ".",
-        "f.iso/..", "missing.iso", "%00", "x" * 5000, "folder",
+        "../outside/boot/link", "f.iso/..", "missing.iso", "%00", "x" * 5000, "folder",
     ],
 )  # fmt: skip
 def test_only_what_lies_in_a_share_is_read_from_it(put, folder, tmp_path, path):
     (tmp_path / "www/f.iso").write_bytes(b"image")
     (tmp_path / "www/link").symlink_to(tmp_path / "outside/shadow")
     (tmp_path / "www/folder").symlink_to(tmp_path / "outside")
+    (tmp_path / "outside/boot").mkdir()
+    (tmp_path / "outside/boot/link").symlink_to(tmp_path / "outside/shadow")
     with pytest.raises(ImageFetchError, match="no such file") as caught:
         put(f"nfs://lab/boot-media/{path.format(tmp_path)}")
     assert caught.value.status == 400
