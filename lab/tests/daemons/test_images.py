@@ -1,5 +1,7 @@
 """Virtual media of the lab's BMC: what is fetched from where, what becomes a path, and what stays after a failure."""
 
+import errno
+import os
 import select
 import shutil
 import socket
@@ -17,7 +19,10 @@ from werkzeug.test import Client
 from drivers.container import Request
 from drivers.errors import DriverError
 from lab.bmcs.serving import serve as serve_bmc
+from lab.daemons import httpd
+from lab.daemons.containers import ContainerDriver
 from lab.daemons.images import Images
+from lab.daemons.pki import Authority
 from lab.errors import ImageFetchError
 from lab.layout import Layout
 from lab.testing.bmcs import Memory, emulated
@@ -413,3 +418,51 @@ def test_a_download_blocks_no_other_and_ends_with_its_client(machine, folder, se
             time.sleep(0.01)
         assert [one.read_bytes() for one in (folder / "media").iterdir()] == [b"image"]
         bmc.shutdown()
+
+
+def test_a_server_is_verified_where_a_client_asks_for_it(bmc, folder):
+    authority, other = Authority.make("test"), Authority.make("other")
+    authority.issue(["127.0.0.1"], folder / "crt", folder / "key")
+    (folder / "f.iso").write_bytes(b"image")
+    with httpd.serving(folder, "127.0.0.1", 0, (folder / "crt", folder / "key")) as port:
+        url = f"https://127.0.0.1:{port}/f.iso"
+        assert insert(bmc, url) == 204
+        assert bmc("PATCH", CD, {"VerifyCertificate": True}).status_code == 204
+        assert insert(bmc, url) == 502
+        for pem, status in ((other.pem.decode(), 502), ("none", 400), (authority.pem.decode(), 204)):
+            certificate = {"CertificateString": pem, "CertificateType": "PEM"}
+            assert bmc("POST", f"{CD}/Certificates", certificate).status_code == 204
+            assert insert(bmc, url) == status
+            assert bmc("DELETE", f"{CD}/Certificates/Default").status_code == 204
+
+
+def test_what_a_machine_may_write_to_is_its_own(bmc, folder, monkeypatch):
+    monkeypatch.setattr(ContainerDriver, "set_boot_image", lambda *_args: None)
+    (folder / "f.iso").write_bytes(b"image")
+    url = "nfs://files.example/export/f.iso"
+    shared = []
+    for drive, protected in ((CD, True), (CD, False), (FLOPPY, True), (FLOPPY, False)):
+        assert insert(bmc, url, drive, WriteProtected=protected) == 204
+        [medium] = (folder / "media").iterdir()
+        assert medium.read_bytes() == b"image"
+        shared.append(medium.samefile(folder / "f.iso"))
+        assert eject(bmc, drive) == 204
+    assert shared == [True, True, True, False]
+
+
+def test_a_share_on_another_file_system_is_copied_whole_or_not_at_all(put, folder, tmp_path, monkeypatch):
+    (tmp_path / "www/f.iso").write_bytes(b"image")
+
+    def link(*_args):
+        raise OSError(errno.EXDEV, "another file system")
+
+    def copy(_source, target):
+        target.write_bytes(b"im")
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "link", link)
+    assert put("nfs://lab/boot-media/f.iso").read_bytes() == b"image"
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    with pytest.raises(ImageFetchError, match="no space"):
+        put("nfs://lab/boot-media/f.iso")
+    assert len(list(folder.iterdir())) == 2
