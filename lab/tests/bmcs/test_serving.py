@@ -6,15 +6,19 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64encode
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import bcrypt
 import pytest
 
 from lab.bmcs import serving
+from lab.bmcs.resources.tasks import Tasks
+from lab.bmcs.web import Response
 from lab.daemons.pki import Authority
 from lab.testing.bmcs import PASSWORD, USER, Memory, owned
 from lab.waiting import wait_until
@@ -206,3 +210,34 @@ def test_who_takes_too_long_is_hung_up_on_however_much_is_said_meanwhile(hurried
             except ConnectionError:
                 break
         assert time.monotonic() < deadline
+
+
+def test_a_task_goes_on_when_who_asked_for_it_has_gone():
+    tasks = Tasks(SimpleNamespace(clock=time.monotonic), 0)
+    gone, done, asked = [], threading.Event(), threading.Event()
+
+    def end() -> Response:
+        gone.append(serving.client_gone())
+        # Another one asks meanwhile, and need not wait.
+        thread = threading.Thread(target=tasks.finish_due)
+        thread.start()
+        thread.join(10)
+        gone.append(thread.is_alive())
+        return Response()
+
+    def application(_environ, start_response):
+        asked.set()
+        wait_until(serving.client_gone, 10, "the client hangs up", poll=0.01)
+        tasks.begin(end)
+        tasks.finish_due()
+        done.set()
+        start_response("204 No Content", [])
+        return []
+
+    server = serving.serve(application, "127.0.0.1", 0, None)
+    with socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert asked.wait(10)
+    assert done.wait(10)
+    server.shutdown()
+    assert gone == [False, False]

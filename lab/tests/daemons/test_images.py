@@ -324,7 +324,9 @@ def test_an_eject_removes_nothing_but_what_its_insert_made(bmc, folder, tmp_path
     (folder / "media").mkdir()
     (folder / "media/other.iso").write_bytes(b"another's")
     (folder / "f.iso").write_bytes(b"image")
-    assert insert(bmc, "nfs://files.example/export/f.iso") == 204
+    for _ in range(2):
+        assert insert(bmc, "nfs://files.example/export/f.iso") == 204
+    assert len(list((folder / "media").iterdir())) == 2
     assert eject(bmc) == 204
     assert eject(bmc) == 204
     assert [one.name for one in (folder / "media").iterdir()] == ["other.iso"]
