@@ -81,12 +81,7 @@ class _Incoming(io.RawIOBase):
             raise TimeoutError
         with self._server.waiting(self):
             self.connection.settimeout(min(left, _PAUSE_SECONDS) if self._answered else left)
-            try:
-                return self.connection.recv_into(buffer)
-            except TimeoutError:
-                if self._answered:
-                    return 0
-                raise
+            return self.connection.recv_into(buffer)
 
 
 class _Handler(WSGIRequestHandler):

@@ -56,11 +56,9 @@ def read_body(environ: dict[str, Any]) -> None:
     """Read a request's body, and leave it there for who answers. Nobody's is read who has not logged in. Raises Refusal
     (400, 413)."""
     request = Request(environ)
-    body = b""
     try:
-        if (request.content_length or 0) <= _LARGEST:
-            # Chunks do not say how much there is.
-            body = io.BufferedReader(cast(io.RawIOBase, request.stream)).read(_LARGEST + 1)
+        # Chunks do not say how much there is.
+        body = io.BufferedReader(cast(io.RawIOBase, request.stream)).read(_LARGEST + 1)
     except HTTPException as failure:
         message = failure.description or failure.name
         raise refusal(failure.code or 400, "Base.1.8.GeneralError", message) from failure
@@ -68,7 +66,7 @@ def read_body(environ: dict[str, Any]) -> None:
         raise
     except OSError as failure:
         raise refusal(400, "Base.1.8.GeneralError", f"The request body cannot be read: {failure}") from failure
-    if max(request.content_length or 0, len(body)) > _LARGEST:
+    if len(body) > _LARGEST:
         raise refusal(413, "Base.1.8.GeneralError", f"The request body is longer than {_LARGEST} bytes.")
     depths = accumulate((byte in b"[{") - (byte in b"]}") for byte in body if byte in b"[]{}")
     if max(depths, default=0) > _DEEPEST:
