@@ -216,7 +216,7 @@ class Layout:
         """Link the file below what the HTTP server serves; returns its URL of that scheme (http, https, nfs). Raises
         FileNotFoundError."""
         # One folder per source keeps equal names apart without changing the name.
-        folder = self.www / hashlib.sha256(bytes(path.absolute())).hexdigest()[:8]
+        folder = self.www / _share(path.absolute())
         _link(path, folder)
         base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
         return f"{base}/{folder.name}/{quote(path.name)}"
@@ -246,6 +246,15 @@ class Layout:
             (self.root / name).mkdir(parents=True)
         for name in ("run", "lib", "log", "etc"):
             (self.root / "libvirt" / name).mkdir(parents=True)
+
+
+def _share(source: Path) -> str:
+    return hashlib.sha256(bytes(source)).hexdigest()[:8]
+
+
+def is_published(link: Path) -> bool:
+    """Whether a symbolic link is one that `publish` or `offer` has made: its folder's name says so."""
+    return link.parent.name in (_BOOT, _share(link.readlink()))
 
 
 def _link(path: Path, folder: Path) -> None:

@@ -16,7 +16,7 @@ from lab.bmcs.resources.power import Boot, Power
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, received, refusal
+from lab.bmcs.web import Inner, Request, Response, document, read_body, received, refusal
 
 
 class Front:
@@ -58,6 +58,7 @@ class Front:
     def _answer(self, request: Request) -> Response:
         path = request.path.rstrip("/")
         self._access.check(request, path)
+        read_body(request.environ)
         self._protocol.check(request, path)
         self._power.unready()
         if request.method == "PATCH" and self.state.profile.if_match == "required":

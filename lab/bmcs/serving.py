@@ -1,22 +1,149 @@
-"""HTTPS for BMCs, with the versions of TLS that they speak."""
+"""HTTP and HTTPS for BMCs, with the versions of TLS that they speak.
+
+Every client has a thread, in which its handshake runs too, and a limited time to say what it wants. Of those that are
+waited for, only so many at once: the one that has been here longest makes room for the next.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import select
+import socket
 import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.serving import BaseWSGIServer, ThreadedWSGIServer, WSGIRequestHandler
 
 _VERSIONS = {"1.1": ssl.TLSVersion.TLSv1_1, "1.2": ssl.TLSVersion.TLSv1_2}
+#: For a handshake, a request and its body; and for what a client still sends after its answer, without a pause.
+REQUEST_SECONDS, _REST_SECONDS, _PAUSE_SECONDS = 30.0, 5.0, 0.1
+_WAITED_FOR = 128
+_ERROR = {
+    "code": "Base.1.8.GeneralError", "message": "The request cannot be read (%(code)d).",
+    "@Message.ExtendedInfo": [
+        {"MessageId": "Base.1.8.GeneralError", "Message": "The request cannot be read (%(code)d)."}
+    ],
+}  # fmt: skip
+
+_connection: ContextVar[socket.socket | None] = ContextVar("connection", default=None)
 
 
-class _Silent(WSGIRequestHandler):
-    """Requests are logged by who answers them."""
+def client_gone() -> bool:
+    """Whether the client of the request that this thread answers has hung up; one that is nobody's has no client."""
+    connection = _connection.get()
+    if connection is None:
+        return False
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+@contextmanager
+def unattended() -> Iterator[None]:
+    """What this thread does within the block is done whether or not its client stays."""
+    token = _connection.set(None)
+    try:
+        yield
+    finally:
+        _connection.reset(token)
+
+
+class _Incoming(io.RawIOBase):
+    """What a client sends, until a deadline. The first read includes the handshake."""
+
+    def __init__(self, connection: socket.socket, server: _Server) -> None:
+        self.connection = connection
+        self.begin = time.monotonic()
+        self._deadline = self.begin + REQUEST_SECONDS
+        self._answered = False
+        self._server = server
+
+    def answered(self) -> None:
+        """From now on, what comes is only taken off its hands."""
+        self._answered, self._deadline = True, time.monotonic() + _REST_SECONDS
+
+    def readable(self) -> bool:
+        """It is read only."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As io.RawIOBase. Raises TimeoutError after the deadline."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        with self._server.waiting(self):
+            self.connection.settimeout(min(left, _PAUSE_SECONDS) if self._answered else left)
+            return self.connection.recv_into(buffer)
+
+
+class _Handler(WSGIRequestHandler):
+    """Requests are logged by who answers them; what is no request gets an error in Redfish's form."""
+
+    server: _Server
+    default_request_version = "HTTP/1.1"  # for an error's head, too
+    error_content_type = "application/json"
+    error_message_format = json.dumps({"error": _ERROR})
+
+    def setup(self) -> None:
+        """Read with a deadline."""
+        super().setup()
+        self.rfile.close()
+        self._incoming = _Incoming(self.connection, self.server)
+        self.rfile = io.BufferedReader(self._incoming)
+
+    def run_wsgi(self) -> None:
+        """Answer one request; there is no second one."""
+        try:
+            urlsplit(self.path)
+        except ValueError:
+            self.send_error(400)
+            return
+        _connection.set(self.connection)
+        super().run_wsgi()
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        """As http.server does."""
+        self._incoming.answered()
+        super().send_response(code, message)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log nothing."""
 
     def log(self, type: str, message: str, *args: Any) -> None:
         """Log nothing."""
+
+
+class _Server(ThreadedWSGIServer):
+    """A thread for each client."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lock = threading.Lock()
+        self._waited_for: set[_Incoming] = set()
+
+    @contextmanager
+    def waiting(self, incoming: _Incoming) -> Iterator[None]:
+        """Within the block its client is waited for, unless too many come after it: then it is hung up on."""
+        with self._lock:
+            self._waited_for.add(incoming)
+            if len(self._waited_for) > _WAITED_FOR:
+                oldest = min(self._waited_for, key=lambda one: one.begin)
+                self._waited_for.remove(oldest)
+                # The socket's own: that of TLS changes what its thread is reading from.
+                socket.socket.shutdown(oldest.connection, socket.SHUT_RDWR)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waited_for.discard(incoming)
 
 
 def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
@@ -29,8 +156,18 @@ def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
     return server_side
 
 
+def listen(application: Any, address: str, port: int, tls: ssl.SSLContext | None) -> BaseWSGIServer:
+    """A server there, whose `serve_forever` answers."""
+    server = _Server(address, port, application, _Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.ssl_context = tls
+    return server
+
+
 def serve(application: Any, address: str, port: int, tls: ssl.SSLContext | None) -> BaseWSGIServer:
     """Answer there in threads of this process, from now on until its `shutdown`."""
-    server = make_server(address, port, application, threaded=True, request_handler=_Silent, ssl_context=tls)
-    Thread(target=server.serve_forever, args=(0.1,), name=f"bmc-{server.server_port}", daemon=True).start()
+    server = listen(application, address, port, tls)
+    name = f"bmc-{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.1,), name=name, daemon=True).start()
     return server

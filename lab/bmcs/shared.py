@@ -12,7 +12,7 @@ from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, received
+from lab.bmcs.web import Inner, Request, Response, document, read_body, received
 
 
 class Shared:
@@ -50,6 +50,7 @@ class Shared:
 
     def _own(self, request: Request, path: str) -> Response | None:
         self._access.check(request, path)
+        read_body(request.environ)
         self._protocol.check(request, path)
         return self._protocol.handle(request, path) or self._access.handle(request, path)
 

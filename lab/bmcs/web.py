@@ -1,21 +1,30 @@
-"""Answers in Redfish's form, and the emulator asked as a client would (DSP0266, "Error responses")."""
+"""Bodies of requests, answers in Redfish's form, and the emulator asked as a client would (DSP0266, "Error
+responses")."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
+from typing import Any, cast
 from urllib.parse import quote
 
+from werkzeug.exceptions import HTTPException
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from lab.bmcs.errors import Refusal
 
-__all__ = ["Inner", "Reply", "Request", "Response", "document", "no_content", "received", "refusal"]
+__all__ = [
+    "Inner", "Reply", "Request", "Response", "document", "no_content", "read_body", "received", "refusal", "shown_body",
+]  # fmt: skip
 
 _JSON = "application/json"
+#: Bytes of a body, and how deep its JSON goes: more is refused. Of larger ones than the last only the size is shown.
+_LARGEST, _DEEPEST, _SHOWN = 1 << 20, 64, 16 << 10
+_BODY = "node0.body"
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,40 @@ def received(environ: Mapping[str, Any]) -> Request:
     """The request; HEAD is GET, of whose answer the server sends no body (RFC 9110 §9.3.2)."""
     method = environ["REQUEST_METHOD"]
     return Request({**environ, "REQUEST_METHOD": "GET" if method == "HEAD" else method})
+
+
+def read_body(environ: dict[str, Any]) -> None:
+    """Read a request's body, and leave it there for who answers. Nobody's is read who has not logged in. Raises Refusal
+    (400, 413)."""
+    request = Request(environ)
+    try:
+        # Chunks do not say how much there is.
+        body = io.BufferedReader(cast(io.RawIOBase, request.stream)).read(_LARGEST + 1)
+    except HTTPException as failure:
+        message = failure.description or failure.name
+        raise refusal(failure.code or 400, "Base.1.8.GeneralError", message) from failure
+    except (ConnectionError, TimeoutError):
+        raise
+    except OSError as failure:
+        raise refusal(400, "Base.1.8.GeneralError", f"The request body cannot be read: {failure}") from failure
+    if len(body) > _LARGEST:
+        raise refusal(413, "Base.1.8.GeneralError", f"The request body is longer than {_LARGEST} bytes.")
+    depths = accumulate((byte in b"[{") - (byte in b"]}") for byte in body if byte in b"[]{}")
+    if max(depths, default=0) > _DEEPEST:
+        raise refusal(400, "Base.1.8.MalformedJSON", "The request body submitted was nested too deeply.")
+    environ.pop("wsgi.input_terminated", None)
+    environ |= {_BODY: body, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+
+
+def shown_body(request: Request) -> Any:
+    """The JSON that a request brought; None when there is none, or nobody has read it."""
+    body: bytes = request.environ.get(_BODY, b"")
+    if len(body) > _SHOWN:
+        return f"{len(body)} bytes"
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
 
 
 def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:

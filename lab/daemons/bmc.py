@@ -1,9 +1,11 @@
-"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with five changes.
+"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with these changes.
 
 - One image for all machines. Stock, every InsertMedia downloads the ISO in small pieces and copies it again into the
   pool, twice its size for each machine, and leaves the pool's copy behind (reference/lab.md §3.3, B1 and B2). Here an
-  image is downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it. An
+  image is downloaded once per version (lab.daemons.images), and each machine gets hard links to it. An
   image that the lab's own HTTP server serves is not even copied: a new image has to be a new file, as node0's are.
+- An insert or eject that fails changes nothing. Stock, the books change before the machine, and a name that the image's
+  server gives becomes a path.
 - An inserted CD is bootable, after the disks. Stock, it has no place in the boot order unless the client sets one, and
   then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
   installed disk wins. A boot target that a client sets is still honoured.
@@ -11,6 +13,8 @@
 - A request is done as a whole or refused, in Redfish's form (lab.daemons.redfish), and there are sessions
   (lab.bmcs.shared).
 - Every request is logged with its duration, without passwords.
+- Who has not logged in, says nothing, or says too much holds up nobody (lab.bmcs.serving, lab.bmcs.web). Stock, the TLS
+  handshake runs in the loop that accepts, and bodies have no limit.
 
 Machines whose BMC is a vendor's have one each besides it, with a port of its own (lab.bmcs).
 """
@@ -19,9 +23,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import ssl
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,79 +32,31 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlparse
 from xml.etree import ElementTree
 
 import flask
 from sushy_tools import error
 from sushy_tools.emulator import auth_basic
 from sushy_tools.emulator import main as emulator
-from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
 from drivers.bootorder import Place, behind, in_order, of_kind, places, settle
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
+from lab.bmcs.errors import Refusal
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
-from lab.bmcs.serving import context, serve
+from lab.bmcs.serving import context, listen, serve
 from lab.bmcs.shared import Shared
-from lab.bmcs.web import Request, Response
+from lab.bmcs.web import Request, Response, read_body, shown_body
 from lab.daemons import containers
-from lab.daemons.images import Images
+from lab.daemons.images import share_media
 from lab.daemons.redfish import views
 from lab.daemons.redfish.storage import Disk, disks_of, simple
-from lab.errors import ImageFetchError
 from lab.redact import redact
 
 #: Redfish's words for what a machine boots.
 _DEVICES = {"Cd": BootDevice.CD, "Hdd": BootDevice.DISK, "Pxe": BootDevice.NETWORK}
-
-
-class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
-    """Virtual media that fetch every version of an image only once."""
-
-    _lock = threading.Lock()
-
-    def _get_image(self, image_url: str, auth: Any, verify_media_cert: Any, custom_cert: Any) -> tuple[str, str]:
-        if auth or custom_cert:
-            fetched: tuple[str, str] = super()._get_image(image_url, auth, verify_media_cert, custom_cert)
-            return fetched
-        try:
-            with self._lock:
-                images = Images(
-                    self._config["NODE0_HTTP_URL"],
-                    Path(self._config["NODE0_HTTP_ROOT"]),
-                    self._shares(),
-                    self._config.get("NODE0_HTTPS_URL", ""),
-                )
-                shared = images.fetch(image_url, verify=verify_media_cert)
-        except ImageFetchError as failure:
-            raise error.FishyError(str(failure), code=failure.status) from failure
-        # Each insert gets its own link in its own directory: that is what eject removes.
-        name = os.path.basename(urlparse(image_url).path) or "image.iso"
-        link = Path(tempfile.mkdtemp(prefix="media-")) / name
-        os.link(shared, link)
-        return name, str(link)
-
-    def _shares(self) -> dict[str, Path]:
-        """The lab's shares: URL=directory, without spaces."""
-        pairs = (one.split("=", 1) for one in self._config.get("NODE0_SHARES", ()))
-        return {url: Path(folder) for url, folder in pairs}
-
-    def eject_image(self, identity: str, device: str) -> None:
-        """Take the image out, and remove this insert's link to it."""
-        local = self._get_device(identity, device).get("_local_file")
-        super().eject_image(identity, device)
-        if local:
-            shutil.rmtree(os.path.dirname(local), ignore_errors=True)
-
-    def insert_image(self, identity: str, device: str, *args: Any, **kwargs: Any) -> str:
-        """Put an image in, in the place of one that is there; its path."""
-        if self._get_device(identity, device).get("Inserted"):
-            self.eject_image(identity, device)
-        path: str = super().insert_image(identity, device, *args, **kwargs)
-        return path
 
 
 class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
@@ -200,18 +155,17 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         with containers.as_fishy(), closing(Hypervisor(self._uri)) as hypervisor:
             yield hypervisor.machine(self.name(identity))
 
-    def _upload_image(self, domain: Any, conn: Any, boot_image: str) -> str:
-        pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
-        folder = Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
-        self._drop_images(folder, domain)
-        link = folder / f"{Path(boot_image).name.replace('.', '-')}-{domain.UUIDString()}.img"
-        os.link(boot_image, link)
-        pool.refresh()
-        return str(link)
+    def _pool(self) -> Path:
+        with libvirtdriver.libvirt_open(self._uri) as conn:
+            pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
+            pool.refresh()
+            return Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
 
-    def _drop_images(self, folder: Path, domain: Any) -> None:
-        for old in folder.glob(f"*-{domain.UUIDString()}.img"):
-            old.unlink()
+    def _upload_image(self, domain: Any, _conn: Any, boot_image: str) -> str:
+        link = self._pool() / f"{Path(boot_image).name.replace('.', '-')}-{domain.UUIDString()}.img"
+        if not (link.exists() and link.samefile(boot_image)):
+            os.link(boot_image, link)
+        return str(link)
 
     def _add_boot_image(self, domain: Any, domain_tree: Any, device: str, *args: Any) -> None:
         super()._add_boot_image(domain, domain_tree, device, *args)
@@ -224,23 +178,30 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         settle(domain_tree)
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
-        """As sushy-tools does; without an image, the pool's link to the last one goes. A new image takes over the place
+        """As sushy-tools does, or not at all; the pool's links to earlier images go. A new image takes over the place
         of one that was set first for good, not of what is to be first once."""
         known = self.uuid(identity)
         asked = self._asked.get(known)
         if asked is not None and asked[1]:
             del self._asked[known]
+        defined, links = self.get_xml_desc(self._get_domain(known)), self._links(known)
         try:
             super().set_boot_image(identity, device, boot_image, *args, **kw)
+        except BaseException:
+            with libvirtdriver.libvirt_open(self._uri) as conn:
+                conn.defineXML(defined)
+            for link in self._links(known) - links:
+                link.unlink()
+            raise
         finally:
             if asked is not None:
                 self._asked[known] = asked
-        if boot_image is None:
-            with libvirtdriver.libvirt_open(self._uri) as conn:
-                pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
-                folder = Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
-                self._drop_images(folder, self._get_domain(identity))
-                pool.refresh()
+        tree = ElementTree.fromstring(self.get_xml_desc(self._get_domain(known)))
+        for link in self._links(known) - {Path(source.get("file", "")) for source in tree.iter("source")}:
+            link.unlink()
+
+    def _links(self, uuid: str) -> set[Path]:
+        return set(self._pool().glob(f"*-{uuid}.img"))
 
 
 class RequestLog:
@@ -261,7 +222,7 @@ class RequestLog:
             "status": response.status_code,
             "seconds": round(seconds, 3),
         }
-        body = request.get_json(silent=True)
+        body = shown_body(request)
         if body is not None:
             entry["body"] = redact(body)
         if response.status_code >= 400:
@@ -271,10 +232,15 @@ class RequestLog:
 
 
 def log_requests(app: flask.Flask, log: RequestLog) -> None:
-    """Note every request that `app` answers, but not what a BMC in front of it only wants to know."""
+    """Read every request that `app` answers, and note it, but not what a BMC in front of it only wants to know."""
 
-    def begin() -> None:
+    def begin() -> Response | None:
         flask.g.begin = time.monotonic()
+        try:
+            read_body(flask.request.environ)
+        except Refusal as refused:
+            return refused.response
+        return None
 
     def end(response: flask.Response) -> flask.Response:
         if flask.request.remote_addr or flask.request.method != "GET":
@@ -291,7 +257,7 @@ def accounts(file: str) -> Callable[[str, str], bool]:
     def account(user: str, password: str) -> bool:
         try:
             auth_basic.authenticate(file, user, password.encode())
-        # bcrypt's word for passwords of more than 72 bytes, or with a null.
+        # What bcrypt (more than 72 bytes, a null) and UTF-8 cannot take is nobody's password.
         except (error.FishyError, ValueError):
             return False
         return True
@@ -301,32 +267,35 @@ def accounts(file: str) -> Callable[[str, str], bool]:
 
 def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
     """Serve the BMCs of all machines whose BMC is a vendor's: NODE0_FRONTS has their names, profiles and ports."""
-    settings = app.config
-    account, application = accounts(settings["NODE0_ACCOUNTS"]), app.wsgi_app
-    for name, kind, port in settings.get("NODE0_FRONTS", ()):
-        bmc_profile = profile(kind)
-        restarts = containers.SETTING in settings
-        front = Front(bmc_profile, name, application, account, restarts=restarts, log=partial(log.note, bmc=name))
-        pair = (Path(settings["SUSHY_EMULATOR_SSL_CERT"]), Path(settings["SUSHY_EMULATOR_SSL_KEY"]))
-        serve(front, settings["SUSHY_EMULATOR_LISTEN_IP"], port, context(*pair, bmc_profile.tls))
+    account, application = accounts(app.config["NODE0_ACCOUNTS"]), app.wsgi_app
+    restarts = containers.SETTING in app.config
+    for name, kind, port in app.config.get("NODE0_FRONTS", ()):
+        front = Front(profile(kind), name, application, account, restarts=restarts, log=partial(log.note, bmc=name))
+        serve(front, app.config["SUSHY_EMULATOR_LISTEN_IP"], port, _context(app, kind))
+
+
+def _context(app: flask.Flask, kind: str) -> ssl.SSLContext:
+    pair = (Path(app.config["SUSHY_EMULATOR_SSL_CERT"]), Path(app.config["SUSHY_EMULATOR_SSL_KEY"]))
+    return context(*pair, profile(kind).tls)
 
 
 def main(config: str) -> int:
     """Serve until killed."""
-    vmedia.StaticDriver = SharedMedia
     libvirtdriver.LibvirtDriver = LabMachines
     containers.ContainerDriver.instead_of_libvirt(config)
     app = emulator.app
     app.configure(config_file=config)
     log = RequestLog(Path(app.config["NODE0_BMC_REQUESTS"]))
-    views.install(app)
+    # Bodies are read, within their limits, before anything looks at them.
     log_requests(app, log)
+    views.install(app)
+    share_media(app)
     serve_vendors(app, log)
     # sushy-tools' own way in knows no sessions, and is not used: its setting (SUSHY_EMULATOR_AUTH_FILE) is not there.
     app.wsgi_app = Shared(app.wsgi_app, accounts(app.config["NODE0_ACCOUNTS"]), log=log.note)
-    sys.argv = ["sushy-emulator", "--config", config]
-    code: int = emulator.main()
-    return code
+    address, port = app.config["SUSHY_EMULATOR_LISTEN_IP"], app.config["SUSHY_EMULATOR_LISTEN_PORT"]
+    listen(app, address, port, _context(app, "lab")).serve_forever()
+    return 0
 
 
 if __name__ == "__main__":

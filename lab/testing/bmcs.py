@@ -24,8 +24,8 @@ from lab.bmcs.profile import Profile, profile
 from lab.bmcs.serving import context, serve
 from lab.bmcs.shared import Shared
 from lab.bmcs.web import Response
-from lab.daemons.bmc import SharedMedia
 from lab.daemons.containers import ContainerDriver
+from lab.daemons.images import share_media
 from lab.daemons.pki import Authority
 from lab.daemons.redfish import views
 
@@ -107,7 +107,7 @@ def emulated(systems: Any, folder: Path) -> Iterator[emulator.Application]:
     """The emulator with that driver of systems, its files in `folder`; without authentication."""
     originals = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
     directory = tempfile.tempdir
-    vmedia.StaticDriver = SharedMedia
+    share_media(emulator.app)
     emulator.Application.systems = systems
     # What it has memoized is of another emulator.
     vars(emulator.app).pop("_cache", None)

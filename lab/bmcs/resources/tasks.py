@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lab.bmcs.errors import Refusal
+from lab.bmcs.serving import unattended
 from lab.bmcs.state import ROOT, State
 from lab.bmcs.web import Request, Response, document, refusal
 
@@ -37,14 +38,19 @@ class Tasks:
         return self._shown(identity)
 
     def finish_due(self) -> None:
-        """Finish the tasks that are due."""
-        with self._lock:
-            for task in self._tasks.values():
+        """Finish the tasks that are due, whether or not who asks now stays. Others need not wait for that."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            for task in list(self._tasks.values()):
                 if task.answer is None and self.state.clock() - task.begin >= self.seconds:
                     try:
-                        task.answer = task.end()
+                        with unattended():
+                            task.answer = task.end()
                     except Refusal as error:
                         task.answer = error.response
+        finally:
+            self._lock.release()
 
     def _shown(self, identity: str) -> Response:
         """A task's monitor: 202 while it runs, then what its operation answers."""

@@ -205,6 +205,33 @@ def test_another_image_comes_where_the_one_before_was_asked_for(disk, bmc):
         bmc.set_power_state(identity, "ForceOff")
 
 
+@pytest.mark.parametrize("method", ["defineXML", "set_boot_device"])
+def test_an_insert_that_libvirt_refuses_leaves_the_image_that_is_there(disk, bmc, method, monkeypatch):
+    identity = disk.UUIDString()
+    insert(bmc, disk)
+    ask(bmc, disk, "Cd")
+    before, define, calls = disk.xml, disk.defineXML, []
+
+    def refuse(*_args):
+        calls.append(1)
+        if len(calls) == 1:
+            raise libvirt.libvirtError("it is refused")
+        return define(*_args)
+
+    monkeypatch.setattr(bmc if method == "set_boot_device" else disk, method, refuse, raising=False)
+    with pytest.raises(Exception, match="it is refused"):
+        insert(bmc, disk, "other.iso")
+    assert disk.xml == before
+    assert [one.name for one in disk.pool.iterdir()] == [f"some-iso-{identity}.img"]
+    assert bmc.get_boot_image(identity, "Cd")[0] == str(next(disk.pool.iterdir()))
+    monkeypatch.undo()
+    bmc.set_boot_image(identity, "Floppy", str(disk.pool.parent / "other.iso"))
+    assert len(list(disk.pool.iterdir())) == 2
+    bmc.set_boot_image(identity, "Floppy")
+    bmc.set_boot_image(identity, "Cd")
+    assert list(disk.pool.iterdir()) == []
+
+
 def test_with_an_empty_drive_it_is_switched_on_as_it_is(disk, bmc):
     ask(bmc, disk, "Cd", "Once")
     bmc.set_power_state(disk.UUIDString(), "On")
