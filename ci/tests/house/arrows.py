@@ -295,10 +295,7 @@ ALLOWED: dict[str, set[str]] = {
         "lab.subject", "lab.topology", "scenarios.catalogue",
     },
     "ci.bench.service": {"ci.bench.measure", "installer.testing", "lab.host"},
-    "ci.bench.oracle": {
-        "ci.bench.measure", "ci.errors", "installer.testing", "lab", "lab.host",
-        "lab.machines.container.firmware.formats",
-    },
+    "ci.bench.oracle": {"ci.bench.measure", "installer.testing", "lab"},
     "ci.bench.__main__": {  # names all measurements
         "ci.bench", "ci.bench.installs", "ci.bench.measure", "ci.bench.oracle", "ci.bench.service",
         "scenarios.catalogue",
