@@ -71,8 +71,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "image": Benchmark("create image against cp", _run_of("image")),
     "builds": Benchmark("builds of the lab release with a warm cache", _builds),
     "media": Benchmark("inserting an image through Redfish", _run_of("media")),
-    "engine": Benchmark("what node0-ci run costs besides the runs", _run_of("engine")),
-    "pages": Benchmark("node0-ci page of ten thousand runs, and how soon a browser opens its pages", _run_of("pages")),
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
     ),

@@ -286,9 +286,8 @@ ALLOWED: dict[str, set[str]] = {
     "ci.errors": set(),
     "ci.bench.measure": set(),
     "ci.bench": {
-        "ci", "ci.bench.measure", "ci.informer.cli", "drivers", "installer.testing", "lab", "lab.bmcs",
-        "lab.daemons", "lab.host", "lab.lab", "lab.release", "lab.release.os", "lab.testing", "lab.topology",
-        "scenarios.catalogue",
+        "ci", "ci.bench.measure", "installer.testing", "lab", "lab.bmcs", "lab.host", "lab.lab", "lab.release",
+        "lab.release.os", "lab.testing", "lab.topology", "scenarios.catalogue",
     },
     "ci.bench.installs": {
         "ci.bench", "ci.bench.measure", "lab.deploy", "lab.host", "lab.inputs", "lab.lab", "lab.release",
