@@ -14,7 +14,7 @@ from ci.bench.oracle.service.scenarios import CHANGES, TOPOLOGIES, World, change
 from installer.testing.service.rendezvous_kit import Running
 from installer.testing.service.words_kit import Scheme
 
-READY = ("sno", "sno-ipv6", "sno-dual", "compact", "dual", "ha-roles", "none-dual")
+READY = ("sno", "ipv6", "sno-dual", "compact", "dual", "ha-roles", "none-dual")
 
 
 def shown(world: World) -> str:

@@ -84,11 +84,11 @@ class Api:
 
 @contextmanager
 def services(theirs: Api, directory: Path) -> Iterator[tuple[Api, Api]]:
-    """A running service, and node0's of the same release beside it; what was registered there is removed."""
+    """A running service, and node0's of the same release and agent; what was registered there is removed."""
     version = theirs.version()
     release = {"url": f"registry.test.node0.example/release@sha256:{'0' * 64}", "version": version}
-    settings = {"RELEASE_IMAGES": json.dumps([release]), "HW_VALIDATOR_REQUIREMENTS": ""}
-    with running(directory, **settings, HOST_DISCONNECTION_TIMEOUT="3h") as service:
+    settings = {"RELEASE_IMAGES": json.dumps([release]), "AGENT_DOCKER_IMAGE": theirs.agent_image()}
+    with running(directory, **settings, HW_VALIDATOR_REQUIREMENTS="", HOST_DISCONNECTION_TIMEOUT="3h") as service:
         tokens = {scheme: service.keys.token(scheme) for scheme in (Scheme.USER, Scheme.AGENT)}
         try:
             yield theirs, Api("node0", service.url, tokens, service.ca)
