@@ -59,13 +59,10 @@ def _floor(args: argparse.Namespace) -> None:
         floor.run(args.scenario, topology_of(args.scenario))
 
 
-def _oracle(args: argparse.Namespace) -> None:
-    from ci.bench.oracle import bench, scripts
+def _oracle_service(args: argparse.Namespace) -> None:
+    from ci.bench.oracle.service import comparison
 
-    if args.scripts is None:
-        bench.run(args.seed)
-    else:
-        scripts.run(args.scripts)
+    comparison.run(args.url, args.worlds, args.seed, ca=args.ca, user_token=args.user_token, token=args.token)
 
 
 #: In the order in which they run.
@@ -74,8 +71,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "image": Benchmark("create image against cp", _run_of("image")),
     "builds": Benchmark("builds of the lab release with a warm cache", _builds),
     "media": Benchmark("inserting an image through Redfish", _run_of("media")),
-    "engine": Benchmark("what node0-ci run costs besides the runs", _run_of("engine")),
-    "pages": Benchmark("node0-ci page of ten thousand runs, and how soon a browser opens its pages", _run_of("pages")),
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
     ),
@@ -92,14 +87,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "how long faults went unnamed, from the evidence of runs", _run_of("naming", "evidence"), alone=True
     ),
     "oracle": Benchmark(
-        "verdicts, errors and manifests of many inputs against those of the real openshift-install, where it was built",
-        _oracle,
+        "verdicts, errors and manifests of many inputs against those of a stock openshift-install",
+        _run_of("oracle.comparison", "installer", "seed"),
         alone=True,
     ),
     "oracle-service": Benchmark(
-        "statuses, validations and status codes of many hosts and requests against those of the real assisted-service, "
-        "where it was built",
-        _run_of("oracle.service.bench", "worlds", "seed"),
+        "statuses, validations and status codes of many hosts and requests against those of a running assisted-service",
+        _oracle_service,
         alone=True,
     ),
 }
@@ -159,12 +153,16 @@ def _options_of_oracles(parser: argparse.ArgumentParser) -> None:
     add("--examples", type=COUNT, default=20, help="conformity: requests per operation (default: 20)")
     add("--schemas", type=Path, metavar="DIR", help="redfish: the directory csdl of DMTF/Redfish-Publications")
     add("--ironic", type=Path, metavar="FILE", help="redfish: OpenStackIronicProfile, from openstack/ironic")
+    add("--installer", type=Path, metavar="PATH", help="oracle: the openshift-install to compare with")
+    add("--url", help="oracle-service: the service to compare with; clusters are registered there, and removed again")
+    add("--ca", type=Path, metavar="FILE", help="oracle-service: certificate of the CA that the service's is of")
     add(
-        "--scripts",
+        "--user-token",
         type=Path,
-        metavar="DIR",
-        help="oracle: run openshift-install's integration scripts below DIR instead",
+        metavar="FILE",
+        help="oracle-service: the service's token of users, if it asks for one",
     )
+    add("--token", type=Path, metavar="FILE", help="oracle-service: its token of agents, likewise")
     add("--seed", type=SEED, default=1, help="oracle, oracle-service: seed of the inputs (default: 1)")
     add("--worlds", type=COUNT, default=200, help="oracle-service: number of scenarios (default: 200)")
 
@@ -180,6 +178,13 @@ def problems(args: argparse.Namespace) -> Iterator[str]:
         yield "idle needs --lab ID"
     if "conformity" in args.what and not _is(args.spec, Path.is_file):
         yield "conformity needs --spec FILE"
+    if "oracle" in args.what and not _is(args.installer, Path.is_file):
+        yield "oracle needs --installer PATH"
+    if "oracle-service" in args.what and args.url is None:
+        yield "oracle-service needs --url URL"
+    for path in (args.ca, args.user_token, args.token):
+        if path is not None and not path.is_file():
+            yield f"{path}: no such file"
     try:
         topology_of(args.scenario)
     except ValueError as error:

@@ -17,41 +17,26 @@ OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The name of an image set ends with the version of the installer that made it.
 _VERSION = re.compile(r"\bopenshift-\d[\w.\-]*")
-
 # Fields that one of the programs writes with its default and the other leaves out, as both do with empty ones.
 _NOT_GIVEN = (("installed", False), ("workerAgents", 0))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One input's agreement. `comparable` is False where a stand-in answered in openshift-install's place.
-
-    `errors` (the same stage; the same paths, kinds and values), `wording` (the same message word for word) and
-    `outputs` hold where there was nothing to compare. `differences` are what differs, each by its shape: one line,
-    without what only this input has.
+    """One input's agreement: which took it, and what differs, each by its shape: one line, without what only this input
+    has. `comparable` is False where a stand-in answered in openshift-install's place.
     """
 
     name: str
-    comparable: bool
     theirs_ok: bool
     ours_ok: bool
-    _: KW_ONLY
-    exit: bool
-    errors: bool
-    wording: bool
-    outputs: bool
-    warnings: bool
     differences: tuple[str, ...]
+    _: KW_ONLY
+    comparable: bool = True
 
-    @property
-    def verdict(self) -> bool:
-        """Whether both took the input, or both refused it."""
-        return self.theirs_ok == self.ours_ok
-
-    @property
-    def all(self) -> bool:
-        """Whether nothing differs but words."""
-        return self.verdict and self.exit and self.errors and self.outputs and self.warnings
+    def agrees(self, *kinds: str) -> bool:
+        """Whether both took or both refused the input, without differences whose lines begin so."""
+        return self.theirs_ok == self.ours_ok and not any(line.startswith(kinds) for line in self.differences)
 
 
 def shape(text: str) -> str:
@@ -74,26 +59,17 @@ def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
     elif not (taken or refused):
         who = "node0" if theirs.code == 0 else "openshift-install"
         differences += (f"only {who} refuses: {line}" for line in _reasons(our_text or their_text))
-    error_lines = list(_error_differences(their_text, our_text)) if refused else []
-    differences += error_lines
-    if refused and theirs.code != ours.code and not crash(their_text):
-        differences.append(f"exit code: {theirs.code}, node0 {ours.code}: {shape(their_text)}")
+    if refused:
+        differences += _error_differences(their_text, our_text)
+        if theirs.code != ours.code and not crash(their_text):
+            differences.append(f"exit code: {theirs.code}, node0 {ours.code}: {shape(their_text)}")
     # Where only one of them refuses an input, it does not get as far as to the other's warnings.
-    whole = (taken or refused) and not crash(their_text)
-    warned = list(_warning_differences(warnings(theirs), warnings(ours))) if whole else []
-    output_lines = list(_output_differences(theirs.files, ours.files)) if taken else []
-    return Comparison(
-        name,
-        comparable,
-        theirs.code == 0,
-        ours.code == 0,
-        exit=theirs.code == ours.code,
-        errors=not error_lines,
-        wording=sorted(their_text.split(", ")) == sorted(our_text.split(", ")),
-        outputs=not output_lines,
-        warnings=not warned,
-        differences=tuple(dict.fromkeys([*differences, *warned, *output_lines])),
-    )
+    if (taken or refused) and not crash(their_text):
+        differences += _warning_differences(warnings(theirs), warnings(ours))
+    if taken:
+        differences += _output_differences(theirs.files, ours.files)
+    unique = tuple(dict.fromkeys(differences))
+    return Comparison(name, theirs.code == 0, ours.code == 0, unique, comparable=comparable)
 
 
 def _reasons(text: str) -> list[str]:
@@ -170,16 +146,16 @@ def _filled(value: Any) -> Any:
     return [_filled(item) for item in value] if isinstance(value, list) else value
 
 
-def _unequal(one: Any, other: Any, path: str = "") -> Iterator[str]:
+def _unequal(left: Any, right: Any, path: str = "") -> Iterator[str]:
     """The paths at which two documents differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in sorted(one.keys() | other.keys(), key=str):
-            if key not in one or key not in other:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted(left.keys() | right.keys(), key=str):
+            if key not in left or key not in right:
                 yield f"{path}.{key}"
             else:
-                yield from _unequal(one[key], other[key], f"{path}.{key}")
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for index, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from _unequal(left, right, f"{path}[{index}]")
-    elif type(one) is not type(other) or one != other:
+                yield from _unequal(left[key], right[key], f"{path}.{key}")
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, (item, counterpart) in enumerate(zip(left, right, strict=True)):
+            yield from _unequal(item, counterpart, f"{path}[{index}]")
+    elif type(left) is not type(right) or left != right:
         yield path

@@ -1,24 +1,24 @@
-"""`ci/bench/run oracle`: how answers are read, compared and classed, and the page held against what was found."""
+"""`ci/bench/run oracle`: how answers are read, compared and classed, and what the installers are asked."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
-from ci.bench.oracle import classes
+from ci.bench.oracle import comparison
 from ci.bench.oracle.answers import Answer, Error, crash, field_errors, message, warnings
-from ci.bench.oracle.bench import agreement
+from ci.bench.oracle.classes import CLASSES, sort
 from ci.bench.oracle.compare import compare, shape
-from ci.bench.oracle.exchange import handed_on
-from ci.bench.oracle.ignition import Tally, content, differences, tally
-from ci.bench.oracle.inputs import cases, directories
+from ci.bench.oracle.comparison import agreement
+from ci.bench.oracle.inputs import cases
 from ci.bench.oracle.inputs.bases import bases, merged
-from ci.bench.oracle.inputs.cases import Cases, apply, general
-from ci.bench.oracle.inputs.material import Material
-from ci.bench.oracle.inputs.values import ABSENT
-from ci.bench.oracle.page import PAGE, Sorted, named, problems, sort
-from ci.bench.oracle.programs import Edit, Input, Oracle, create_manifests, node0_answers, oracle_home
+from ci.bench.oracle.inputs.cases import Cases, apply, general, walk
+from ci.bench.oracle.inputs.values import ABSENT, VALUES, values_of
+from ci.bench.oracle.programs import NODE0, Input, installers
 
-MATERIAL = Material("certificate\n", "other\n", "key\n")
+PAGE = Path(__file__).parents[3] / "docs/differences.md"
+PEM = ("certificate\n", "other\n", "key\n")
 WRAP = 'failed to fetch Agent Manifests: failed to load asset "Install Config": invalid install-config configuration: '
 TAKEN = Answer(0, "", {"a.yaml": "kind: A\nmetadata:\n  name: x\n"})
 
@@ -76,35 +76,27 @@ def test_a_crash_is_named_by_the_first_frame_that_is_not_the_runtime():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "agrees", "differences"),
+    ("theirs", "ours", "differences"),
     [
-        (TAKEN, TAKEN, "verdict exit errors outputs warnings all", ()),
-        (_refused("a: Forbidden: no"), _refused("a: Forbidden: never"), "verdict exit errors outputs warnings all", ()),
-        (TAKEN, _refused('a[2]: Invalid value: "x": no'), "errors outputs warnings",
-         ("only node0 refuses: a[]: Invalid value: no",)),
-        (_refused("a: Forbidden: no"), TAKEN, "errors outputs warnings",
-         ("only openshift-install refuses: a: Forbidden: no",)),
-        (_refused("a: Forbidden: no"), _refused("b: Forbidden: no"), "verdict exit outputs warnings",
+        (TAKEN, TAKEN, ()),
+        (_refused("a: Forbidden: no"), _refused("a: Forbidden: never"), ()),
+        (TAKEN, _refused('a[2]: Invalid value: "x": no'), ("only node0 refuses: a[]: Invalid value: no",)),
+        (_refused("a: Forbidden: no"), TAKEN, ("only openshift-install refuses: a: Forbidden: no",)),
+        (_refused("a: Forbidden: no"), _refused("b: Forbidden: no"),
          ("error of openshift-install only: a: Forbidden: no", "error of node0 only: b: Forbidden: no")),
-        (_refused('a: Invalid value: "x": no'), _refused('a: Invalid value: "y": no'), "verdict exit outputs warnings",
+        (_refused('a: Invalid value: "x": no'), _refused('a: Invalid value: "y": no'),
          ("value of: a: Invalid value: no",)),
-        (_refused('a: Invalid value: "s3cr3t": no'), _refused('a: Invalid value: "<not shown>": no'),
-         "verdict exit errors outputs warnings all", ()),
-        (_refused("a: Forbidden: no", 3), _refused("a: Forbidden: no"), "verdict errors outputs warnings",
+        (_refused('a: Invalid value: "s3cr3t": no'), _refused('a: Invalid value: "<not shown>": no'), ()),
+        (_refused("a: Forbidden: no", 3), _refused("a: Forbidden: no"),
          (f"exit code: 3, node0 1: {shape(WRAP)} a: Forbidden: no",)),
-        (Answer(0, "level=warning msg=x 5\n"), Answer(0, ""), "verdict exit errors outputs",
-         ("warning of openshift-install only: x #",)),
-        (TAKEN, Answer(0, "", {"a.yaml": "kind: A\nmetadata:\n  name: y\n", "b": ""}), "verdict exit errors warnings",
+        (Answer(0, "level=warning msg=x 5\n"), Answer(0, ""), ("warning of openshift-install only: x #",)),
+        (TAKEN, Answer(0, "", {"a.yaml": "kind: A\nmetadata:\n  name: y\n", "b": ""}),
          ("output: a.yaml[].metadata.name", "output of node0 only: b")),
-        (TAKEN, Answer(0, "", {"a.yaml": "status: {}\nkind: A\nmetadata:\n  name: x\n  uid: ''\n"}),
-         "verdict exit errors outputs warnings all", ()),
+        (TAKEN, Answer(0, "", {"a.yaml": "status: {}\nkind: A\nmetadata:\n  name: x\n  uid: ''\n"}), ()),
     ],
 )  # fmt: skip
-def test_two_answers_are_compared(theirs, ours, agrees, differences):
-    comparison = compare("x", theirs, ours)
-    assert comparison.differences == differences
-    names = ("verdict", "exit", "errors", "outputs", "warnings", "all")
-    assert " ".join(name for name in names if getattr(comparison, name)) == agrees
+def test_two_answers_are_compared(theirs, ours, differences):
+    assert compare("x", theirs, ours).differences == differences
 
 
 def test_a_crash_is_one_difference_and_its_exit_code_none():
@@ -133,54 +125,30 @@ def test_a_network_document_that_a_stand_in_took_is_not_comparable():
 
 
 def test_ratios_are_over_what_can_agree():
-    some = [compare("a", TAKEN, TAKEN), compare("b", _refused("a: Forbidden"), _refused("b: Forbidden")),
-            compare("c", TAKEN, _refused("a: Forbidden"))]  # fmt: skip
+    warned = Answer(0, "level=warning msg=x\n")
+    forbidden, other = _refused("a: Forbidden"), _refused("b: Forbidden")
+    pairs = [(TAKEN, TAKEN), (forbidden, other), (TAKEN, forbidden), (TAKEN, warned)]
+    some = [compare("x", theirs, ours) for theirs, ours in pairs]
     rows = {name: figures.split()[:3] for name, figures in agreement(some)}
-    assert rows["verdict"] == ["2", "of", "3"]
+    assert rows["verdict"] == rows["exit code"] == ["3", "of", "4"]
     assert rows["(path, kind, value) of errors, of those that both refuse"] == ["0", "of", "1"]
-    assert rows["outputs, of those that both take"] == ["1", "of", "1"]
-    assert rows["all but words"] == ["1", "of", "3"]
+    assert rows["outputs, of those that both take"] == ["1", "of", "2"]
+    assert rows["warnings"] == ["2", "of", "4"]
+    assert rows["all but words"] == ["1", "of", "4"]
 
 
-@pytest.fixture
-def two_classes(monkeypatch):
-    monkeypatch.setattr(classes, "PATTERNS", {"one": classes.re.compile("x"), "two": classes.re.compile("y|z")})
-    monkeypatch.setattr(classes, "CLASSES", {"one": ("x",), "two": ("y", "z")})
-    monkeypatch.setattr("ci.bench.oracle.page.CLASSES", classes.CLASSES)
-
-
-ROW = "| **{}** | theirs | ours | why |\n"
-
-
-def test_a_page_that_names_what_was_found_has_no_problem(two_classes):
-    by_class = sort({"a": ["x1", "y"], "b": ["z"]})
-    assert by_class == Sorted({"one": ["a"], "two": ["a", "b"]}, {})
-    assert problems(ROW.format("one") + ROW.format("two"), by_class) == []
-
-
-def test_missing_and_obsolete_classes_of_the_page_are_reported(two_classes):
-    page = ROW.format("one") + ROW.format("three")
-    (lacks, gone, nothing, unknown) = problems(page, sort({"a": ["y"], "b": ["new"], "c": ["new"]}))[::-1]
-    assert lacks == "two: found in 1 inputs, not on the page"
-    assert gone == "three: on the page, and nothing says what belongs to it"
-    assert nothing == "one: on the page, and no longer found"
-    assert unknown == "in no class, in 2 inputs: new\n    as in b"
-
-
-def test_with_other_inputs_a_class_may_be_absent(two_classes):
-    assert problems(ROW.format("one") + ROW.format("two"), sort({"a": ["x"]}), whole=False) == []
-    assert problems(ROW.format("one"), sort({"a": ["y"]}), whole=False) == ["two: found in 1 inputs, not on the page"]
-
-
-def test_a_reason_is_asked_for(two_classes):
-    page = "| **one** | theirs | ours | |\n" + ROW.format("two")
-    assert problems(page, sort({"a": ["x", "y"]})) == ["one: named on the page without a reason"]
+def test_differences_are_sorted_by_class():
+    label = "only node0 refuses: baseDomain: Invalid value: each label"
+    found = sort({"a": [label, "new"], "b": [label]})
+    assert found["dns-labels"] == {label: ["a", "b"]}
+    assert found[""] == {"new": ["a"]}
+    assert found.keys() == {"", *CLASSES}
 
 
 def test_the_page_names_the_classes_with_reasons():
-    page = named(PAGE.read_text())
-    assert page.keys() == classes.CLASSES.keys()
-    assert all(len(cells) == 3 and all(cells) for cells in page.values())
+    rows = re.findall(r"^\| \*\*([a-z0-9-]+)\*\* \|(.*)\|$", PAGE.read_text(), re.MULTILINE)
+    assert [name for name, _ in rows] == list(CLASSES)
+    assert all(len(cells := row.split("|")) == 3 and all(map(str.strip, cells)) for _, row in rows)
 
 
 def test_paths_are_set_and_removed():
@@ -192,43 +160,36 @@ def test_paths_are_set_and_removed():
     assert general("a.0.b.12.c") == "a.*.b.*.c"
 
 
-def test_a_seed_makes_the_same_inputs_and_another_makes_others(monkeypatch):
+def test_a_fields_values_are_those_of_the_longest_end_of_its_path():
+    assert values_of("platform.baremetal.hosts.*.bmc.address") is VALUES["bmc.address credentials.*.address"]
+    assert values_of("platform.nutanix.prismCentral.endpoint.address") is VALUES["server endpoint.address"]
+    assert values_of("address") == []
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    """The manifests that node0 makes of the compact base."""
+    with installers(NODE0) as (ask,):
+        (answer,) = ask([case for case in Cases(PEM, 1, {}).bases if case.name.startswith("compact:")])
+    assert answer.code == 0
+    return answer.files
+
+
+def test_a_seed_makes_the_same_inputs_and_another_makes_others(monkeypatch, written):
     # Writing YAML takes three quarters of the time, and does not depend on the seed.
     monkeypatch.setattr(cases, "dump", lambda document: json.dumps(document, default=str).encode())
-    first, again, other = (Cases(MATERIAL, seed).all() for seed in (1, 1, 2))
-    assert [one.files for one in first] == [one.files for one in again]
-    assert {one.name for one in other} != {one.name for one in first}
-    assert len(first) > 2000
-    assert [one.name.partition(":")[0] for one in first if one.base] == list(bases(""))
-
-
-def test_directories_of_manifests_and_second_runs_follow_the_seed_and_valid_ones_are_accepted(tmp_path):
-    first, again, other = (directories.inputs(MATERIAL.certificate, seed) for seed in (1, 1, 2))
+    wrote = {"compact: as it is": written}
+    first, again, other = (Cases(PEM, seed, wrote).all() for seed in (1, 1, 2))
     assert first == again
-    assert {one.name for one in other} != {one.name for one in first}
-    assert {one.name.partition(" ")[0].strip(":") for one in first} == {"manifests", "again"}
-    by_name = {one.name: one for one in first}
-    whole = by_name["manifests: as they are"]
-    later = by_name["again: agent-config comes later"]
-    taken, twice = node0_answers([whole, later])
-    assert (taken.code, twice.code) == (0, 0)
-    assert taken.files.keys() == {*whole.files, "mirror/registries.conf"}
-    assert "192.168.111.80" in twice.files["cluster-manifests/nmstateconfig.yaml"]
-    assert warnings(twice) == {
-        f"Discarding the {name} Config that was provided in the target directory because its dependencies are dirty "
-        "and it needs to be regenerated"
-        for name in ("InfraEnv", "AgentClusterInstall")
-    }
+    assert {case.name for case in other} != {case.name for case in first}
+    assert len(first) > 2000
+    assert {case.name.partition(":")[0] for case in first} >= {*bases(""), "manifests", "text"}
 
 
-def test_edits_change_write_and_remove(tmp_path):
-    one = Input("x", {"a": b"1 2", "b/c": b"3"}, again=(Edit("a", b"2", b"4"), Edit("b/c"), Edit("d/e", new=b"5")))
-    one.put(tmp_path)
-    one.edit(tmp_path)
-    assert {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == {
-        "a": b"1 4",
-        "d/e": b"5",
-    }
+def test_every_value_belongs_to_a_field_of_a_base(written):
+    documents = [document for _, _, document in Cases(PEM, 1, {"compact: as it is": written}).documents()]
+    used = {id(values_of(general(path))) for document in documents for path, _ in walk(document)}
+    assert [ends for ends, values in VALUES.items() if id(values) not in used] == []
 
 
 def test_a_merge_leaves_its_base_alone_and_replaces_platforms():
@@ -237,63 +198,32 @@ def test_a_merge_leaves_its_base_alone_and_replaces_platforms():
     assert base == {"platform": {"none": {}}, "a": {"b": 1}}
 
 
-def test_without_an_openshift_install_it_says_what_belongs_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("ORACLE_HOME", str(tmp_path))
-    with pytest.raises(SystemExit) as error:
-        oracle_home()
-    assert str(error.value).startswith(f"{tmp_path}/openshift-install: no such program. ")
-    assert "github" not in str(error.value)
-
-
-def test_an_answer_is_kept_and_asked_for_once(tmp_path):
-    (tmp_path / "installer/data/data").mkdir(parents=True)
-    program = tmp_path / "openshift-install"
-    program.write_text(f'#!/bin/sh\necho asked >> {tmp_path}/log\necho "level=fatal msg=$5" >&2\ncat "$5/a"\nexit 3\n')
+def test_an_installer_answers_with_its_code_errors_and_files(tmp_path):
+    program = tmp_path / "installer"
+    program.write_text('#!/bin/sh\ncd "$5"; oc release info x > b; echo "level=fatal msg=$4 $5" >&2; exit 3\n')
     program.chmod(0o755)
-    one = Input("x", {"a": b"1"})
-    with Oracle(tmp_path, tmp_path / "kept") as oracle:
-        (first,) = oracle.answers([one])
-    with Oracle(tmp_path, tmp_path / "kept") as oracle:
-        assert oracle.answers([Input("y", {"a": b"1"}), Input("z", {"a": b"2"})])[0] == first
-    assert first == Answer(3, "level=fatal msg=DIR\n", {"a": "1"})
-    assert (tmp_path / "log").read_text().count("asked") == 2
-
-
-def test_node0_answers_as_its_command_does():
-    documents = bases("")["sno"]
-    good = {
-        name: json.dumps(text).encode()
-        for name, text in zip(("install-config.yaml", "agent-config.yaml"), documents, strict=True)
-    }
-    bad = {**good, "install-config.yaml": json.dumps({**documents[0], "x": 1}).encode()}
-    taken, refused = node0_answers([Input("good", good), Input("bad", bad)], create_manifests)
-    assert taken.code == 0
-    assert "cluster-manifests/infraenv.yaml" in taken.files
-    assert (refused.code, message(refused).endswith(': unknown field "x"')) == (3, True)
-
-
-def test_ignition_configs_are_held_against_each_other():
-    files, units = Tally(), Tally()
-    one = {"path": "/a", "mode": 0o644, "contents": {"source": "data:;base64,eA=="}}
-    other = {"path": "/a", "mode": 0o600, "contents": {"source": "data:,x"}}
-    unit = {"name": "a.service", "enabled": True, "contents": "x"}
-    tally(
-        files,
-        units,
-        {"storage": {"files": [one, {"path": "/theirs"}]}, "systemd": {"units": [unit]}},
-        {"storage": {"files": [other]}, "systemd": {"units": [{**unit, "contents": "y"}, {"name": "b.service"}]}},
-    )
-    assert (files.only_theirs, files.mode["/a"], files.content["/a"]) == ({"/theirs": 1}, 0, 1)
-    assert (units.only_ours, units.mode["a.service"], units.content["a.service"]) == ({"b.service": 1}, 1, 0)
-    assert differences(files, units) == [
-        "ISO: file of openshift-install only: /theirs",
-        "ISO: mode: /a",
-        "ISO: unit of node0 only: b.service",
+    with installers([str(program)]) as (ask,):
+        answers = ask([Input("x", {"a/a": b"1"}), Input("y", {})])
+    assert answers == [
+        Answer(3, "level=fatal msg=--dir DIR\n", {"a/a": "1", "b": "multi\n"}),
+        Answer(3, "level=fatal msg=--dir DIR\n", {"b": "multi\n"}),
     ]
-    assert content({"append": [{"source": "data:,x"}, {"source": "data:,%79"}]}) == b"xy"
 
 
-def test_only_generated_manifests_are_handed_on():
-    one = Input("x", {"install-config.yaml": b"a", "agent-config.yaml": b"b"})
-    answer = Answer(0, "", {"cluster-manifests/a.yaml": "c", "mirror/ca-bundle.crt": "d", "auth/kubeconfig": "e"})
-    assert handed_on(one, answer).files == {"cluster-manifests/a.yaml": b"c", "mirror/ca-bundle.crt": b"d"}
+def test_node0_agrees_with_itself_and_not_with_one_that_refuses_all(tmp_path, monkeypatch, capsys):
+    every = Cases.all
+    chosen = ("text: no file", "manifests of compact: as it is")
+    monkeypatch.setattr(Cases, "all", lambda self: [case for case in every(self) if case.name in chosen])
+    monkeypatch.setattr(cases, "bases", lambda bundle: {name: bases(bundle)[name] for name in ("sno", "compact")})
+    for name, nothing in {"walk": lambda document: (), "ADDED": (), "PAIRS": 0}.items():
+        monkeypatch.setattr(cases, name, nothing)
+    program = tmp_path / "installer"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(NODE0)} "$@"\n')
+    program.chmod(0o755)
+    comparison.run(program, 1)
+    assert re.search(r"all but words +2 of +2 ", capsys.readouterr().out)
+    program.write_text("#!/bin/sh\necho level=fatal msg=no >&2; exit 1\n")
+    with pytest.raises(
+        SystemExit, match="only openshift-install refuses: no: no\n      as in manifests of compact: as it is"
+    ):
+        comparison.run(program, 1)

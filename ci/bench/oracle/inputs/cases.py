@@ -1,32 +1,33 @@
-"""The inputs: valid ones, fields with other values, values of other types, other YAML, and pairs of such changes."""
+"""The inputs: valid ones, fields with other values, values of other types, other YAML, pairs of such changes, and
+manifests in place of the configs."""
 
 from __future__ import annotations
 
 import copy
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from ci.bench.oracle.inputs.bases import Config, bases
-from ci.bench.oracle.inputs.fields import FIELDS, extras
-from ci.bench.oracle.inputs.material import Material
-from ci.bench.oracle.inputs.texts import texts
-from ci.bench.oracle.inputs.values import ABSENT, KINDS
+from ci.bench.oracle.inputs.bases import ADDED, Config, bases
+from ci.bench.oracle.inputs.texts import AGENT, FILES, INSTALL, texts
+from ci.bench.oracle.inputs.values import ABSENT, trust_bundles, values_of
 from ci.bench.oracle.programs import Input
 
-STRUCTURES, PAIRS = 450, 300
-_FILES = {"install": "install-config.yaml", "agent": "agent-config.yaml"}
+#: How many there are of changes of type and structure, and at most of pairs of changes.
+STRUCTURES, PAIRS = 450, 400
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A field of one of the two files, set or taken away."""
+    """A field of one of a base's files, set or taken away."""
 
+    base: str
     file: str
     path: str
     value: Any
@@ -36,8 +37,10 @@ class Change:
         return f"{self.file} {self.path}={text if len(text) < 60 else text[:57] + '...'}"
 
 
-def dump(document: Config) -> bytes:
-    """A document as YAML."""
+def dump(document: Any) -> bytes:
+    """A document as YAML, or several."""
+    if isinstance(document, list):
+        return b"---\n".join(map(dump, document))
     return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1000, allow_unicode=True).encode()
 
 
@@ -56,12 +59,13 @@ def apply(document: Config, path: str, value: Any) -> None:
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """All fields of a document, nested ones too, with their dotted paths."""
+    """All fields of a document, nested ones too, with their dotted paths (those without a dot in their name)."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        field_path = f"{path}.{key}" if path else str(key)
-        yield field_path, item
-        yield from walk(item, field_path)
+        if "." not in str(key):
+            field_path = f"{path}.{key}" if path else str(key)
+            yield field_path, item
+            yield from walk(item, field_path)
 
 
 def general(path: str) -> str:
@@ -83,96 +87,91 @@ def of_other_types(value: Any) -> list[Any]:
 
 
 class Cases:
-    """All inputs of one seed."""
+    """All inputs of one seed. `pem`: two certificates and a private key. `wrote`: what an installer made of each base,
+    by path; empty for the bases alone."""
 
-    def __init__(self, material: Material, seed: int) -> None:
-        self._bases = bases(material.certificate)
-        self._material = material
-        self._rng = random.Random(seed)
-        # Most inputs change only one of the two files: writing the other anew took half of the time.
-        self._as_they_are = {(name, file): dump(document) for name, file, document in self._documents()}
+    def __init__(self, pem: tuple[str, str, str], seed: int, wrote: Mapping[str, Mapping[str, str]]) -> None:
+        self._bases: dict[str, dict[str, Any]] = {
+            name: dict(zip((INSTALL, AGENT), pair, strict=True)) for name, pair in bases(pem[0]).items()
+        }
+        self._bundles, self._rng, self._wrote = trust_bundles(*pem), random.Random(seed), wrote
+        self.bases = [self._input(name, []) for name in self._bases]
+        if wrote:
+            self._bases["manifests"] = {
+                path: [document for document in yaml.safe_load_all(data) if document]
+                for path, data in _manifests(wrote["compact: as it is"]).items()
+                if path.endswith(".yaml")
+            }
 
     def all(self) -> list[Input]:
         """All inputs, each once, named by their base and what was changed in it."""
-        every = [self._input(name, []) for name in self._bases]
-        fields = [*self._fields(), *self._extras()]
-        every += (self._input(name, [change]) for name, change in fields)
-        structures = list(self._structures())
-        chosen = self._rng.sample(structures, min(STRUCTURES, len(structures)))
-        every += (self._input(name, [change]) for name, change in chosen)
-        install, agent = self._bases["sno"]
-        for name, files in texts(dump(install).decode(), dump(agent).decode()).items():
-            every.append(Input(f"text: {name}", files))
-        every += self._pairs([*fields, *chosen])
-        unique: dict[tuple[tuple[str, bytes], ...], Input] = {}
-        for one in every:
-            unique.setdefault(tuple(sorted(one.files.items())), one)
-        return list(unique.values())
+        fields, structures = list(self._fields()), list(self._structures())
+        fields += self._rng.sample(structures, min(STRUCTURES, len(structures)))
+        every = [*self.bases, *(self._input(change.base, [change]) for change in fields)]
+        sno, written = self._files("sno"), self._files("manifests")
+        texts_of_sno = texts(*(data.decode() for data in sno.values()))
+        every += (Input(f"text: {name}", files) for name, files in texts_of_sno.items())
+        every += self._pairs(fields)
+        every += (Input(f"manifests of {base}", _manifests(files)) for base, files in self._wrote.items())
+        changes: list[Mapping[str, bytes | None]] = [*({path: None} for path in written), *FILES]
+        for change in changes:
+            whole = {path: data for path, data in {**written, **change}.items() if data is not None}
+            every.append(Input(f"manifests: {_shown(change)}", whole))
+        return list({(*sorted(case.files.items()),): case for case in reversed(every)}.values())[::-1]
 
-    def _input(self, base: str, changes: list[Change]) -> Input:
-        files = {_FILES[file]: self._as_they_are[base, file] for file in _FILES}
-        for file, document in zip(_FILES, self._bases[base], strict=True):
-            if mine := [change for change in changes if change.file == file]:
-                changed = copy.deepcopy(document)
-                for change in mine:
-                    apply(changed, change.path, change.value)
-                files[_FILES[file]] = dump(changed)
-        return Input(f"{base}: {'; '.join(map(str, changes)) or 'as it is'}", files, base=not changes)
+    def _files(self, base: str, changes: Sequence[Change] = ()) -> dict[str, bytes]:
+        documents = copy.deepcopy(self._bases[base]) if changes else self._bases[base]
+        for change in changes:
+            apply(documents[change.file], change.path, change.value)
+        return {path: dump(document) for path, document in documents.items()}
 
-    def _documents(self) -> Iterator[tuple[str, str, Config]]:
-        for name, (install, agent) in self._bases.items():
-            yield name, "install", install
-            yield name, "agent", agent
+    def _input(self, base: str, changes: Sequence[Change]) -> Input:
+        return Input(f"{base}: {'; '.join(map(str, changes)) or 'as it is'}", self._files(base, changes))
 
-    def _fields(self) -> Iterator[tuple[str, Change]]:
+    def documents(self) -> Iterator[tuple[str, str, Any]]:
+        """(base, file, document) of all."""
+        for name, documents in self._bases.items():
+            for file, document in documents.items():
+                yield name, file, document
+
+    def _fields(self) -> Iterator[Change]:
         """Each value of each field once, in one of the bases that have the field."""
         places: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        for name, file, document in self._documents():
+        for name, file, document in self.documents():
             for path, _ in walk(document):
                 places.setdefault((file, general(path)), []).append((name, path))
-        for file, pattern, kind in FIELDS:
-            for value in KINDS[kind] if isinstance(kind, str) else kind:
-                name, path = self._rng.choice(places[file, pattern])
-                yield name, Change(file, path, value)
+        for (file, pattern), some in places.items():
+            values = self._bundles if pattern == "additionalTrustBundle" else values_of(pattern)
+            for value in values:
+                name, path = self._rng.choice(some)
+                yield Change(name, file, path, value)
+        yield from (Change(*row) for row in ADDED)
 
-    def _extras(self) -> Iterator[tuple[str, Change]]:
-        material = self._material
-        for names, file, path, values in extras(material.certificate, material.other, material.key):
-            for name in names.split():
-                own = path.replace("BASE", next(iter(self._bases[name][0]["platform"])))
-                for value in values:
-                    if value is not ABSENT or own in dict(
-                        walk(dict(zip(_FILES, self._bases[name], strict=True))[file])
-                    ):
-                        yield name, Change(file, own, value)
-
-    def _structures(self) -> Iterator[tuple[str, Change]]:
-        for name, file, document in self._documents():
+    def _structures(self) -> Iterator[Change]:
+        for name, file, document in self.documents():
             for path, value in walk(document):
-                yield name, Change(file, path, ABSENT)
-                for other in of_other_types(value):
-                    yield name, Change(file, path, other)
+                for other in (ABSENT, *of_other_types(value)):
+                    yield Change(name, file, path, other)
                 if isinstance(value, dict):
-                    yield name, Change(file, f"{path}.unknownKey", "x")
+                    yield Change(name, file, f"{path}.unknownKey", "x")
                 if isinstance(value, list) and value:
-                    yield name, Change(file, f"{path}.{len(value)}", value[0])
+                    yield Change(name, file, f"{path}.{len(value)}", value[0])
 
-    def _pairs(self, single: list[tuple[str, Change]]) -> Iterator[Input]:
+    def _pairs(self, single: Sequence[Change]) -> Iterator[Input]:
         """Two changes of one base, neither within the other."""
-        by_base: dict[str, list[Change]] = {}
-        for name, change in single:
-            by_base.setdefault(name, []).append(change)
-        names = sorted(name for name, changes in by_base.items() if len(changes) > 5)
-        count = 0
-        while count < PAIRS:
-            name = self._rng.choice(names)
-            one, other = self._rng.sample(by_base[name], 2)
-            paths = (f"{one.file}.{one.path}.", f"{other.file}.{other.path}.")
-            if paths[0].startswith(paths[1]) or paths[1].startswith(paths[0]):
-                continue
-            try:
-                pair = self._input(name, [one, other])
-            except (LookupError, TypeError, AttributeError):  # the first change removed the place of the second
-                continue
-            count += 1
-            yield pair
+        for _ in range(PAIRS):
+            change = self._rng.choice(single)
+            other = self._rng.choice([item for item in single if item.base == change.base])
+            paths = [f"{item.file}.{item.path}." for item in (change, other)]
+            if not (paths[0].startswith(paths[1]) or paths[1].startswith(paths[0])):
+                # The first change may have removed the place of the second.
+                with suppress(LookupError, TypeError, AttributeError):
+                    yield self._input(change.base, [change, other])
+
+
+def _manifests(files: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in files.items() if name.startswith(("cluster-manifests/", "mirror/"))}
+
+
+def _shown(files: Mapping[str, bytes | None]) -> str:
+    return "; ".join(f"{name} {'absent' if data is None else repr(data[:40])}" for name, data in files.items())

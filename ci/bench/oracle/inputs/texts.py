@@ -1,4 +1,4 @@
-"""Inputs that differ in their YAML: of the single-node base, by name."""
+"""Inputs that differ in their texts, and files that users put beside their inputs."""
 
 from __future__ import annotations
 
@@ -7,61 +7,60 @@ import json
 import yaml
 
 INSTALL, AGENT = "install-config.yaml", "agent-config.yaml"
+_REGISTRIES, _BROKEN = "mirror/registries.conf", b"a: [\n"
+_REGISTRY = b"""[[registry]]
+location = "%s"
+mirror-by-digest-only = true
+"""
+_MIRROR = _REGISTRY + b'[[registry.mirror]]\nlocation = "registry.example:5000/ocp/release"\n'
+#: Files beside manifests, or in the place of one.
+FILES: tuple[dict[str, bytes | None], ...] = (
+    {"cluster-manifests/nmstateconfig.yaml": b""},
+    {"cluster-manifests/infraenv.yaml": _BROKEN},
+    {"cluster-manifests/other.yaml": b"a: 1\n"},
+    {"openshift/broken.yaml": _BROKEN},
+    {_REGISTRIES: _MIRROR % b"127.0.0.1/ocp/release"},
+    {_REGISTRIES: _MIRROR % b"quay.io/other"},
+    {_REGISTRIES: _REGISTRY % b"127.0.0.1/ocp/release"},
+    {_REGISTRIES: b"location = 1 2\n"},
+    {"mirror/ca-bundle.crt": b"nonsense\n"},
+    {AGENT: b"apiVersion: v1beta1\nkind: AgentConfig\nrendezvousIP: 192.168.111.80\n"},
+    {AGENT: _BROKEN},
+)
 
 
 def texts(install: str, agent: str) -> dict[str, dict[str, bytes]]:
-    """The files of each."""
-    changed: dict[str, tuple[str | bytes | None, str | bytes | None]] = {}
-
-    def of_install(name: str, text: str | bytes | None) -> None:
-        changed[f"install-config {name}"] = (text, agent)
-
-    def of_agent(name: str, text: str | bytes | None) -> None:
-        changed[f"agent-config {name}"] = (install, text)
-
-    for name, text in _documents(install).items():
-        of_install(name, text)
-    for name, text in _documents(agent).items():
-        of_agent(name, text)
-    changed["both missing"] = (None, None)
-    once = "replicas: 1"
-    for number in ("01", "0x1", "0o1", "1e0", "1.0", "1_0", '"1"', "+1", ".nan", ".inf", "-0", "1:30", "!!str 1"):
-        of_install(f"replicas {number}", install.replace(once, f"replicas: {number}"))
-    for value in ("yes", "12", "2001-01-01", "!foo ostest", "a: b", '"ostest', "{{ name }}", "os\U0001f600", "*x"):
-        of_install(f"name {value}", install.replace("name: ostest", f"name: {value}"))
-    for value in ("yes", "on", "True", "y"):
-        of_install(f"fips {value}", f"{install}fips: {value}\n")
-    for key in ("5", "~", "true", "foo: 1\nbar"):
-        of_install(f"key {key!r}", f"{install}{key}: x\n")
-    of_install("basedomain", install.replace("baseDomain", "basedomain"))
-    of_install("PullSecret", install.replace("pullSecret", "PullSecret"))
-    of_install("merge key", install.replace("controlPlane:\n  name: master\n", "controlPlane:\n  <<: {name: master}\n"))
-    of_install("alias", "x: &a v1\n" + install.replace("apiVersion: v1", "apiVersion: *a"))
-    of_install("platform null", install.replace("none: {}", "none: ~"))
-    of_install("unknown within", install.replace("controlPlane:\n", "controlPlane:\n  foo: 1\n"))
-    of_install("deep", f"{install}x: {'[' * 200}{']' * 200}\n")
-    of_install("long comment", f"{install}#{'x' * 70_000}\n")
-    of_agent("rendezvousip", agent.replace("rendezvousIP", "rendezvousip"))
-    of_agent("pre-release form", "metadata:\n  name: x\nspec:\n  rendezvousIP: 192.168.111.80\n")
-    of_agent("least", "apiVersion: v1beta1\nrendezvousIP: 192.168.111.80\n")
-    of_agent("no rendezvous", "apiVersion: v1beta1\n")
-    of_agent("address a number", agent.replace("rendezvousIP: 192.168.111.80", "rendezvousIP: 192"))
-    of_agent("unknown in host", agent.replace("- hostname: node-0", "- hostname: node-0\n  foo: 1"))
-    result: dict[str, dict[str, bytes]] = {}
-    for name, pair in changed.items():
-        named = zip((INSTALL, AGENT), pair, strict=True)
-        result[name] = {
-            file: text if isinstance(text, bytes) else text.encode() for file, text in named if text is not None
-        }
-    return result
+    """Configs in another text, by name."""
+    both = {INSTALL: install.encode(), AGENT: agent.encode()}
+    changed = {
+        "no file": {},
+        **{f"no {name}": {other: both[other] for other in both if other != name} for name in both},
+    }
+    for file, text in ((INSTALL, install), (AGENT, agent)):
+        for name, other in {**_documents(text), **{new: text.replace(old, new) for old, new in _REPLACED}}.items():
+            changed[f"{file} {name!r}"] = {**both, file: other if isinstance(other, bytes) else other.encode()}
+    return changed
 
 
-def _documents(text: str) -> dict[str, str | bytes | None]:
+_REPLACED = (
+    *(("replicas: 1", f"replicas: {number}") for number in (
+        "01", "0x1", "0o1", "1e0", "1.0", "1_0", '"1"', "+1", ".nan", ".inf", "-0", "1:30", "!!str 1")),
+    *(("name: ostest", f"name: {value}") for value in (
+        "yes", "12", "2001-01-01", "!foo ostest", "a: b", '"ostest', "{{ name }}", "os\U0001f600", "*x")),
+    *(("baseDomain: ", f"{line}\nbaseDomain: ") for line in (
+        "fips: yes", "fips: on", "fips: True", "fips: y", "5: x", "~: x", "true: x", f"x: {'[' * 200}{']' * 200}")),
+    ("baseDomain", "basedomain"), ("pullSecret", "PullSecret"), ("none: {}", "none: ~"),
+    ("controlPlane:\n  name: master\n", "controlPlane:\n  <<: {name: master}\n"),
+    ("apiVersion: v1\n", "x: &a v1\napiVersion: *a\n"), ("- hostname: node-0", "- hostname: node-0\n  foo: 1"),
+    ("rendezvousIP", "rendezvousip"), ("apiVersion: v1beta1\n", "spec: {}\n"), ("192.168.111.80", "192"),
+)  # fmt: skip
+
+
+def _documents(text: str) -> dict[str, str | bytes]:
     """Changes that any YAML document may have."""
     data = yaml.safe_load(text)
     first = text.partition("\n")[0]
     return {
-        "missing": None,
         "empty": "",
         "comment": "# nothing\n",
         "dashes": "---\n",
@@ -81,5 +80,6 @@ def _documents(text: str) -> dict[str, str | bytes | None]:
         "flow": yaml.safe_dump(data, default_flow_style=True),
         "no UTF-8": text.encode().replace(b"ostest", b"os\xfftest"),
         "UTF-16 mark": b"\xff\xfe" + text.encode(),
+        "long comment": f"{text}#{'x' * 70_000}\n",
         "NUL": text.replace("ostest", "os\0test"),
     }

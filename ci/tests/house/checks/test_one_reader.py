@@ -13,8 +13,8 @@ READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "s
 OWN = {
     "scenarios/testing/cluster.py",
     "ci/bench/oracle/compare.py",
+    "ci/bench/oracle/inputs/cases.py",
     "ci/bench/oracle/inputs/texts.py",
-    "ci/bench/oracle/networks.py",
 }
 
 

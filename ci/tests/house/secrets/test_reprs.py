@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from ci.bench.oracle.inputs.material import Material
 from installer.assisted.steparguments import RequestHeader
 from installer.config.types.agent import Host
 from installer.config.types.platform import BareMetalHost
@@ -103,7 +102,7 @@ TEXT = {"password": "hidden"}
         Interface("interfaces[0]", "eth0", "ethernet", "up", shape=Shape(), extra={"802-1x": TEXT}),
         Patch(0, b"hidden"), Segment(0, 6, b"hidden"),
         Field(value=TEXT, source="install-config.yaml", path="", problems=Problems()),
-        Manifests(TEXT, {}, TEXT, [TEXT]), Material("", "", "hidden"),
+        Manifests(TEXT, {}, TEXT, [TEXT]),
         ClientManifests(TEXT, {}, {}, TEXT, pull_secret="hidden", nmstate=(TEXT,)),
     ],
     ids=lambda thing: f"{type(thing).__module__}.{type(thing).__name__}",
