@@ -11,13 +11,14 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import dask
 import msgspec
 from distributed import Reschedule, Scheduler, Worker, get_worker
+from distributed.comm.core import FatalCommClosedError, connect
 from distributed.security import Security
 
 from ci.informer.engine.unit import Attempt, Result, Unit, ready, void
@@ -120,8 +121,10 @@ def worker(address: str, security: Security | None, name: str, announced: Mappin
 
     Raises InformerError where the scheduler refuses it.
     """
-    _serve(
-        lambda: Worker(
+
+    async def start() -> Worker:
+        await _answers(address, security, say)
+        worker: Worker = await Worker(
             address,
             name=name,
             nthreads=MOST_UNITS,
@@ -132,13 +135,29 @@ def worker(address: str, security: Security | None, name: str, announced: Mappin
             dashboard=False,
             dashboard_address=LOOPBACK,
             preload=[__name__],
-        ),
-        address,
-        say,
-    )
+        )
+        return worker
+
+    _serve(start, address, say)
 
 
-def _serve(make: Callable[[], Scheduler | Worker], address: str, say: Say) -> None:
+async def _answers(address: str, security: Security | None, say: Say) -> None:
+    """Wait for a scheduler. A worker would ask it ten times a second, and without end with a key that is not its."""
+    reported = False
+    while True:
+        try:
+            comm = await connect(address, **(security.get_connection_args("worker") if security else {}))
+            await comm.close()
+            return
+        except FatalCommClosedError as error:
+            raise InformerError(f"address: {address}: its key is not that of --tls") from error
+        except OSError:
+            if not reported:
+                say(f"the scheduler at {address} does not answer; trying again")
+            reported = True
+
+
+def _serve(make: Callable[[], Awaitable[Scheduler | Worker]], address: str, say: Say) -> None:
     logging.getLogger("distributed").setLevel(logging.WARNING)
     # It tells with a traceback of a scheduler that is gone.
     logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)
@@ -149,7 +168,7 @@ def _serve(make: Callable[[], Scheduler | Worker], address: str, say: Say) -> No
         raise InformerError(f"address: {address}: {error.__cause__ or error}") from error
 
 
-async def _serve_until_signal(make: Callable[[], Scheduler | Worker], say: Say) -> None:
+async def _serve_until_signal(make: Callable[[], Awaitable[Scheduler | Worker]], say: Say) -> None:
     signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signalled.set)

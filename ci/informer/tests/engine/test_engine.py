@@ -281,6 +281,13 @@ def test_another_key_or_none_is_refused(fleet, tmp_path):
     for security, scheme in ((other, "tls"), (None, "tcp")):
         with pytest.raises(InformerError, match=r"does not answer|not that of --tls"):
             Engine(print, address=f"{scheme}://{fleet.address}", security=security, patience=3).__enter__()
+    fleet.keys, keys = tmp_path / "other", fleet.keys
+    worker = fleet.start("d", "worker", fleet.address, "--name", "d")
+    fleet.keys = keys
+    worker.join(LIMIT)
+    assert worker.exitcode == 2
+    line = f"node0-ci: address: tls://{fleet.address}: its key is not that of --tls\n"
+    assert fleet.log_of("d").read_text() == line
     gc.collect()
 
 
