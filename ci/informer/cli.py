@@ -29,7 +29,7 @@ To begin with:
 
 Several machines:
 
-  node0-ci keys DIR                              once; copy DIR to all of them
+  openssl req -x509 -newkey ed25519 -nodes -days 365 -subj /CN=node0-ci -keyout DIR/key.pem -out DIR/cert.pem
   node0-ci scheduler 10.0.0.1:8786 --tls DIR     on one of them
   node0-ci worker 10.0.0.1:8786 --tls DIR        on each that runs labs
   node0-ci run ... --scheduler 10.0.0.1:8786 --tls DIR

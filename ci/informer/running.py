@@ -32,7 +32,7 @@ from lab.topology import MachineKind
 
 if TYPE_CHECKING:
     from ci.informer.engine.engine import Engine
-    from ci.informer.engine.serving import Say
+    from ci.informer.engine.host import Say
 
 #: How often a void run is repeated, and how many further runs a plan may make of suspicious jobs.
 VOID_RETRIES, MOST_MORE = 2, 60
@@ -104,8 +104,7 @@ class _Session:
         return self._folder / job / f"{self._name}.{number}"
 
     def _submit(self, units: Sequence[Unit]) -> None:
-        with_folders = [msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units]
-        self._engine.submit(units if self._engine.remote else with_folders)
+        self._engine.submit([msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units])
 
     def rows(self) -> Iterator[Row]:
         """Run it; each run as it ends. Raises InformerError."""
@@ -118,7 +117,7 @@ class _Session:
         self._submit([msgspec.json.decode(text, type=Unit) for text in left.values()])
         while True:
             while not self._engine.idle:
-                yield self._recorded(*self._engine.ended(self._place))
+                yield self._recorded(*self._engine.ended())
             if not self._more():
                 break
         self._end()

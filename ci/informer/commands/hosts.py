@@ -1,4 +1,4 @@
-"""Commands for several hosts: keys, scheduler, worker, hosts."""
+"""Commands for several hosts: scheduler, worker, hosts."""
 
 from __future__ import annotations
 
@@ -11,37 +11,22 @@ from ci.informer.commands.common import ACCEPTED, Adder, name, say
 from ci.informer.engine import tls
 from ci.informer.engine.announce import CONTAINER, GIB, KVM, MIB, RELEASE, VCPU, VERSION, announced, releases
 from lab.host.budget import Amount
-from lab.host.paths import state_dir
 from lab.numbers import MEMORY_MIB, whole_type
 
 
-def _keys(arguments: argparse.Namespace) -> int:
-    tls.make(arguments.directory)
-    print(f"copy {arguments.directory} to every host: whoever has it may run programs on all of them")
-    return ACCEPTED
-
-
 def _scheduler(arguments: argparse.Namespace) -> int:
-    from ci.informer.engine import serving
+    from ci.informer.engine import host
 
-    serving.scheduler(*tls.checked(arguments.address, arguments.tls), say)
+    host.scheduler(*tls.checked(arguments.address, arguments.tls), say)
     return ACCEPTED
-
-
-def _host_name(value: str) -> str:
-    """A host's name: its spool is a folder of that name, so that it is one below the state directory."""
-    if "/" in value or value.startswith("."):
-        raise argparse.ArgumentTypeError(f"must be a name without '/' that does not begin with '.', not {value!r}")
-    return name(value)
 
 
 def _worker(arguments: argparse.Namespace) -> int:
-    from ci.informer.engine import serving
+    from ci.informer.engine import host
 
     address, security = tls.checked(arguments.address, arguments.tls)
     most = Amount(arguments.memory or MEMORY_MIB, arguments.vcpu or 1 << 16, 1 << 30)
-    spool = arguments.spool or state_dir() / "units" / arguments.name
-    serving.worker(address, security, arguments.name, {**announced(most), **releases()}, spool=spool, say=say)
+    host.worker(address, security, arguments.name, {**announced(most), **releases()}, say=say)
     return ACCEPTED
 
 
@@ -69,12 +54,10 @@ def _hosts(arguments: argparse.Namespace) -> int:
 
 def add(command: Adder) -> None:
     """Add these commands."""
-    keys = command("keys", _keys, "make the keys by which scheduler, workers and node0-ci run know one another")
-    keys.add_argument("directory", type=Path, metavar="DIR", help="where to write them; copy it to all hosts")
     scheduler = command("scheduler", _scheduler, "hand the runs of node0-ci run out to workers, until Ctrl-C")
     worker = command("worker", _worker, "make runs on this machine for a scheduler, until Ctrl-C")
     worker.add_argument(
-        "--name", type=_host_name, default=socket.gethostname(), help="name of this host (default: its host name)"
+        "--name", type=name, default=socket.gethostname(), help="name of this host (default: its host name)"
     )
     worker.add_argument(
         "--memory", type=whole_type(1, MEMORY_MIB), metavar="MIB", help="memory that labs may use (default: all)"
@@ -82,15 +65,12 @@ def add(command: Adder) -> None:
     worker.add_argument(
         "--vcpu", type=whole_type(1, 1 << 16), metavar="N", help="virtual CPUs that labs may use (default: all)"
     )
-    worker.add_argument(
-        "--spool",
-        type=Path,
-        metavar="DIR",
-        help="where results wait for node0-ci run (default: in the state directory)",
-    )
     hosts = command("hosts", _hosts, "list a scheduler's hosts, and what each has")
     for sub, what in ((scheduler, "address to listen on"), (worker, "the scheduler"), (hosts, "the scheduler")):
         sub.add_argument("address", metavar="HOST:PORT", help=what)
         sub.add_argument(
-            "--tls", type=Path, metavar="DIR", help="keys, from node0-ci keys; needed unless HOST is this machine"
+            "--tls",
+            type=Path,
+            metavar="DIR",
+            help="directory with cert.pem and key.pem; needed unless HOST is this machine",
         )

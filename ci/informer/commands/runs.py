@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -62,23 +60,14 @@ def _absolute(option: str, value: str) -> str:
     return str(Path(value).absolute()) if option != "release" and Path(value).exists() else value
 
 
-@contextmanager
-def engine(arguments: argparse.Namespace) -> Iterator[Engine]:
+def engine(arguments: argparse.Namespace) -> Engine:
     """The hosts that --scheduler says, else this machine."""
     from ci.informer.engine.engine import Engine
 
     if arguments.tls and not arguments.scheduler:
         raise InformerError("--tls: has no use without --scheduler")
-    if arguments.scheduler:
-        address, security = checked(arguments.scheduler, arguments.tls)
-        with Engine(say, address=address, security=security) as one:
-            yield one
-    else:
-        with (
-            tempfile.TemporaryDirectory(prefix="node0-ci-") as spool,
-            Engine(say, spool=Path(spool) / "spool", side_by_side=arguments.side_by_side) as one,
-        ):
-            yield one
+    address, security = checked(arguments.scheduler, arguments.tls) if arguments.scheduler else ("", None)
+    return Engine(say, address=address, security=security, side_by_side=arguments.side_by_side)
 
 
 def add_engine(sub: argparse.ArgumentParser) -> None:
@@ -86,7 +75,7 @@ def add_engine(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--scheduler", metavar="HOST:PORT", help="run on the hosts of this scheduler (default: on this machine)"
     )
-    sub.add_argument("--tls", type=Path, metavar="DIR", help="directory of keys for --scheduler, made by node0-ci keys")
+    sub.add_argument("--tls", type=Path, metavar="DIR", help="directory of the scheduler's cert.pem and key.pem")
     sub.add_argument(
         "-j", "--side-by-side", type=whole_type(1, 64), default=1, metavar="N",
         help="make N runs at a time on this machine, if its memory and processors allow (default: 1)",

@@ -1,213 +1,187 @@
-"""A host of the engine: it runs units in labs of its own and keeps what came of each until that has been fetched.
+"""A host of the engine: it runs units in labs of its own.
 
-What is here runs in the host's process, called by the engine through Dask.
+What is here runs in the process of a worker, called by the engine through Dask.
 """
 
 from __future__ import annotations
 
-import re
+import asyncio
+import logging
 import shutil
+import signal
+import tempfile
 import threading
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import dask
 import msgspec
+from distributed import Reschedule, Scheduler, Worker, get_worker
+from distributed.comm.core import FatalCommClosedError, connect
+from distributed.security import Security
 
-from ci.informer.engine.evidence import pack
-from ci.informer.engine.unit import Attempt, Result, Unit, void
+from ci.informer.engine.unit import Attempt, Result, Unit, ready, void
 from ci.informer.errors import InformerError
-from lab.errors import LabError
-from lab.evidence.folder import mark_of, put_mark
-from lab.host.budget import Amount
+from ci.informer.history.model import Run
+from lab.errors import EvidenceError, LabError
+from lab.evidence.folder import mark_of, marks_of
+from lab.host.paths import state_dir
 
+Say = Callable[[str], None]
 #: Units that one host may have at a time; memory and processors set the limit long before.
 MOST_UNITS = 64
-#: Bytes of an archive that one call fetches.
-CHUNK = 1 << 20
-#: Seconds that results wait to be fetched.
-_KEPT = 7 * 86400.0
-#: Names of units' folders: plan, job, number.
-_UNIT = re.compile(r"[0-9a-f]{8}~[^~]+~[^~]+")
-_MARK = "unit"
-_RESULT, _ARCHIVE, _EVIDENCE = "result.json", "evidence.tar.gz", "evidence"
+#: The address of Dask's own pages, which cannot be switched off: only this machine reaches it.
+LOOPBACK = "127.0.0.1:0"
+#: The name of this machine where it is the only host.
+HERE = "here"
+SETTINGS = {
+    "distributed.worker.profile.enabled": False,
+    # Fifty times a second, by default, it looks how late its event loop is: 2 % of a processor for each idle process.
+    "distributed.admin.tick.interval": "1s",
+    "distributed.comm.timeouts.connect": "10s",
+}
+
+#: What runs in this process, by the keys of units.
+_running: dict[str, Attempt] = {}
 
 
-class Host:
-    """The units of one host. `spool` has a folder a unit: its result, and its evidence.
+def perform(text: bytes, shared: bool) -> bytes:
+    """Run a unit and return its result, both as JSON; `shared`: its folder is one that the collector has made."""
+    unit, host = msgspec.json.decode(text, type=Unit), str(get_worker().name) if shared else HERE
+    try:
+        result = Result(run=_shared(unit) if shared else _run(unit, Path(unit.folder)), host=host)
+    except InformerError as error:
+        result = Result(error=str(error), host=host)
+    except (LabError, OSError) as error:
+        # One host of many, whose disk may be full: the others go on.
+        lost = Result(run=void(unit, f"host {host}: {error}"), host=host)
+        result = lost if shared else Result(error=str(error), host=host)
+    return msgspec.json.encode(result)
 
-    `room` is what all of its units together may take at a time; without it whoever sends units limits them.
+
+def _run(unit: Unit, folder: Path) -> Run:
+    attempt = _running[unit.key] = Attempt(unit, folder)
+    try:
+        run = attempt.run()
+    finally:
+        del _running[unit.key]
+    if attempt.stopped:
+        raise Reschedule
+    return run
+
+
+def _shared(unit: Unit) -> Run:
+    """Run a unit beside the shared folder, where what a lost host still writes would be taken for this run's."""
+    folder = Path(unit.folder)
+    if mark_of(folder) != f"run {unit.key}":
+        raise EvidenceError(f"{folder}: is not what the collector has there: hosts share the folder of --artifacts")
+    with tempfile.TemporaryDirectory(dir=get_worker().local_directory) as scratch:
+        run = _run(unit, Path(scratch, "evidence"))
+        ready(folder, unit.key)
+        shutil.copytree(Path(scratch, "evidence"), folder, symlinks=True, dirs_exist_ok=True)
+    return replace(run, folder=str(folder), mark=marks_of(folder))
+
+
+async def stop(keys: Collection[str] | None = None) -> None:
+    """End units that run in this process, all of them by default, in good order and all at once."""
+    ending = [attempt.stop for key, attempt in [*_running.items()] if keys is None or key in keys]
+    threads = [threading.Thread(target=end, daemon=True) for end in ending]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+
+
+async def dask_teardown(_: Worker) -> None:
+    """End what runs before its worker closes: Dask's hook. It comes again elsewhere."""
+    await stop()
+
+
+def scheduler(address: str, security: Security | None, say: Say) -> None:
+    """Be the scheduler until SIGTERM or SIGINT. Raises InformerError where the address cannot be used."""
+    protocol, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    _serve(
+        lambda: Scheduler(
+            host=host.strip("[]"),
+            port=int(port),
+            protocol=protocol,
+            security=security,
+            dashboard=False,
+            dashboard_address=LOOPBACK,
+        ),
+        address,
+        say,
+    )
+
+
+def worker(address: str, security: Security | None, name: str, announced: Mapping[str, float], *, say: Say) -> None:
+    """Be a host until SIGTERM or SIGINT; a scheduler that is gone is waited for. Both end what runs.
+
+    Raises InformerError where the scheduler refuses it.
     """
 
-    def __init__(self, name: str, spool: Path, room: Amount | None = None) -> None:
-        self.name, self._spool, self._room = name, spool, room
-        self._lock = threading.Lock()
-        self._running: dict[str, tuple[Attempt, Future[bytes]]] = {}
-        # Its threads last as long as the process, so that a unit's process ends with this one and not with a thread.
-        self._threads = ThreadPoolExecutor(MOST_UNITS, "unit")
-        spool.mkdir(parents=True, exist_ok=True)
-        for old in self._folders():
-            # Units that the previous worker had not finished ended with it.
-            if not (old / _RESULT).exists() or time.time() - (old / _RESULT).stat().st_mtime > _KEPT:
-                shutil.rmtree(old, ignore_errors=True)
-
-    def _folder(self, key: str) -> Path:
-        """The folder of a unit. Raises InformerError for a key that is none: it comes from elsewhere."""
-        name = key.replace("/", "~")
-        if not _UNIT.fullmatch(name):
-            raise InformerError(f"unit: {key!r}: must be PLAN/JOB/NUMBER")
-        return self._spool / name
-
-    def _folders(self) -> list[Path]:
-        """The folders of units: whatever else lies in the spool is somebody else's."""
-        return [one for one in self._spool.iterdir() if _UNIT.fullmatch(one.name) and _is_unit(one)]
-
-    def perform(self, text: bytes) -> bytes:
-        """Run a unit and return its result, both as JSON; one that runs already is waited for, not run again.
-
-        Collectors do not know what others are about to send: a unit for which there is no room comes back at once.
-        """
-        unit = msgspec.json.decode(text, type=Unit)
-        with self._lock:
-            if (done := self._folder(unit.key) / _RESULT).exists():
-                return done.read_bytes()
-            if unit.key not in self._running:
-                if self._running and self._room is not None and self._short(unit.needs):
-                    return msgspec.json.encode(Result(full=True, host=self.name))
-                attempt = Attempt(unit, Path(unit.folder) if unit.folder else self._folder(unit.key) / _EVIDENCE)
-                self._running[unit.key] = attempt, self._threads.submit(self._perform, attempt)
-            _, result = self._running[unit.key]
-        return result.result()
-
-    def _short(self, needs: Amount) -> bool:
-        """Whether there is no room for a unit with these needs beside those that run."""
-        assert self._room is not None
-        # One that wants more processors than there are takes all of them.
-        most = self._room.vcpu
-        wanted, *others = (
-            msgspec.structs.replace(one, vcpu=min(one.vcpu, most))
-            for one in (needs, *(attempt.unit.needs for attempt, _ in self._running.values()))
+    async def start() -> Worker:
+        await _answers(address, security, say)
+        worker: Worker = await Worker(
+            address,
+            name=name,
+            nthreads=MOST_UNITS,
+            resources=dict(announced),
+            memory_limit=0,
+            security=security,
+            local_directory=str(state_dir()),
+            dashboard=False,
+            dashboard_address=LOOPBACK,
+            preload=[__name__],
         )
-        return bool(wanted.short(self._room - sum(others, Amount())))
+        return worker
 
-    def taken(self) -> dict[str, tuple[int, int, int]]:
-        """What each unit that runs here takes, whoever sent it: MiB, vCPUs, GiB of disk."""
-        with self._lock:
-            needs = {key: attempt.unit.needs for key, (attempt, _) in self._running.items()}
-        return {key: (one.mib, one.vcpu, one.disk_gib) for key, one in needs.items()}
+    _serve(start, address, say)
 
-    def _perform(self, attempt: Attempt) -> bytes:
-        key = attempt.unit.key
-        folder = self._folder(key)
+
+async def _answers(address: str, security: Security | None, say: Say) -> None:
+    """Wait for a scheduler. A worker would ask it ten times a second, and without end with a key that is not its."""
+    reported = False
+    while True:
         try:
-            try:
-                put_mark(folder, _MARK)
-                result = Result(run=attempt.run(), host=self.name)
-            except InformerError as error:
-                result = Result(error=str(error), host=self.name)
-            except (LabError, OSError) as error:
-                if attempt.unit.folder:
-                    result = Result(error=str(error), host=self.name)
-                else:  # one host of many, whose disk may be full: the others go on
-                    result = Result(run=void(attempt.unit, f"host {self.name}: {error}"), host=self.name)
-            text = msgspec.json.encode(result)
-            # Where the disk is full the result is returned all the same; its evidence is said to be lost.
-            with suppress(OSError):
-                if not attempt.unit.folder and attempt.folder.is_dir():
-                    pack(attempt.folder, folder / _ARCHIVE)
-            with suppress(OSError):
-                temporary = folder / f".{_RESULT}"
-                temporary.write_bytes(text)
-                temporary.replace(folder / _RESULT)
-            return text
-        finally:
-            with self._lock:
-                del self._running[key]
-
-    @property
-    def running(self) -> list[str]:
-        """The units that run here."""
-        with self._lock:
-            return sorted(self._running)
-
-    def units_here(self) -> dict[str, bool]:
-        """The units that run here, or whose results are still here: whether the result is."""
-        with self._lock:
-            folders = {folder.name.replace("~", "/"): (folder / _RESULT).exists() for folder in self._folders()}
-            return {**dict.fromkeys(self._running, False), **folders}
-
-    def chunk(self, key: str, offset: int) -> bytes:
-        """A part of the archive of a unit's evidence from a byte on; nothing beyond its end."""
-        try:
-            with (self._folder(key) / _ARCHIVE).open("rb") as file:
-                file.seek(offset)
-                return file.read(CHUNK)
-        except FileNotFoundError:
-            return b""
-
-    def drop(self, key: str) -> None:
-        """Forget a unit; one that still runs is ended first."""
-        with self._lock:
-            running = self._running.get(key)
-        if running is not None:
-            attempt, result = running
-            attempt.stop()
-            with suppress(Exception):  # its result is not wanted any more
-                result.result()
-        if _is_unit(folder := self._folder(key)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def close(self) -> None:
-        """End what runs, in good order and all at once: it comes again elsewhere, so that nothing is kept of it."""
-        with self._lock:
-            ending = [threading.Thread(target=self.drop, args=(key,), daemon=True) for key in self._running]
-        for one in ending:
-            one.start()
-        for one in ending:
-            one.join()
+            comm = await connect(address, **(security.get_connection_args("worker") if security else {}))
+            await comm.close()
+            return
+        except FatalCommClosedError as error:
+            raise InformerError(f"address: {address}: its key is not that of --tls") from error
+        except OSError:
+            if not reported:
+                say(f"the scheduler at {address} does not answer; trying again")
+            reported = True
 
 
-def _is_unit(folder: Path) -> bool:
-    """Whether a folder is a unit's, as a host made it."""
-    return not folder.is_symlink() and mark_of(folder) == _MARK
+def _serve(make: Callable[[], Awaitable[Scheduler | Worker]], address: str, say: Say) -> None:
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    # It tells with a traceback of a scheduler that is gone.
+    logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)
+    try:
+        with dask.config.set(SETTINGS):
+            asyncio.run(_serve_until_signal(make, say))
+    except (OSError, RuntimeError, ValueError) as error:  # Dask wraps an OSError in a RuntimeError
+        raise InformerError(f"address: {address}: {error.__cause__ or error}") from error
 
 
-#: The Host object of this process; set once, before its worker takes calls.
-_here: list[Host] = []
-
-
-def become(host: Host) -> None:
-    """Make this process a host."""
-    _here[:] = [host]
-
-
-# What the engine calls, by reference: the worker imports it from its own checkout.
-def perform(text: bytes) -> bytes:
-    """`Host.perform` of the process that this is called in."""
-    return _here[0].perform(text)
-
-
-def units_here() -> dict[str, bool]:
-    """`Host.units_here` of the process that this is called in."""
-    return _here[0].units_here()
-
-
-def taken() -> dict[str, tuple[int, int, int]]:
-    """`Host.taken` of the process that this is called in."""
-    return _here[0].taken()
-
-
-def chunk(key: str, offset: int) -> bytes:
-    """`Host.chunk` of the process that this is called in."""
-    return _here[0].chunk(key, offset)
-
-
-def drop(key: str) -> None:
-    """`Host.drop` of the process that this is called in; does not wait for a unit to end."""
-    threading.Thread(target=_here[0].drop, args=(key,), daemon=True).start()
-
-
-def dropped(key: str) -> None:
-    """As `drop`, but waits until the unit has ended."""
-    _here[0].drop(key)
+async def _serve_until_signal(make: Callable[[], Awaitable[Scheduler | Worker]], say: Say) -> None:
+    signalled = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+    stop = asyncio.create_task(signalled.wait())
+    while not stop.done():
+        starting = asyncio.ensure_future(make())
+        await asyncio.wait([stop, starting], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            return
+        node = starting.result()
+        say(f"{type(node).__name__.lower()} at {node.address}")
+        await asyncio.wait([stop, asyncio.create_task(node.finished())], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.done():
+            say("the scheduler is gone; waiting for it")
+        await node.close()

@@ -42,9 +42,8 @@ PYTEST = ("python", "-m", "pytest", "scenarios/")
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """One run that is to be made: a scenario on a payload, on a kind of machines, for at most `limit` seconds.
 
-    `key` names it among all runs that there ever are. `folder` is where its evidence goes; empty: where the host that
-    runs it keeps such things. `needs` is what its lab takes of the host, `digest` the release image that it installs;
-    empty: the lab release.
+    `key` names it among all runs that there ever are. `folder` is where its evidence goes. `needs` is what its lab
+    takes of the host, `digest` the release image that it installs; empty: the lab release.
     """
 
     key: str
@@ -72,13 +71,11 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a unit: its run; or `error`, one line, where it could not be run at all; or `full`: nothing came of
-    it, as other units have its host's room."""
+    """What came of a unit: its run; or `error`, one line, where it could not be run at all."""
 
     run: Run | None = None
     error: str = ""
     host: str = ""
-    full: bool = False
 
 
 def needs_of(scenario: str, machines: MachineKind, limits: Mapping[str, Hardware] = MappingProxyType({})) -> Amount:
@@ -120,11 +117,11 @@ class Attempt:
     def __init__(self, unit: Unit, folder: Path) -> None:
         self.unit, self.folder = unit, folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
+        self.stopped = False
 
     def stop(self) -> None:
         """End it: by SIGINT, so that it cleans up, and by SIGKILL if it does not end."""
-        self._stopped = True
+        self.stopped = True
         if self._process is not None:
             _stop(self._process)
 
@@ -139,7 +136,7 @@ class Attempt:
                 argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
             try:
-                if self._stopped:
+                if self.stopped:
                     _stop(process)
                 return process.wait(self.unit.limit)
             except subprocess.TimeoutExpired:

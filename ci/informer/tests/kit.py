@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -130,6 +131,13 @@ note("ended")
 #: Most of what a process of Dask's takes until it is ready is its imports: these are forked from one that has them.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, "ci.informer.engine.engine"])
+
+
+def make_keys(folder: Path) -> None:
+    """Make a key as docs/informer.md says."""
+    folder.mkdir()
+    words = "openssl req -x509 -newkey ed25519 -nodes -days 365 -subj /CN=node0-ci -keyout key.pem -out cert.pem"
+    subprocess.run(words.split(), cwd=folder, check=True, capture_output=True)
 
 
 def run_node0_ci(words: Sequence[str], log: Path, state: Path, namespace: Path | None) -> None:

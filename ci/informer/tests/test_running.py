@@ -41,7 +41,7 @@ class Script:
         return running.Plan(**{"payload": "p", "jobs": ("sno@vm",), "program": program, "limit": 60, **other})
 
     def run(self, plan: running.Plan, say=print):
-        with Engine(say, spool=self.folder / "spool") as engine:
+        with Engine(say) as engine:
             return running.run(self.history, plan, self.folder / "artifacts", engine, say=say)
 
     @property
@@ -74,7 +74,6 @@ def test_void_runs_are_repeated_and_all_are_remembered(history, script, outcomes
     assert work.open_plans(history) == []
     assert {row.host for row in rows} == {"here"}
     assert all(Path(row.folder).is_dir() for row in rows)
-    assert list((script.folder / "spool").iterdir()) == []
 
 
 def test_a_failure_asks_for_more_runs(history, script):
@@ -124,12 +123,12 @@ def test_a_scenario_that_is_named_twice_is_told_before_there_is_a_plan(script):
 def test_a_plan_goes_on_where_it_was_left(history, script):
     """What has ended is not run again, not even what was void and had its repetitions."""
     name = running.begin(history, script.plan("void passed passed passed", rounds=3), script.folder / "artifacts")
-    with Engine(print, spool=script.folder / "spool") as engine:
+    with Engine(print) as engine:
         rows = running.carry_out(history, name, engine, print)
         assert next(rows).outcome.value == "void"
         rows.close()
     assert [(plan, done) for plan, _, _, done in work.open_plans(history)] == [(name, 1)]
-    with Engine(print, spool=script.folder / "spool") as engine:
+    with Engine(print) as engine:
         assert [row.outcome.value for row in running.carry_out(history, name, engine, print)] == ["passed"] * 3
     assert script.left == []
     assert work.open_plans(history) == []
@@ -137,7 +136,7 @@ def test_a_plan_goes_on_where_it_was_left(history, script):
 
 def test_a_plan_is_run_by_one_at_a_time(history, script):
     name = running.begin(history, script.plan("passed passed", rounds=2), script.folder / "artifacts")
-    with Engine(print, spool=script.folder / "spool") as engine:
+    with Engine(print) as engine:
         rows = running.carry_out(history, name, engine, print)
         next(rows)
         with pytest.raises(InformerError, match="another node0-ci runs it"):
@@ -268,7 +267,7 @@ def test_keys_without_a_scheduler_are_told(node0_ci, tmp_path, capsys):
 
 def test_what_failed_before_a_plan_went_on_is_red(history, node0_ci, script, capsys):
     name = running.begin(history, script.plan("failed passed", rounds=2, more=0), script.folder / "artifacts")
-    with Engine(print, spool=script.folder / "spool") as engine:
+    with Engine(print) as engine:
         rows = running.carry_out(history, name, engine, print)
         assert next(rows).outcome.value == "failed"
         rows.close()
