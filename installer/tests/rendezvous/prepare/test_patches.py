@@ -124,6 +124,31 @@ def test_operations(patch: str, wanted: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("patch", "wanted"),
+    [
+        # Of two that are removed from a list, the first does not move the second.
+        ("- {op: remove, path: /c/k=v}", {"a": {"b": [1]}, "c": [{"k": "w"}, {"k": "x"}]}),
+        # Each place has a value of its own, within what was copied too.
+        ("- {op: copy, from: /a, path: /d}\n- {op: add, path: /d/b/-, value: 2}\n- {op: remove, path: /c}",
+         {"a": {"b": [1]}, "d": {"b": [1, 2]}}),
+        ("- {op: copy, from: /a, path: /a/x}\n- {op: remove, path: /c}", {"a": {"b": [1], "x": {"b": [1]}}}),
+        ("- {op: add, path: /k=v/n, value: {}}\n- {op: add, path: /c/0/n/m, value: 1}\n- {op: remove, path: /a}",
+         {"c": [{"k": "v", "n": {"m": 1}}, {"k": "w"}, {"k": "v", "n": {}}, {"k": "x"}]}),
+    ],
+)  # fmt: skip
+def test_operations_of_several_places(patch: str, wanted: object) -> None:
+    manifest = b"a: {b: [1]}\nc: [{k: v}, {k: w}, {k: v}, {k: x}]\n"
+    assert load(patches.applied(manifest, patch.encode())) == wanted
+
+
+@pytest.mark.parametrize(("count", "problem"), [(26, "more than 2 MiB"), (900, "cannot be done|nested too deeply")])
+def test_copies_of_copies_have_an_end(count: int, problem: str) -> None:
+    copies = [f"- {{op: copy, from: /a, path: /a/x{n if count == 26 else ''}}}\n" for n in range(count)]
+    with pytest.raises(ValueError, match=problem):
+        patches.applied(b"a: {}\n", "".join(copies).encode())
+
+
+@pytest.mark.parametrize(
     "operation",
     [
         *("{op: remove, path: /x}", "{op: remove, path: /a/b/2}", "{op: replace, path: /x}"),
