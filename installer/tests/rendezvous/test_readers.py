@@ -15,6 +15,7 @@ from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import PrepareError
 from installer.rendezvous.api.app import SERVICE
 from installer.rendezvous.api.handlers.files import CREDENTIALS
+from installer.rendezvous.api.handlers.infra_envs import FILES
 from installer.rendezvous.api.handlers.routes import ROUTES
 from installer.rendezvous.discovery.images import DiscoveryImages
 from installer.rendezvous.store.documents import InstallerArgs
@@ -39,6 +40,7 @@ def with_secrets(fleet: Fleet) -> None:
             change(
                 cluster, status=ClusterStatus.INSTALLING, pull_secret=SECRET, http_proxy=PROXY, https_proxy=PROXY,
                 install_config_overrides=overrides, ui_settings=SECRET,
+                disk_encryption={"tang_servers": json.dumps([{"url": f"http://u:{SECRET}@t", "thumbprint": "x"}])},
             )
         )  # fmt: skip
         network = StaticNetwork(
@@ -78,6 +80,8 @@ def test_only_the_user_reads_urls_that_are_a_right_and_texts_with_secrets(tmp_pa
         await answers(client, fleet, Scheme.USER)  # what is kept of the user's answers is not given to others
         seen = await answers(client, fleet, scheme)
         assert len(seen) >= 6
+        # An agent is told which Tang servers it is to ask.
+        seen.pop("/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", None)
         for path, text in seen.items():
             assert not [mark for mark in MARKS if mark in text], path
         assert any("proxy.example:3128" in text for text in seen.values())
@@ -88,6 +92,18 @@ def test_only_the_user_reads_urls_that_are_a_right_and_texts_with_secrets(tmp_pa
 
     with no_brakes():
         serve(tmp_path, use)
+
+
+def test_agents_have_no_files_of_infra_envs(tmp_path: Path) -> None:
+    """They hold the pull secret, overrides and signed URLs, of every infra-env."""
+
+    async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
+        path = filled("/infra-envs/{infra_env_id}/downloads/files", fleet)
+        for name in FILES:
+            async with client.get(path, params={"file_name": name}, headers=header(Scheme.AGENT)) as answer:
+                assert answer.status == 401, name
+
+    serve(tmp_path, use)
 
 
 def test_agents_have_no_credentials_but_what_bootstrapping_takes(tmp_path: Path) -> None:
