@@ -62,8 +62,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (appended(*["a=é" * 300]), "1201 bytes are more than the 1139"),
     *(
         (appended(f"a={text}"), "boot loaders would change")
-        for text in ("$x", "a;b", "\\", "'", '"a\nb"', '"$x"', "\x07")
+        for text in ("$x", "a;b", "\\", "'", '"a\nb"', '"$x"', "\x07", "{b}", "}")
     ),
+    *((appended(text), "boot loaders would change") for text in ("#a", "[[", "]]", "{")),
 ]
 
 
@@ -86,7 +87,7 @@ def test_what_no_image_could_be_made_of_is_refused(world: World, fields: dict[st
         static(f"interfaces:\n{ETH0}{NIC.format(name='enp1s0')}"),
         static(f"interfaces:\n{ETH0}{ETH1}  identifier: mac-address\n  mac-address: 52:54:00:00:01:01\n"),
         override(storage={"files": [{"path": "/etc/motd", "contents": {"source": "data:,x"}}]}),
-        appended('a="b;c d"', "console=ttyS0,115200n8", "é"),
+        appended('a="b;c {d}"', "a=#b#", '"#"', "a=[[b]]", "console=ttyS0,115200n8", "é"),
         {"ssh_authorized_key": f"{KEY}\n" * 2},
     ],
 )
