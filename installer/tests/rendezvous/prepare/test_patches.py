@@ -69,9 +69,11 @@ def test_patches_are_applied_in_the_order_of_their_names_and_gone(generated: Run
             "manifests/mine.yaml.patch_2": b"- {op: remove, path: /items/0/x}\n- {op: test, path: /n, value: 5}\n",
             "manifests/mine.yaml.patch_1": b"- {op: add, path: /n, value: 5}\n- {op: add, path: /items/-, value: 3}",
             "openshift/scheduler.yml.patch": SCHEDULABLE,
+            "openshift/no.patch.yaml": b"a: 1",
         }
     )
     assert files == {
+        "openshift/no.patch.yaml": {"a": 1},
         "manifests/scheduler.yml": {"spec": {"mastersSchedulable": True}},
         "openshift/mine.yaml": {"items": [{"name": "a"}, {"name": "b"}, 3], "n": 5},
     }
