@@ -13,6 +13,7 @@ from installer.assisted.errors import BadRequest, PrepareError
 from installer.formats.yamltext import load
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.prepare import patches
+from installer.rendezvous.resources import manifests
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Manifest
 from installer.testing.engine import sent_kit
@@ -48,16 +49,16 @@ def generated(tmp_path: Path) -> Run:
     program.write_text(PROGRAM)
     program.chmod(0o755)
 
-    def run(**manifests: bytes) -> dict[str, object]:
+    def run(**files: bytes) -> dict[str, object]:
         settings = Settings(work_dir=tmp_path / "data", registries_conf=tmp_path / "none", installer_binary=program)
         given = [
             Manifest(folder=folder, file_name=name, content=content)
-            for (folder, name), content in ((key.split("/"), content) for key, content in manifests.items())
+            for (folder, name), content in ((key.split("/"), content) for key, content in files.items())
         ]
         cluster = Cluster(id="c", name="c", control_plane_count=3)
         job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=given, settings=settings, name="f" * 16)
-        files = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
-        return {name: load(text) for name, text in files.items()}
+        made = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
+        return {name: load(text) for name, text in made.items()}
 
     return run
 
@@ -89,8 +90,16 @@ def test_each_document_gets_a_file(generated: Run) -> None:
     }
 
 
+def test_the_longest_name_has_room_for_those_of_its_documents(generated: Run) -> None:
+    name = "x" * (manifests.LONGEST_NAME - len(".yaml")) + ".yaml"
+    manifests.check_new(name, THREE)
+    assert len(generated(**{f"openshift/{name}": THREE})) == 4
+    with pytest.raises(BadRequest, match="must have at most 200 bytes"):
+        manifests.check_new(f"x{name}", THREE)
+
+
 @pytest.mark.parametrize(
-    ("manifests", "problem"),
+    ("files", "problem"),
     [
         ({"openshift/none.yaml.patch": SCHEDULABLE}, "none.yaml.patch: there is no manifest none.yaml that it could"),
         ({"openshift/x.yaml": THREE, "openshift/x.yaml.patch": SCHEDULABLE}, "there is no manifest x.yaml"),
@@ -99,10 +108,10 @@ def test_each_document_gets_a_file(generated: Run) -> None:
     ],
 )
 def test_a_patch_that_cannot_be_applied_fails_the_preparation(
-    generated: Run, tmp_path: Path, manifests: dict[str, bytes], problem: str
+    generated: Run, tmp_path: Path, files: dict[str, bytes], problem: str
 ) -> None:
     with pytest.raises(PrepareError, match=problem) as caught:
-        generated(**manifests)
+        generated(**files)
     assert str(tmp_path) not in str(caught.value)
 
 
