@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import ClusterStatus
-from installer.assisted.errors import PrepareError
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.rendezvous.api.app import SERVICE
 from installer.rendezvous.api.handlers.files import CREDENTIALS
 from installer.rendezvous.api.handlers.infra_envs import FILES
@@ -131,6 +131,12 @@ def test_an_error_of_the_service_shows_no_path_of_its_machine(tmp_path: Path, mo
     def full(infra_env: InfraEnv) -> None:
         raise PrepareError("image", text)
 
+    def refused(infra_env: InfraEnv) -> None:
+        try:
+            full(infra_env)
+        except PrepareError as error:
+            raise BadRequest(str(error)) from error
+
     async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
         service = cast(TestServer, client.server).app[SERVICE]
         service.images = DiscoveryImages(lambda: service.settings, "", lambda _: "", lambda _: None)
@@ -139,7 +145,11 @@ def test_an_error_of_the_service_shows_no_path_of_its_machine(tmp_path: Path, mo
         async with client.get(path, params={"file_name": "discovery.ign"}, headers=header(Scheme.USER)) as answer:
             reason = (await answer.json())["reason"]
             assert answer.status == 500
-        shown = f"'x.iso'; {tmp_path.name}: read r.example/a/b@sha256:1"
-        assert reason == f"image: [Errno 28] No space left on device: {shown}"
+        shown = f"image: [Errno 28] No space left on device: 'x.iso'; {tmp_path.name}: read r.example/a/b@sha256:1"
+        assert reason == shown
+        # Nor a refusal that it led to.
+        monkeypatch.setattr(service.images, "ignition", refused)
+        async with client.get(path, params={"file_name": "discovery.ign"}, headers=header(Scheme.USER)) as answer:
+            assert (answer.status, json.loads(await answer.text())["reason"]) == (400, shown)
 
     serve(tmp_path, use)
