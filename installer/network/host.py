@@ -69,6 +69,8 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
         name, mac = str(fields.raw("name") or ""), fields.mac("macAddress")
         if name in [other for _, other in pairs]:
             fields.problem("name", name, "interface names must be unique within a host")
+        if not name.isprintable():
+            fields.problem("name", name, "must have no line breaks and other control characters")
         if mac is None:
             continue
         written = str(fields.raw("macAddress"))

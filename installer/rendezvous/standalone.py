@@ -66,6 +66,8 @@ def listening(text: str) -> tuple[str, int]:
         number = numbers.whole(port, 1, 65535)
     except ValueError as error:
         raise ConfigError(f"--listen {text}: the port {error}") from None
+    if address.version == 6 and f"[{host}]" not in text:
+        raise ConfigError(f"--listen {text}: an IPv6 address must be in brackets, such as [2001:db8::1]:8090")
     if address.is_unspecified:
         raise ConfigError(f"--listen {text}: must be the address that the hosts reach, it goes into their images")
     return str(address), number
@@ -158,8 +160,9 @@ def check_mirror(directory: Path) -> None:
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
     """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
-    from installer.overrides import release_override
+    from installer.overrides import os_override, release_override
 
+    os_override()
     address, port = listening(listen)
     try:
         directory.mkdir(parents=True, exist_ok=True)

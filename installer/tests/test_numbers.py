@@ -116,6 +116,12 @@ def test_ports(port):
         settings.load({"LISTEN_PORT": port})
 
 
+def test_an_ipv6_address_to_listen_on_is_in_brackets():
+    assert standalone.listening("[2001:db8::1]:8090") == ("2001:db8::1", 8090)
+    with pytest.raises(ConfigError, match=r"an IPv6 address must be in brackets, such as \[2001:db8::1\]:8090"):
+        standalone.listening("2001:db8::1:8090")
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-1s", "1e3s", "9" * 400, "8785h", "٣s", " ", "h", "1x", "1hh",
                                   "1..2s", "1h 30m", "s1", "1µs"])  # fmt: skip
 def test_durations_of_the_service(text):

@@ -49,10 +49,11 @@ def fencing(config: InstallConfig) -> Iterator[FieldError]:
         yield forbidden(_PATH, f"{text}, instead {name} platform was found")
     seen: set[tuple[str, str]] = set()
     for index, entry in enumerate(credentials):
-        yield from _credential(f"{_LIST}[{index}]", entry, seen)
+        yield from credential(f"{_LIST}[{index}]", entry, seen)
 
 
-def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]]) -> Iterator[FieldError]:
+def credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]]) -> Iterator[FieldError]:
+    """Judge one host's credentials; `seen` are names and addresses of the hosts before it."""
     who, mac = ("hostName", entry.host_name), entry.mac_address
     if not (entry.host_name or mac):
         yield required(f"{path}.hostName", "missing hostName, or macAddress in its place")

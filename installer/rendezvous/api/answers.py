@@ -15,6 +15,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.errors import (
     BadRequest,
     Forbidden,
+    PrepareError,
     RendezvousError,
     ServiceError,
     TooLarge,
@@ -101,6 +102,8 @@ def answering(
             check_attempt(service, request)
             return await handler(service, request)
         except ServiceError as error:
+            if isinstance(error.__cause__, PrepareError):
+                error.reason = _PATH.sub(r"\1", error.reason)
             refusals.note(service, request, error)
             # Callers without valid credentials must not be able to fill the log.
             if schemes and not isinstance(error, Unauthorized | Forbidden | TooMany):

@@ -83,7 +83,8 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
     try:
         runner = await opened(service, config.listen_host, config.port, context)
     except OSError as error:
-        raise ConfigurationError("LISTEN_HOST, LISTEN_PORT", f"cannot be listened on: {error}") from None
+        text = f"{config.listen_host}:{config.port} cannot be listened on: {error.strerror or error}"
+        raise ConfigurationError("LISTEN_HOST, LISTEN_PORT (--listen)", text) from None
     tidying = asyncio.create_task(collector.freeze_survivors())
     log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
     await stop.wait()

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import HostStatus, Role
-from installer.redact import without_login
+from installer.redact import redact, without_login
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
@@ -46,8 +46,11 @@ def is_user(request: web.Request) -> bool:
 def without_secrets(data: dict[str, Any]) -> dict[str, Any]:
     """A cluster, host or infra-env as watchers and agents see it: without WITHHELD, and without logins of proxies."""
     seen = {key: value for key, value in data.items() if key not in WITHHELD}
-    if isinstance(seen.get("proxy"), dict):
-        seen["proxy"] = without_secrets(seen["proxy"])
+    for key in ("proxy", "disk_encryption"):
+        if isinstance(seen.get(key), dict):
+            seen[key] = without_secrets(seen[key])
+    if "tang_servers" in seen:
+        seen["tang_servers"] = redact(seen["tang_servers"])
     return seen | {key: without_login(seen[key]) for key in ("http_proxy", "https_proxy") if key in seen}
 
 

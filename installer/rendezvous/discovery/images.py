@@ -69,24 +69,28 @@ class DiscoveryImages:
     def check(self, infra_env: InfraEnv) -> None:
         """Raise BadRequest for NICs without a mapping, and kernel arguments that the image has no room for.
 
-        The image's room is known once its base is there.
+        The image's room is known once its base is there. Raises PrepareError for a base that cannot be read.
         """
         liveconfig.check_mapped(infra_env)
-        release = payload.cached(self._settings(), infra_env.cpu_architecture)
-        if release is None or not infra_env.kernel_arguments:
+        release = payload.cached(self._settings(), infra_env.cpu_architecture) if infra_env.kernel_arguments else None
+        if release is None:
             return
-        with release.iso.open("rb") as file:
-            iso = Iso(file, release.iso)
-            area = kargs_area(iso)
-            if area is None:
-                raise BadRequest("kernel_arguments: the image has no place for any")
-            before = current_kargs(iso, area)
-            if infra_env.type == "minimal-iso":
-                before = minimal_kargs(before, self._rootfs_url(infra_env))
-            try:
+        try:
+            with release.iso.open("rb") as file:
+                iso = Iso(file, release.iso)
+                area = kargs_area(iso)
+                if area is None:
+                    raise BadRequest("kernel_arguments: the image has no place for any")
+                before = current_kargs(iso, area)
+                if infra_env.type == "minimal-iso":
+                    before = minimal_kargs(before, self._rootfs_url(infra_env))
                 set_kargs_patches(iso, area, kernel_arguments(infra_env, before))
-            except EmbedTooBig as error:
-                raise _room_of(error, "kernel_arguments") from None
+        except BadRequest:
+            raise
+        except EmbedTooBig as error:
+            raise _room_of(error, "kernel_arguments") from None
+        except (InstallerError, OSError) as error:
+            raise PrepareError("base ISO", str(error)) from None
 
     def learn(self, pull_secret: str) -> None:
         """Read the release with this pull secret where its version is not known yet. Raises BadRequest."""

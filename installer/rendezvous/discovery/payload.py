@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from installer.assisted.errors import BadRequest, PrepareError
-from installer.errors import FileNotInImage, InstallerError, NotPublished
+from installer.errors import ConfigError, FileNotInImage, InstallerError, NotPublished
 from installer.files import write_whole
 from installer.ignition.live import IMAGE_VARIABLES, PULLED_IMAGES
 from installer.overrides import os_override
@@ -37,6 +37,14 @@ class Payload(Contents):
     iso: Path
 
 
+def _own_iso() -> Path | None:
+    """The base ISO that was set by hand, None without one. Raises PrepareError once it is gone."""
+    try:
+        return os_override()
+    except ConfigError as error:
+        raise PrepareError("base ISO", str(error)) from None
+
+
 def known(settings: Settings) -> Contents | None:
     """What an earlier run read of the same release."""
     data = architectures.notes(settings)
@@ -47,8 +55,11 @@ def known(settings: Settings) -> Contents | None:
 
 
 def cached(settings: Settings, architecture: str | None = None) -> Payload | None:
-    """What an earlier run found for the same release, if the ISO (None: any architecture's) is still there."""
-    data, override = architectures.notes(settings), os_override()
+    """What an earlier run found for the same release, if the ISO (None: any architecture's) is still there.
+
+    Raises PrepareError once an ISO that was set by hand is gone.
+    """
+    data, override = architectures.notes(settings), _own_iso()
     try:
         noted = [Path(iso) for name, iso in data["isos"].items() if architecture in (None, name)]
         isos = noted if override is None else [override]
@@ -103,7 +114,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
 
     Raises PrepareError, or BadRequest when the release has nothing for the infra-env's architecture.
     """
-    override = os_override()
+    override = _own_iso()
     if not settings.release_image and override is not None and settings.agent_image:
         return Payload(settings.openshift_version, {"AGENT_DOCKER_IMAGE": settings.agent_image}, override)
     if not settings.release_image:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from installer.assisted import plainjson
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest
+from installer.ignition import validation
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest
 from installer.rendezvous.store.shapes import DiskEncryption
 
@@ -52,9 +53,12 @@ def servers(text: str) -> list[dict[str, str]]:
 
 
 def check(wanted: DiskEncryption) -> None:
-    """Refuse Tang servers that no manifest could be made from. Raises BadRequest."""
+    """Refuse Tang servers that no manifest could be made from, or whose config Ignition would refuse on the installed
+    host. Raises BadRequest."""
     if wanted.get("mode") == "tang":
-        servers(wanted.get("tang_servers") or "")
+        tang = servers(wanted.get("tang_servers") or "")
+        if problems := validation.problems(machine_config(Role.MASTER, "tang", tang)["spec"]["config"]):
+            raise BadRequest(f"disk_encryption.tang_servers: {'; '.join(problems)}")
 
 
 def machine_config(role: Role, mode: str, tang: list[dict[str, str]]) -> JsonMap:

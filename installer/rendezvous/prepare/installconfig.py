@@ -13,7 +13,7 @@ from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, JsonMap
 from installer.rendezvous.validations.hostview import load_json
 
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+_CERTIFICATE = re.compile("-----BEGIN (X509 )?CERTIFICATE-----(.+?)-----END (X509 )?CERTIFICATE-----", re.DOTALL)
 
 
 def trust_bundle(infra_envs: Iterable[InfraEnv], settings: Settings, cluster: Cluster | None = None) -> str:
@@ -22,9 +22,16 @@ def trust_bundle(infra_envs: Iterable[InfraEnv], settings: Settings, cluster: Cl
     override = overrides.get("additionalTrustBundle") if isinstance(overrides, dict) else None
     texts = [str(override or ""), *(infra_env.additional_trust_bundle for infra_env in infra_envs)]
     if settings.mirror_ca_file.is_file():
-        texts.append(settings.mirror_ca_file.read_text())
-    certificates = dict.fromkeys(match for text in texts for match in _CERTIFICATE.findall(text))
-    return "".join(f"{certificate}\n" for certificate in certificates)
+        # Comments in it may be in any encoding.
+        texts.append(settings.mirror_ca_file.read_text("ascii", "replace"))
+    certificates = dict.fromkeys(_plain(match[2]) for text in texts for match in _CERTIFICATE.finditer(text))
+    return "".join(f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n" for body in certificates)
+
+
+def _plain(body: str) -> str:
+    """A certificate's base64 without headers (RFC 1421), blanks and CRs, with which Go reads none."""
+    lines = (line.strip() for line in body.splitlines() if ":" not in line)
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 def merge(base: Any, patch: Any) -> Any:

@@ -6,6 +6,7 @@ every object below that has this text there.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,8 @@ from installer.files import write_whole
 from installer.formats.yamltext import dump, load, load_all
 
 FOLDERS = ("openshift", "manifests")
+# Characters that one patch may put in place, repeated values counted as often: copies of copies double with each.
+MOST_PLACED = 2 << 20
 Pointer = str
 
 
@@ -52,26 +55,35 @@ def operations(patch: bytes) -> list[Operation]:
 
 def applied(manifest: bytes, patch: bytes) -> bytes:
     """The manifest's first document after a patch. Raises ValueError for an operation that cannot be done."""
-    document = load(manifest)
+    document, room = load(manifest), MOST_PLACED
     for operation in operations(patch):
         pointers = list(_expanded(document, operation.path)) if "=" in operation.path else [operation.path]
         if not pointers:
             raise ValueError(f"{operation.op} {operation.path}: nothing is there")
-        for pointer in pointers:
+        # The last first: what is added to or removed from a list moves what is behind it.
+        for pointer in reversed(pointers):
             try:
-                _perform(document, operation, pointer)
-            except (LookupError, TypeError, ValueError):
+                room -= _perform(document, operation, pointer)
+            except (LookupError, TypeError, ValueError, RecursionError):
                 raise ValueError(f"{operation.op} {pointer}: cannot be done, or nothing is there") from None
-    return dump(document).encode()
+            if room < 0:
+                raise ValueError(f"{operation.op} {pointer}: more than {MOST_PLACED >> 20} MiB would be put in place")
+    try:
+        return dump(document).encode()
+    except RecursionError:
+        raise ValueError("the manifest would be nested too deeply") from None
 
 
-def _perform(document: Any, operation: Operation, pointer: Pointer) -> None:
+def _perform(document: Any, operation: Operation, pointer: Pointer) -> int:
+    """Do it; the size of what is put in place."""
     value = operation.value
     if operation.op in ("move", "copy"):
         owner, key = _place(document, operation.source)
         value = owner[key]
         if operation.op == "move":
             del owner[key]
+    # Each place has a value of its own, which later operations change there alone.
+    size, value = len(repr(value)), copy.deepcopy(value)
     owner, key = _place(document, pointer, is_new=operation.op in ("add", "move", "copy"))
     if operation.op == "test":
         if owner[key] != value:
@@ -84,6 +96,7 @@ def _perform(document: Any, operation: Operation, pointer: Pointer) -> None:
         if operation.op == "replace":
             owner[key]
         owner[key] = value
+    return size
 
 
 def _place(document: Any, pointer: Pointer, is_new: bool = False) -> tuple[Any, Any]:

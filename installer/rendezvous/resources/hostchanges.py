@@ -97,6 +97,19 @@ def _fencing(credentials: FencingParams) -> FencingCredentials:
     """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
     for key in ("address", "username", "password"):
         required(getattr(credentials, key) or None, f"fencing_credentials.{key}")
+    # The rule of install-config, which would refuse them when the cluster is installed. It takes a while to import.
+    from installer.config.rules.fencing import credential
+    from installer.config.types.install import FencingCredential
+
+    entry = FencingCredential(
+        host_name="known",
+        mac_address=credentials.mac_address or "",
+        address=credentials.address,
+        username=credentials.username,
+        password=credentials.password,
+    )
+    if problems := [*credential("fencing_credentials", entry, set())]:
+        raise BadRequest("; ".join(map(str, problems)))
     return FencingCredentials.of(credentials.sent_fields())
 
 

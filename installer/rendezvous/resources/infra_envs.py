@@ -32,8 +32,8 @@ PLAIN = (
 )
 # Fields of the specification that this service does not support.
 NOT_OFFERED = ("rendezvous_ip", "network_discovery_delay_seconds")
-# What GRUB, ISOLINUX and iPXE hand to the kernel as it is.
-ARGUMENT = re.compile(r"""(?:[^"\x00-\x20\x7f$\\';&|<>]|"[^"\x00-\x1f\x7f$\\]*")*""")
+# What GRUB, ISOLINUX and iPXE hand to the kernel as it is: no comment, no word of a shell's syntax.
+ARGUMENT = re.compile(r"""(?!#|(?:\[\[|]])\Z)(?:[^"\x00-\x20\x7f$\\';&|<>{}]|"[^"\x00-\x1f\x7f$\\]*")*""")
 # No CoreOS image has a larger area for them (installer.md §3.4).
 LONGEST_ARGUMENTS = 1139
 Check = Callable[[InfraEnv], None]
@@ -73,7 +73,7 @@ def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
             if not ARGUMENT.fullmatch(item.value):
                 raise BadRequest(
                     "kernel_arguments: boot loaders would change control characters, $ and \\, and outside of double "
-                    f"quotes any of ' ; & | < >, in {item.value[:80]!r}"
+                    f"quotes any of ' ; & | < > {{ }}, # at the start, [[ and ]], in {item.value[:80]!r}"
                 )
         size = sum(len((item.value or "").encode()) + 1 for item in arguments if item.operation != "delete")
         if size > LONGEST_ARGUMENTS:

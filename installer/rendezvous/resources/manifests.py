@@ -18,8 +18,8 @@ from installer.rendezvous.store.model import Manifest
 # No control characters: a file's name cannot hold NUL, and the others only hide what it is called.
 NAME = re.compile(r"^[^/\x00-\x1f\x7f-\x9f]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")
 FOLDERS = ("manifests", "openshift")
-# Bytes of a manifest, and of its name.
-LARGEST, LONGEST_NAME = 1 << 20, 255
+# Bytes of a manifest, and of its name: files have 255, of which its documents' files and unfinished ones take some.
+LARGEST, LONGEST_NAME = 1 << 20, 200
 
 
 def check(body: ManifestParams, replacing: bool) -> None:
@@ -129,7 +129,7 @@ def _check_name(folder: str, name: str) -> None:
     if " " in name:
         raise Unprocessable(f"Cluster manifest {name} should not include a space in its name.")
     if len(name.encode()) > LONGEST_NAME:
-        raise BadRequest(f"file_name {name[:80]!r}... must have at most {LONGEST_NAME} bytes, as files have")
+        raise BadRequest(f"file_name {name[:80]!r}... must have at most {LONGEST_NAME} bytes")
 
 
 def delete(engine: Engine, cluster_id: str, folder: str, name: str) -> None:

@@ -35,7 +35,7 @@ def arguments(view: HostView) -> list[str]:
     if disk is not None:
         _add(args, _disk_arguments(disk, inventory, own_network))
     if view.infra_env is not None and view.infra_env.static_network_config:
-        if "--copy-network" not in args:
+        if not {"-n", "--copy-network"}.intersection(args):
             args.append("--copy-network")
     elif not own_network:
         _add(args, _dhcp(view, inventory))

@@ -140,6 +140,7 @@ def test_a_mac_address_without_a_name_is_kept():
         ([NICS[0], {**NICS[1], "macAddress": "02:00:00:00:00:0b"}], DOCUMENTS["dhcp"], "MAC addresses must be unique"),
         ([{"name": "eno1", "macAddress": "eno1"}], DOCUMENTS["dhcp"], "must be a MAC address"),
         ([{"name": "eno1"}], DOCUMENTS["dhcp"], "is required"),
+        ([NICS[0], {**NICS[1], "name": "x\n02:00:00:00:00:0c=eno1"}], DOCUMENTS["dhcp"], "must have no line breaks"),
         (NICS, "interfaces: []", "no profile comes out"),
         ([], "foo: 1", "at least one interface.*foo: unknown field"),
     ],
@@ -147,6 +148,29 @@ def test_a_mac_address_without_a_name_is_kept():
 def test_host_problems(nics, config, text):
     with pytest.raises(InvalidNetworkConfig, match=text):
         host_network_files(nics, load(config))
+
+
+def boot(root, **nics):
+    """The profiles that the script places on a machine with these NICs (name to MAC address), by name."""
+    for name, mac in nics.items():
+        nic = root / "sys/class/net" / name
+        nic.mkdir(parents=True)
+        (nic / "address").write_text(f"{mac}\n")
+    script = files("installer.ignition") / "data/bin/pre-network-manager-config.sh"
+    environment = {**os.environ, "PATH_PREFIX": str(root)}
+    subprocess.run(["bash", str(script)], env=environment, check=True, capture_output=True, timeout=60)
+    placed = (root / "etc/NetworkManager/system-connections").glob("*.nmconnection")
+    return {path.stem: parse(path.read_text()) for path in placed}
+
+
+def test_the_boot_script_renames_names_with_characters_of_expressions(tmp_path):
+    host = tmp_path / "etc/assisted/network/host0"
+    host.mkdir(parents=True)
+    config = load("interfaces: [{name: a+b, ipv4: {enabled: true, dhcp: true}}]")
+    for name, text in host_network_files([{"name": "a+b", "macAddress": "02:00:00:00:00:07"}], config).items():
+        (host / name).write_text(text)
+    placed = boot(tmp_path, eth0="02:00:00:00:00:07")
+    assert placed["eth0"]["connection"]["interface-name"] == "eth0"
 
 
 def test_the_boot_script_reads_what_we_write(tmp_path):
@@ -157,17 +181,7 @@ def test_the_boot_script_reads_what_we_write(tmp_path):
     document = DOCUMENTS["bond-vlan"].replace("name: svc", "name: eno3.7")
     for name, text in host_network_files(nics, load(document)).items():
         (host / name).write_text(text)
-    for name, mac in (("eno1", "02:00:00:00:00:0b"), ("enp9s0", "02:00:00:00:00:0a"), ("eth0", "02:00:00:00:00:0c")):
-        nic = tmp_path / "sys/class/net" / name
-        nic.mkdir(parents=True)
-        (nic / "address").write_text(f"{mac}\n")
-    script = files("installer.ignition") / "data/bin/pre-network-manager-config.sh"
-    environment = {**os.environ, "PATH_PREFIX": str(tmp_path)}
-    subprocess.run(["bash", str(script)], env=environment, check=True, capture_output=True, timeout=60)
-    placed = {
-        path.stem: parse(path.read_text())
-        for path in (tmp_path / "etc/NetworkManager/system-connections").glob("*.nmconnection")
-    }
+    placed = boot(tmp_path, eno1="02:00:00:00:00:0b", enp9s0="02:00:00:00:00:0a", eth0="02:00:00:00:00:0c")
     assert set(placed) == {"bond0", "bond0.42", "eno1", "enp9s0", "eth0.7"}
     assert {name: one["connection"]["interface-name"] for name, one in placed.items()} == {
         name: name for name in placed

@@ -12,9 +12,10 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import ClusterStatus
-from installer.assisted.errors import PrepareError
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.rendezvous.api.app import SERVICE
 from installer.rendezvous.api.handlers.files import CREDENTIALS
+from installer.rendezvous.api.handlers.infra_envs import FILES
 from installer.rendezvous.api.handlers.routes import ROUTES
 from installer.rendezvous.discovery.images import DiscoveryImages
 from installer.rendezvous.store.documents import InstallerArgs
@@ -39,6 +40,7 @@ def with_secrets(fleet: Fleet) -> None:
             change(
                 cluster, status=ClusterStatus.INSTALLING, pull_secret=SECRET, http_proxy=PROXY, https_proxy=PROXY,
                 install_config_overrides=overrides, ui_settings=SECRET,
+                disk_encryption={"tang_servers": json.dumps([{"url": f"http://u:{SECRET}@t", "thumbprint": "x"}])},
             )
         )  # fmt: skip
         network = StaticNetwork(
@@ -78,6 +80,8 @@ def test_only_the_user_reads_urls_that_are_a_right_and_texts_with_secrets(tmp_pa
         await answers(client, fleet, Scheme.USER)  # what is kept of the user's answers is not given to others
         seen = await answers(client, fleet, scheme)
         assert len(seen) >= 6
+        # An agent is told which Tang servers it is to ask.
+        seen.pop("/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", None)
         for path, text in seen.items():
             assert not [mark for mark in MARKS if mark in text], path
         assert any("proxy.example:3128" in text for text in seen.values())
@@ -88,6 +92,18 @@ def test_only_the_user_reads_urls_that_are_a_right_and_texts_with_secrets(tmp_pa
 
     with no_brakes():
         serve(tmp_path, use)
+
+
+def test_agents_have_no_files_of_infra_envs(tmp_path: Path) -> None:
+    """They hold the pull secret, overrides and signed URLs, of every infra-env."""
+
+    async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
+        path = filled("/infra-envs/{infra_env_id}/downloads/files", fleet)
+        for name in FILES:
+            async with client.get(path, params={"file_name": name}, headers=header(Scheme.AGENT)) as answer:
+                assert answer.status == 401, name
+
+    serve(tmp_path, use)
 
 
 def test_agents_have_no_credentials_but_what_bootstrapping_takes(tmp_path: Path) -> None:
@@ -115,6 +131,12 @@ def test_an_error_of_the_service_shows_no_path_of_its_machine(tmp_path: Path, mo
     def full(infra_env: InfraEnv) -> None:
         raise PrepareError("image", text)
 
+    def refused(infra_env: InfraEnv) -> None:
+        try:
+            full(infra_env)
+        except PrepareError as error:
+            raise BadRequest(str(error)) from error
+
     async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
         service = cast(TestServer, client.server).app[SERVICE]
         service.images = DiscoveryImages(lambda: service.settings, "", lambda _: "", lambda _: None)
@@ -123,7 +145,11 @@ def test_an_error_of_the_service_shows_no_path_of_its_machine(tmp_path: Path, mo
         async with client.get(path, params={"file_name": "discovery.ign"}, headers=header(Scheme.USER)) as answer:
             reason = (await answer.json())["reason"]
             assert answer.status == 500
-        shown = f"'x.iso'; {tmp_path.name}: read r.example/a/b@sha256:1"
-        assert reason == f"image: [Errno 28] No space left on device: {shown}"
+        shown = f"image: [Errno 28] No space left on device: 'x.iso'; {tmp_path.name}: read r.example/a/b@sha256:1"
+        assert reason == shown
+        # Nor a refusal that it led to.
+        monkeypatch.setattr(service.images, "ignition", refused)
+        async with client.get(path, params={"file_name": "discovery.ign"}, headers=header(Scheme.USER)) as answer:
+            assert (answer.status, json.loads(await answer.text())["reason"]) == (400, shown)
 
     serve(tmp_path, use)

@@ -71,7 +71,7 @@ for host in "$SOURCE"/host*/; do
                 target=$(vlan_name "$logical" "$real" "$stem").nmconnection
             fi
             [ "$logical" = "$real" ] && continue
-            escaped=$(printf '%s' "$logical" | sed 's/[][\.*^$/]/\\&/g')
+            escaped=$(printf '%s' "$logical" | sed 's/[][\.*+?(){}|^$/]/\\&/g')
             # A placeholder first: one logical name may be another NIC's real name.
             content=$(printf '%s\n' "$content" | sed -E \
                 -e "s/=${escaped}\$/=@@${real}@@/" \

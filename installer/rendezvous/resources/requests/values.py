@@ -40,6 +40,7 @@ INSTALLER_FLAGS = (
     *("--append-karg", "--delete-karg", "-n", "--copy-network", "--network-dir", "--save-partlabel"),
     *("--save-partindex", "--image-url", "--image-file"),
 )
+WITH_VALUE = frozenset(INSTALLER_FLAGS) - {"-n", "--copy-network"}
 _INSTALLER_VALUE = re.compile(r"""[A-Za-z0-9@!#$%*()_+-=//.,";':{}\[\]]+""")
 
 
@@ -94,9 +95,18 @@ def tags(value: str) -> str | None:
 
 
 def installer_args(args: Iterable[str]) -> None:
-    """Arguments of coreos-installer that a user may give (upstream's ValidateInstallerArgs). Raises BadRequest."""
-    problems = []
+    """Arguments of coreos-installer that a user may give (upstream's ValidateInstallerArgs). Raises BadRequest.
+
+    Refused as well: a flag without its value, which would take the disk for it, and a value without a flag, which would
+    be taken for the disk.
+    """
+    problems, flag = [], ""
     for argument in args:
+        if flag and argument.startswith("-"):
+            problems.append(f"flag {flag} for installer needs a value")
+        if not flag and not argument.startswith("-"):
+            problems.append(f"value {shortened(argument, 80)} for installer belongs to no flag")
+        flag = argument if argument in WITH_VALUE else ""
         if argument.startswith("-"):
             if argument not in INSTALLER_FLAGS:
                 flags = " ".join(INSTALLER_FLAGS)
@@ -105,6 +115,8 @@ def installer_args(args: Iterable[str]) -> None:
                 )
         elif not _INSTALLER_VALUE.fullmatch(argument):
             problems.append(f"found unexpected chars in value {shortened(argument, 80)} for installer")
+    if flag:
+        problems.append(f"flag {flag} for installer needs a value")
     _refuse(problems)
 
 

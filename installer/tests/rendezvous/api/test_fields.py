@@ -113,7 +113,8 @@ def test_what_is_empty_is_absent_from_every_answer(tmp_path: Path) -> None:
                 for name, identity in ids.items():
                     route = route.replace(name, identity)
                 if method == "GET":
-                    await ask(method, filled(route), next(iter(schemes)))
+                    # The user sees most.
+                    await ask(method, filled(route), Scheme.USER if Scheme.USER in schemes else Scheme.AGENT)
         assert len(answers) > 40
         assert {path: found for path, answer in answers.items() if (found := [*empty_fields(answer)])} == {}
 

@@ -94,6 +94,8 @@ def test_tang_needs_the_network_in_the_initramfs() -> None:
         ({"enable_on": "all", "mode": "tang", "tang_servers": "[{}]"}, r"tang_servers\[0\]\.url"),
         ({"enable_on": "all", "mode": "tang", "tang_servers": '[{"url": "http://x"}]'}, r"\[0\]\.thumbprint"),
         ({"enable_on": "all", "mode": "tang", "tang_servers": '[{"url": "x", "thumbprint": "y"}]'}, "not an http"),
+        ({"mode": "tang", "tang_servers": '[{"url": "http://%zz", "thumbprint": "y"}]'}, "tang: a url of http"),
+        ({"mode": "tang", "tang_servers": json.dumps(TANG * 2)}, "urls of tang must differ"),
     ],
 )
 def test_tang_servers_that_no_manifest_could_be_made_from_are_refused(wanted: Any, names: str) -> None:

@@ -13,6 +13,7 @@ from installer.assisted.errors import BadRequest, PrepareError
 from installer.formats.yamltext import load
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.prepare import patches
+from installer.rendezvous.resources import manifests
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Manifest
 from installer.testing.engine import sent_kit
@@ -48,16 +49,16 @@ def generated(tmp_path: Path) -> Run:
     program.write_text(PROGRAM)
     program.chmod(0o755)
 
-    def run(**manifests: bytes) -> dict[str, object]:
+    def run(**files: bytes) -> dict[str, object]:
         settings = Settings(work_dir=tmp_path / "data", registries_conf=tmp_path / "none", installer_binary=program)
         given = [
             Manifest(folder=folder, file_name=name, content=content)
-            for (folder, name), content in ((key.split("/"), content) for key, content in manifests.items())
+            for (folder, name), content in ((key.split("/"), content) for key, content in files.items())
         ]
         cluster = Cluster(id="c", name="c", control_plane_count=3)
         job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=given, settings=settings, name="f" * 16)
-        files = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
-        return {name: load(text) for name, text in files.items()}
+        made = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
+        return {name: load(text) for name, text in made.items()}
 
     return run
 
@@ -69,9 +70,11 @@ def test_patches_are_applied_in_the_order_of_their_names_and_gone(generated: Run
             "manifests/mine.yaml.patch_2": b"- {op: remove, path: /items/0/x}\n- {op: test, path: /n, value: 5}\n",
             "manifests/mine.yaml.patch_1": b"- {op: add, path: /n, value: 5}\n- {op: add, path: /items/-, value: 3}",
             "openshift/scheduler.yml.patch": SCHEDULABLE,
+            "openshift/no.patch.yaml": b"a: 1",
         }
     )
     assert files == {
+        "openshift/no.patch.yaml": {"a": 1},
         "manifests/scheduler.yml": {"spec": {"mastersSchedulable": True}},
         "openshift/mine.yaml": {"items": [{"name": "a"}, {"name": "b"}, 3], "n": 5},
     }
@@ -87,8 +90,16 @@ def test_each_document_gets_a_file(generated: Run) -> None:
     }
 
 
+def test_the_longest_name_has_room_for_those_of_its_documents(generated: Run) -> None:
+    name = "x" * (manifests.LONGEST_NAME - len(".yaml")) + ".yaml"
+    manifests.check_new(name, THREE)
+    assert len(generated(**{f"openshift/{name}": THREE})) == 4
+    with pytest.raises(BadRequest, match="must have at most 200 bytes"):
+        manifests.check_new(f"x{name}", THREE)
+
+
 @pytest.mark.parametrize(
-    ("manifests", "problem"),
+    ("files", "problem"),
     [
         ({"openshift/none.yaml.patch": SCHEDULABLE}, "none.yaml.patch: there is no manifest none.yaml that it could"),
         ({"openshift/x.yaml": THREE, "openshift/x.yaml.patch": SCHEDULABLE}, "there is no manifest x.yaml"),
@@ -97,10 +108,10 @@ def test_each_document_gets_a_file(generated: Run) -> None:
     ],
 )
 def test_a_patch_that_cannot_be_applied_fails_the_preparation(
-    generated: Run, tmp_path: Path, manifests: dict[str, bytes], problem: str
+    generated: Run, tmp_path: Path, files: dict[str, bytes], problem: str
 ) -> None:
     with pytest.raises(PrepareError, match=problem) as caught:
-        generated(**manifests)
+        generated(**files)
     assert str(tmp_path) not in str(caught.value)
 
 
@@ -121,6 +132,31 @@ def test_a_patch_that_cannot_be_applied_fails_the_preparation(
 def test_operations(patch: str, wanted: object) -> None:
     manifest = b"a: {b: [1, 2]}\nc: [{k: v, m: 1}, {k: w}]\nd/e: 3\n"
     assert load(patches.applied(manifest, patch.encode())) == wanted
+
+
+@pytest.mark.parametrize(
+    ("patch", "wanted"),
+    [
+        # Of two that are removed from a list, the first does not move the second.
+        ("- {op: remove, path: /c/k=v}", {"a": {"b": [1]}, "c": [{"k": "w"}, {"k": "x"}]}),
+        # Each place has a value of its own, within what was copied too.
+        ("- {op: copy, from: /a, path: /d}\n- {op: add, path: /d/b/-, value: 2}\n- {op: remove, path: /c}",
+         {"a": {"b": [1]}, "d": {"b": [1, 2]}}),
+        ("- {op: copy, from: /a, path: /a/x}\n- {op: remove, path: /c}", {"a": {"b": [1], "x": {"b": [1]}}}),
+        ("- {op: add, path: /k=v/n, value: {}}\n- {op: add, path: /c/0/n/m, value: 1}\n- {op: remove, path: /a}",
+         {"c": [{"k": "v", "n": {"m": 1}}, {"k": "w"}, {"k": "v", "n": {}}, {"k": "x"}]}),
+    ],
+)  # fmt: skip
+def test_operations_of_several_places(patch: str, wanted: object) -> None:
+    manifest = b"a: {b: [1]}\nc: [{k: v}, {k: w}, {k: v}, {k: x}]\n"
+    assert load(patches.applied(manifest, patch.encode())) == wanted
+
+
+@pytest.mark.parametrize(("count", "problem"), [(26, "more than 2 MiB"), (900, "cannot be done|nested too deeply")])
+def test_copies_of_copies_have_an_end(count: int, problem: str) -> None:
+    copies = [f"- {{op: copy, from: /a, path: /a/x{n if count == 26 else ''}}}\n" for n in range(count)]
+    with pytest.raises(ValueError, match=problem):
+        patches.applied(b"a: {}\n", "".join(copies).encode())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import yaml
 
 from installer.assisted.errors import BadRequest
 from installer.credentials.certificates import authority
+from installer.rendezvous import standalone
 from installer.rendezvous.discovery import liveconfig
 from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.resources import clusters
@@ -74,3 +75,19 @@ def test_a_live_host_trusts_the_mirror_and_its_infra_env(fleet: Fleet, tmp_path:
 def test_overrides_with_no_certificates_are_refused(fleet: Fleet) -> None:
     with pytest.raises(BadRequest, match="additionalTrustBundle must be PEM certificates"):
         clusters.set_overrides(fleet.world.engine, fleet.cluster_id, '{"additionalTrustBundle": "x"}')
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        MIRROR.replace("CERTIFICATE", "X509 CERTIFICATE"),
+        MIRROR.replace("CERTIFICATE-----\n", "CERTIFICATE-----\nX-Of: us-all\n\n", 1),
+        MIRROR.replace("\n", "\r\n"),
+        f"# caf\xe9\n{MIRROR}",
+    ],
+)
+def test_whatever_the_door_takes_for_a_certificate_is_one_for_go(tmp_path: Path, written: str) -> None:
+    bundle = tmp_path / standalone.CA_BUNDLE
+    bundle.write_bytes(written.encode("latin-1"))
+    standalone.check_mirror(tmp_path)
+    assert installconfig.trust_bundle([], Settings(mirror_ca_file=bundle)) == MIRROR

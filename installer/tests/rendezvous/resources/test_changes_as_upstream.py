@@ -190,7 +190,7 @@ def test_a_disk_that_is_not_there_is_not_skipped(world: World) -> None:
     [
         (["--append-karg", "x=y"], True), (["--save-partlabel", "data*"], True), (["--copy-network"], True), ([], True),
         (["--rm-rf"], False), (["--insecure"], False), (["--append-karg=a"], False), (["--append-karg", "a b"], False),
-        (["--append-karg", "a\n"], False),
+        (["--append-karg", "a\n"], False), (["-n", "--save-partlabel", "data*"], True),
     ],
 )  # fmt: skip
 def test_arguments_of_the_installer(args: list[str], good: bool) -> None:
@@ -199,6 +199,35 @@ def test_arguments_of_the_installer(args: list[str], good: bool) -> None:
         return
     with pytest.raises(BadRequest, match="found unexpected"):
         values.installer_args(args)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--append-karg"], ["--append-karg", "--copy-network"], ["x"], ["-n", "x"], ["--image-url", "a", "b"], ["--"]],
+)
+def test_flags_of_the_installer_have_their_values(args: list[str]) -> None:
+    with pytest.raises(BadRequest, match=r"needs a value|belongs to no flag|found unexpected flag"):
+        values.installer_args(args)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        *(
+            ({"address": text}, "address: Invalid value")
+            for text in ("foo", "ipmi://x", "ftp://x/redfish", "redfish://\n")
+        ),
+        ({"mac_address": "zz"}, "macAddress: Invalid value"),
+    ],
+)
+def test_fencing_credentials_that_an_install_config_could_not_have(
+    world: World, change: dict[str, str], problem: str
+) -> None:
+    _, infra_env_id = world.known_host()
+    credentials = {"address": "redfish+https://x/redfish/v1/Systems/1", "username": "u", "password": "p"}
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"fencing_credentials": credentials})
+    with pytest.raises(BadRequest, match=f"fencing_credentials.{problem}"):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"fencing_credentials": {**credentials, **change}})
 
 
 @pytest.mark.parametrize("chosen", [[], [{"id": "/dev/sda", "role": "none"}], [{"id": "/dev/sda"}]])

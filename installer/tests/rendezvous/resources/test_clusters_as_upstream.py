@@ -293,6 +293,11 @@ def test_a_virtual_address_in_two_spellings_is_one(world: World, other: str) -> 
     assert created.ingress_vips == [{"ip": "fd00::6"}]
 
 
+def test_a_mapped_address_is_the_one_of_ipv4(world: World) -> None:
+    body = {"api_vips": [{"ip": "192.0.2.5"}], "ingress_vips": [{"ip": "::ffff:192.0.2.5"}]}
+    assert statuses(world, body) == (400, 400)
+
+
 @pytest.mark.parametrize(("body", "change", "status"), CHANGES)
 def test_a_change_of_a_cluster(world: World, body: dict[str, Any], change: dict[str, Any], status: int) -> None:
     cluster = sent_kit.register_cluster(world.engine, {**BODY, **body})

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from installer.assisted.errors import BadRequest
-from installer.errors import EmbedTooBig
+from installer.assisted.errors import BadRequest, PrepareError
+from installer.errors import ConfigError, EmbedTooBig
+from installer.files import write_whole
 from installer.image.iso import embed, kargs
 from installer.image.iso.iso9660 import Iso
 from installer.image.iso.minimal import minimal_kargs
+from installer.overrides import OS_OVERRIDE
+from installer.rendezvous import architectures, standalone
 from installer.rendezvous.discovery import images, liveconfig, payload
 from installer.rendezvous.resources import hostchanges, infra_envs
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams
@@ -62,8 +65,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (appended(*["a=é" * 300]), "1201 bytes are more than the 1139"),
     *(
         (appended(f"a={text}"), "boot loaders would change")
-        for text in ("$x", "a;b", "\\", "'", '"a\nb"', '"$x"', "\x07")
+        for text in ("$x", "a;b", "\\", "'", '"a\nb"', '"$x"', "\x07", "{b}", "}")
     ),
+    *((appended(text), "boot loaders would change") for text in ("#a", "[[", "]]", "{")),
 ]
 
 
@@ -86,7 +90,7 @@ def test_what_no_image_could_be_made_of_is_refused(world: World, fields: dict[st
         static(f"interfaces:\n{ETH0}{NIC.format(name='enp1s0')}"),
         static(f"interfaces:\n{ETH0}{ETH1}  identifier: mac-address\n  mac-address: 52:54:00:00:01:01\n"),
         override(storage={"files": [{"path": "/etc/motd", "contents": {"source": "data:,x"}}]}),
-        appended('a="b;c d"', "console=ttyS0,115200n8", "é"),
+        appended('a="b;c {d}"', "a=#b#", '"#"', "a=[[b]]", "console=ttyS0,115200n8", "é"),
         {"ssh_authorized_key": f"{KEY}\n" * 2},
     ],
 )
@@ -125,6 +129,28 @@ def test_arguments_that_do_not_fit_the_image_are_refused_once_it_is_known(
     maker.check(infra_env(room))
     with pytest.raises(BadRequest, match="kernel_arguments: 1140 bytes are more than the 1139 that the image has"):
         maker.check(infra_env(room + 1))
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_base_that_cannot_be_read_is_told_and_stops_no_other_registration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    iso = tmp_path / "my.iso"
+    monkeypatch.setenv(OS_OVERRIDE, str(iso))
+    if is_there:
+        iso.write_bytes(b"none")
+    notes = {"release": "r", "version": "4.18.0", "images": {}, "isos": {"x86_64": str(iso)}}
+    settings = Settings(work_dir=tmp_path, release_image="r")
+    write_whole(architectures.notes_file(settings), json.dumps(notes).encode())
+    maker = images.DiscoveryImages(lambda: settings, "", lambda _: "", lambda _: None)
+    maker.check(InfraEnv(id="x", name="x", type="full-iso"))
+    arguments = [KernelArgument(operation="append", value="a")]
+    with pytest.raises(PrepareError, match=r"^base ISO: .*my\.iso"):
+        maker.check(InfraEnv(id="x", name="x", type="full-iso", kernel_arguments=arguments))
+    if not is_there:
+        with pytest.raises(ConfigError, match=OS_OVERRIDE):
+            standalone.settings_of(tmp_path / "service", "127.0.0.1:8090", {})
+        assert not (tmp_path / "service").exists()
 
 
 def test_arguments_are_utf_8_in_every_loader(base: Path) -> None:

@@ -127,6 +127,9 @@ def test_a_network_of_the_users_is_copied_once(world: World) -> None:
         )
     for host in (host_view.host, replace(host_view.host, installer_args=InstallerArgs())):
         assert installerargs.arguments(world.engine.view(host)) == ["--copy-network"]
+    # coreos-installer takes a switch once, in either spelling.
+    host = replace(host_view.host, installer_args=InstallerArgs.of(["-n"]))
+    assert installerargs.arguments(world.engine.view(host)) == ["-n"]
 
 
 def ordered(world: World, view_of_host: HostView) -> dict[str, Any]:
