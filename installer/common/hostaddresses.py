@@ -5,6 +5,7 @@ The functions yield the place in the user's files and the rule that it breaks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network, ip_address
@@ -18,6 +19,9 @@ Subnet = IPv4Network | IPv6Network
 DEFAULT_HOSTNAMES = {
     f"localhost{number}{domain}" for number in ("", "4", "6") for domain in ("", f".localdomain{number}")
 }
+# A DNS subdomain (RFC 1123), as a node's name must be; upstream's pattern lets labels begin or end with a hyphen.
+HOSTNAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$")
+MAX_HOSTNAME = 63
 
 
 class Place(Protocol):
@@ -59,6 +63,9 @@ def hostname(name: str) -> str:
     """Say why the service refuses this name; empty where it does not."""
     if name.lower() in DEFAULT_HOSTNAMES:
         return f"{name} is no host's name to the service, which would hold it up (hostname-valid)"
+    if len(name) > MAX_HOSTNAME or not HOSTNAME.fullmatch(name):
+        rule = f"small letters, digits and hyphens in labels between dots, {MAX_HOSTNAME} characters at most"
+        return f"{name} would be held up by the service, which wants {rule} (hostname-valid)"
     return ""
 
 

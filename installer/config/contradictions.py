@@ -105,7 +105,11 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
     """Read addresses and default routes of a document that need not be valid: what cannot be read is left out."""
     document = host.network_config if isinstance(host.network_config, dict) else {}
     addresses: list[tuple[str, Interface | None, _Place]] = []
-    asks = not document
+    mentioned = set(_texts(document.get("interfaces")))
+    # A NIC that the document says nothing of asks for an address: NetworkManager's default.
+    asks = not document or any(
+        not mentioned & {nic.name, nic.mac_address.lower()} for nic in host.interfaces if nic.mac_address
+    )
     for index, interface in enumerate(_maps(document.get("interfaces"))):
         if interface.get("state") in ("absent", "ignore"):
             continue
@@ -116,13 +120,29 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
             asks |= any(str(settings.get(field)).lower() in _TRUE for field in ("dhcp", "autoconf"))
             for number, entry in enumerate(_maps(settings.get("address"))):
                 path = f"{place.path}.interfaces[{index}].{family}.address[{number}].ip"
-                if own := _interface(entry):
+                own = _interface(entry)
+                # Each machine and each link may have the same of these.
+                if own and not (own.ip.is_link_local or own.ip.is_loopback):
                     addresses.append((str(own.ip), own, _Place(place.file, path)))
     routes = document.get("routes")
     configured = _maps(routes.get("config")) if isinstance(routes, dict) else []
-    defaults = [route for route in configured if route.get("destination") in ("0.0.0.0/0", "::/0")]
+    defaults = [
+        route
+        for route in configured
+        if route.get("destination") in ("0.0.0.0/0", "::/0")
+        and route.get("state") != "absent"
+        and route.get("table-id", 0) in (0, 254)  # linux/rtnetlink.h: RT_TABLE_MAIN
+    ]
     hops = [check.address(str(route.get("next-hop-address", ""))) for route in defaults]
     return HostAddresses(place, tuple(addresses), routers=tuple(str(hop) for hop in hops if hop), asks=asks)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts of a document, as they are and in small letters."""
+    if isinstance(value, str):
+        yield from (value, value.lower())
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(item)
 
 
 def _maps(value: object) -> list[dict[str, Any]]:

@@ -120,6 +120,39 @@ def test_a_host_that_asks_may_have_any_address():
     assert warnings(install, off) == []
 
 
+def test_what_machines_may_share_is_no_contradiction():
+    install, agent = three_hosts()
+    shared = [
+        ("ipv4", {"enabled": True, "address": [{"ip": "127.0.0.1", "prefix-length": 8}]}),
+        ("ipv4", {"enabled": True, "address": [{"ip": "169.254.20.10", "prefix-length": 32}]}),
+        ("ipv6", {"enabled": True, "address": [{"ip": "fe80::1", "prefix-length": 64}]}),
+    ]
+    for host in agent["hosts"]:
+        network = host["networkConfig"]
+        network["interfaces"] += [{"name": "eth9", "type": "ethernet", family: settings} for family, settings in shared]
+        # Neither is the main table's route.
+        route = {"destination": "0.0.0.0/0", "next-hop-address": "192.168.111.81", "next-hop-interface": "eth0"}
+        network["routes"]["config"] += [{**route, "state": "absent"}, {**route, "table-id": 200}]
+    assert warnings(install, agent) == []
+
+
+def test_a_card_that_the_document_says_nothing_of_asks():
+    install, agent = three_hosts()
+    for number, host in enumerate(agent["hosts"]):
+        host["networkConfig"]["interfaces"][0]["ipv4"]["address"][0]["ip"] = f"10.9.9.{number + 2}"
+        host["networkConfig"]["routes"] = {}
+        host["interfaces"].append({"name": "eth1", "macAddress": f"52:54:00:00:99:0{number}"})
+    assert warnings(install, agent) == []
+
+
+@pytest.mark.parametrize("name", ["Node-1", "node-", "a.-b", "a_b", "../x", "n" * 64])
+def test_names_that_the_service_refuses_are_told(name):
+    install, agent = three_hosts()
+    [line] = warnings(install, changed(agent, "hosts.1.hostname", name))
+    assert line.startswith(f"agent-config.yaml: hosts[1].hostname: {name} ")
+    assert "hostname-valid" in line
+
+
 def test_hosts_of_the_platform_are_named_by_their_own_path():
     install, agent = three_hosts()
     hosts = [
