@@ -36,6 +36,7 @@ def contradictions(
     taken = hostaddresses.holders(entries)
     found = [
         *_names(hosts, file, path),
+        *_fenced(install, hosts),
         *hostaddresses.static_addresses(entries),
         *hostaddresses.virtual_addresses(virtual, taken),
         *_virtual_in_networks(virtual, subnets),
@@ -81,6 +82,16 @@ def _names(hosts: Sequence[Host], file: str, path: str) -> Iterator[tuple[_Place
         elif host.hostname.lower() in seen:
             yield place, f"{host.hostname} is the name of {seen[host.hostname.lower()]} too (hostname-unique)"
         seen.setdefault(host.hostname.lower(), f"{path}[{index}]")
+
+
+def _fenced(install: InstallConfig, hosts: Sequence[Host]) -> Iterator[tuple[_Place, str]]:
+    pool, names = install.control_plane, [host.hostname for host in hosts if host.role in ("", "master")]
+    if not all(names) or len(names) < install.masters:
+        return  # some have names that are not known yet
+    for index, credential in enumerate(pool.fencing.credentials if pool and pool.fencing else ()):
+        if credential.host_name and credential.host_name not in names:
+            rule = f"{credential.host_name} is neither of the control plane nodes, {' and '.join(names)}"
+            yield _Place("install-config.yaml", f"controlPlane.fencing.credentials[{index}].hostName"), rule
 
 
 def _virtual_in_networks(

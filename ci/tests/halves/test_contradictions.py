@@ -5,7 +5,7 @@ import pytest
 from installer.config.contradictions import contradictions
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.rendezvous import choose
-from installer.testing.create.inputs_kit import COMPACT, changed, many_hosts, text
+from installer.testing.create.inputs_kit import COMPACT, FENCED, changed, many_hosts, text
 from lab.derive import derive
 from lab.errors import ConfigsError
 from lab.inputs.configs import Access, agent_config, install_config
@@ -151,6 +151,17 @@ def test_names_that_the_service_refuses_are_told(name):
     [line] = warnings(install, changed(agent, "hosts.1.hostname", name))
     assert line.startswith(f"agent-config.yaml: hosts[1].hostname: {name} ")
     assert "hostname-valid" in line
+
+
+def test_credentials_of_no_host_are_told():
+    _, agent = three_hosts()
+    agent["hosts"].pop()
+    install = changed(FENCED, "compute", [{"name": "worker", "replicas": 0}])
+    install = changed(install, "controlPlane.fencing.credentials.0.hostName", "host-0")
+    both_name(install, agent, "install-config.yaml: controlPlane.fencing.credentials[1].hostName", "is neither of")
+    # Of a host without a name, the credential may be.
+    del agent["hosts"][1]["hostname"]
+    assert warnings(install, agent) == []
 
 
 def test_hosts_of_the_platform_are_named_by_their_own_path():
