@@ -22,6 +22,8 @@ DEFAULT_HOSTNAMES = {
 # A DNS subdomain (RFC 1123), as a node's name must be; upstream's pattern lets labels begin or end with a hyphen.
 HOSTNAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$")
 MAX_HOSTNAME = 63
+NO_ROUTE = "no default route, and the host does not ask for one: it would never be ready (has-default-route)"
+NO_SERVER = "no DNS server, and the host does not ask for one: it would find no registry"
 
 
 class Place(Protocol):
@@ -104,6 +106,19 @@ def virtual_addresses(virtual: Sequence[tuple[str, P]], taken: Mapping[str, P]) 
 def no_router(text: str, taken: Mapping[str, Place]) -> str:
     """Say why the next hop of a default route cannot be a router; empty where it can. `taken`: machines' addresses."""
     return f"{text} is that of {taken[text].path} too, and no router's" if text in taken else ""
+
+
+def unreachable(text: str, networks: Sequence[str]) -> str:
+    """Say why a next hop cannot be reached from a host in these networks."""
+    return f"{text} is in none of the host's networks, {', '.join(networks)}: it cannot be reached"
+
+
+def overlapping(mine: Interface, theirs: Interface) -> str:
+    """Say why a host cannot have both on two interfaces; empty where it can."""
+    if mine.version == theirs.version and mine.network.overlaps(theirs.network):
+        rule = f"{mine} and {theirs} are of two interfaces, and their networks overlap"
+        return f"{rule}: the host is held up (non-overlapping-subnets)"
+    return ""
 
 
 def outside(hosts: Sequence[HostAddresses[P]], subnets: Sequence[Subnet]) -> Iterator[tuple[P, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface
+from itertools import combinations
 from typing import Any
 
 from installer.common import hostaddresses
@@ -36,6 +37,7 @@ def contradictions(
     taken = hostaddresses.holders(entries)
     found = [
         *_names(hosts, file, path),
+        *(line for host, entry in zip(hosts, entries, strict=True) for line in _alone(host, entry)),
         *_fenced(install, hosts),
         *hostaddresses.static_addresses(entries),
         *hostaddresses.virtual_addresses(virtual, taken),
@@ -135,17 +137,54 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
                 # Each machine and each link may have the same of these.
                 if own and not (own.ip.is_link_local or own.ip.is_loopback):
                     addresses.append((str(own.ip), own, _Place(place.file, path)))
-    routes = document.get("routes")
-    configured = _maps(routes.get("config")) if isinstance(routes, dict) else []
-    defaults = [
-        route
-        for route in configured
-        if route.get("destination") in ("0.0.0.0/0", "::/0")
-        and route.get("state") != "absent"
-        and route.get("table-id", 0) in (0, 254)  # linux/rtnetlink.h: RT_TABLE_MAIN
-    ]
+    configured = _routes(document)
+    defaults = [route for route in configured if _is_default(route)]
     hops = [check.address(str(route.get("next-hop-address", ""))) for route in defaults]
     return HostAddresses(place, tuple(addresses), routers=tuple(str(hop) for hop in hops if hop), asks=asks)
+
+
+def _routes(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The routes of a document."""
+    routes = document.get("routes")
+    return _maps(routes.get("config")) if isinstance(routes, dict) else []
+
+
+def _is_default(route: dict[str, Any]) -> bool:
+    network = check.network(str(route.get("destination")))
+    # linux/rtnetlink.h: RT_TABLE_MAIN
+    in_main = route.get("state") != "absent" and route.get("table-id", 0) in (0, 254)
+    return in_main and network is not None and network.prefixlen == 0
+
+
+def _alone(host: Host, entry: HostAddresses[_Place]) -> Iterator[tuple[_Place, str]]:
+    """What is wrong with a host's network whatever the others have; one that asks may be given what is missing."""
+    held = [(place, own) for _, own, place in entry.addresses if own is not None]
+    document = host.network_config if isinstance(host.network_config, dict) else {}
+    counted = {
+        f"{entry.place.path}.interfaces[{index}]."
+        for index, interface in enumerate(_maps(document.get("interfaces")))
+        if interface.get("type") in ("ethernet", "bond", "vlan")
+    }
+    # The service counts addresses of these types alone.
+    of = [(next((one for one in counted if place.path.startswith(one)), ""), own) for place, own in held]
+    for (one, mine), (other, theirs) in combinations(of, 2):
+        if one and other and one != other and (rule := hostaddresses.overlapping(mine, theirs)):
+            yield entry.place, rule
+    if entry.asks or not held:
+        return
+    routes = _routes(document)
+    near = [str(own.network) for _, own in held]
+    near += [str(route.get("destination")) for route in routes if not route.get("next-hop-address")]
+    networks = [network for text in near if (network := check.network(text)) is not None]
+    for text in entry.routers:
+        if not (ip_address(text).is_link_local or any(ip_address(text) in network for network in networks)):
+            yield _Place(entry.place.file, f"{entry.place.path}.routes"), hostaddresses.unreachable(text, near)
+    if not any(map(_is_default, routes)):
+        yield _Place(entry.place.file, f"{entry.place.path}.routes.config"), hostaddresses.NO_ROUTE
+    resolver = document.get("dns-resolver")
+    settings = resolver.get("config") if isinstance(resolver, dict) else None
+    if not (isinstance(settings, dict) and settings.get("server")):
+        yield _Place(entry.place.file, f"{entry.place.path}.dns-resolver.config.server"), hostaddresses.NO_SERVER
 
 
 def _texts(value: object) -> Iterator[str]:

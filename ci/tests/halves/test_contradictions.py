@@ -69,6 +69,9 @@ def test_what_scenarios_install_has_no_warning(name):
         (ADDRESS, "192.168.111.81", f"{HOST_2}.{IP}", "is that of hosts[1]"),
         (ADDRESS, "192.168.111.0", f"{HOST_2}.{IP}", "network's own"),
         (ADDRESS, "192.168.111.1", f"{HOST_2}.{IP}", "next hop of the host's own default route"),
+        ("hosts.2.networkConfig.routes", {}, f"{HOST_2}.routes.config", "no default route"),
+        ("hosts.2.networkConfig.dns-resolver", {}, f"{HOST_2}.dns-resolver.config.server", "no DNS server"),
+        ("hosts.2.networkConfig.routes.config.0.next-hop-address", "10.9.9.9", f"{HOST_2}.routes", "cannot be reached"),
         (ADDRESS, "10.3.3.3", HOST_2, "none is in machineNetwork"),
         ("hosts.1.hostname", "localhost", "agent-config.yaml: hosts[1].hostname", "hostname-valid"),
     ],
@@ -98,6 +101,14 @@ def both_name(install, agent, place, rule):
     with pytest.raises(ConfigsError) as refused:
         derive(install, agent)
     assert rule in str(refused.value)
+
+
+def test_two_cards_in_one_network():
+    install, agent = three_hosts()
+    agent["hosts"][2]["interfaces"].append({"name": "eth1", "macAddress": "52:54:00:00:99:02"})
+    second = {"ipv4": {"enabled": True, "address": [{"ip": "192.168.111.92", "prefix-length": 25}]}}
+    agent["hosts"][2]["networkConfig"]["interfaces"].append({"name": "eth1", "type": "ethernet", **second})
+    both_name(install, agent, HOST_2, "their networks overlap")
 
 
 def test_names_of_two_hosts():
