@@ -140,19 +140,13 @@ DEFAULTS = {
 
 def note(path: str, value: object, default: object = None, *, shown: bool = True) -> Iterator[str]:
     """`<path>: <value> is ignored`, where there is a value other than the default; `shown`: whether it may be seen."""
+    empty = value in (None, "", (), [], {}, False, default) or (is_dataclass(value) and not any(vars(value).values()))
     # Only words are shown: fields of plain data may hold anything, secrets too.
     written = str(value).lower() if isinstance(value, bool) else str(value)
     text = shortened(without_login(" ".join(written.split())), 60)
     word = f": {text}" if shown and isinstance(value, str | int) else ""
-    if value != default and not _is_empty(value):
+    if not empty:
         yield f"{path}{word} is ignored"
-
-
-def _is_empty(value: object) -> bool:
-    """Whether nothing is lost with it: `platform: {baremetal: {}}` says nothing."""
-    if is_dataclass(value):
-        return all(map(_is_empty, vars(value).values()))
-    return value in (None, "", (), [], {}, False)
 
 
 def unused(config: object, use: Use, path: str = "", table: Table = FIELDS) -> Iterator[str]:

@@ -216,7 +216,6 @@ def test_every_field_of_the_types_has_its_use():
         (COMPACT, f"{BAREMETAL}.provisioningNetwork", "Disabled", None),
         (COMPACT, f"{BAREMETAL}.libvirtURI", "qemu:///x", None),
         (SNO, "controlPlane.platform", {}, None),
-        (COMPACT, "controlPlane.platform", {"baremetal": {}}, None),
     ],
 )
 def test_what_is_not_carried_is_told(warnings, base, path, value, shown):
