@@ -135,4 +135,7 @@ def rendezvous(address: str, taken: Sequence[str], subnets: Sequence[Subnet], *,
         return ""
     if not any(ip_address(address) in subnet for subnet in subnets):
         return f"{address} is in none of the machine networks, {', '.join(map(str, subnets))}"
+    for subnet in subnets:
+        if ip_address(address) in subnet and (rule := never_within(subnet, ip_address(address))):
+            return rule
     return "" if asked else f"{address} is no host's: they have {', '.join(taken)}, and no master asks for one"

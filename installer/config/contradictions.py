@@ -23,6 +23,9 @@ class _Place:
     path: str
 
 
+_RENDEZVOUS = _Place("agent-config.yaml", "rendezvousIP")
+
+
 def contradictions(
     install: InstallConfig, hosts: Sequence[Host], rendezvous_ip: str, *, file: str, path: str = "hosts"
 ) -> Iterator[str]:
@@ -35,14 +38,15 @@ def contradictions(
     subnets = [subnet for entry in networks if (subnet := check.network(entry.cidr)) is not None]
     virtual = list(_virtual(install))
     taken = hostaddresses.holders(entries)
+    held = {**({rendezvous_ip: _RENDEZVOUS} if rendezvous_ip else {}), **taken}
     found = [
         *_names(hosts, file, path),
         *(line for host, entry in zip(hosts, entries, strict=True) for line in _alone(host, entry)),
         *_fenced(install, hosts),
         *hostaddresses.static_addresses(entries),
-        *hostaddresses.virtual_addresses(virtual, taken),
+        *hostaddresses.virtual_addresses(virtual, held),
         *_virtual_in_networks(virtual, subnets),
-        *_routers(entries, {**dict(virtual), **taken}),
+        *_routers(entries, {**dict(virtual), **held}),
         *hostaddresses.outside(_wanted(install, entries, rendezvous_ip), subnets),
     ]
     if rendezvous_ip and subnets:
@@ -51,7 +55,7 @@ def contradictions(
             entry.asks or not entry.addresses for entry in masters
         )
         if rule := hostaddresses.rendezvous(rendezvous_ip, [*taken], subnets, asked=asked):
-            found.append((_Place("agent-config.yaml", "rendezvousIP"), rule))
+            found.append((_RENDEZVOUS, rule))
     yield from dict.fromkeys(f"{place.file}: {place.path}: {rule}" for place, rule in found)
 
 
@@ -152,7 +156,7 @@ def _routes(document: dict[str, Any]) -> list[dict[str, Any]]:
 def _is_default(route: dict[str, Any]) -> bool:
     network = check.network(str(route.get("destination")))
     # linux/rtnetlink.h: RT_TABLE_MAIN
-    in_main = route.get("state") != "absent" and route.get("table-id", 0) in (0, 254)
+    in_main = route.get("state") != "absent" and str(route.get("table-id", 0)) in ("0", "254")
     return in_main and network is not None and network.prefixlen == 0
 
 

@@ -65,6 +65,7 @@ def test_what_scenarios_install_has_no_warning(name):
     ("path", "value", "place", "rule"),
     [
         ("rendezvousIP", "192.168.111.99", "agent-config.yaml: rendezvousIP", "192.168.111.99 is no host's"),
+        ("rendezvousIP", "192.168.111.255", "agent-config.yaml: rendezvousIP", "broadcast address"),
         ("rendezvousIP", "10.9.9.9", "agent-config.yaml: rendezvousIP", "none of the machine networks"),
         (ADDRESS, "192.168.111.81", f"{HOST_2}.{IP}", "is that of hosts[1]"),
         (ADDRESS, "192.168.111.0", f"{HOST_2}.{IP}", "network's own"),
@@ -101,6 +102,19 @@ def both_name(install, agent, place, rule):
     with pytest.raises(ConfigsError) as refused:
         derive(install, agent)
     assert rule in str(refused.value)
+
+
+def test_the_rendezvous_ip_is_no_virtual_one():
+    install, agent = three_hosts()
+    assert warnings(install, {**agent, "hosts": [], "rendezvousIP": "192.168.111.5"}) == [
+        f"{VIPS}.apiVIPs[0]: 192.168.111.5 is an address of rendezvousIP too"
+    ]
+
+
+def test_an_address_has_many_spellings():
+    install, agent = three_hosts()
+    agent = changed(agent, "hosts.0.networkConfig.routes.config.0.table-id", "254")
+    assert warnings(install, {**agent, "rendezvousIP": "::ffff:192.168.111.80"}) == []
 
 
 def test_two_cards_in_one_network():

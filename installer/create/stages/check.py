@@ -79,13 +79,12 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     source = _from_manifests if files.from_manifests else _from_configs
     inputs = source(files, target, for_image=for_image)
     _log_rendezvous(inputs.rendezvous_ip)
-    _log_contradictions(inputs, from_manifests=files.from_manifests)
     required = len(inputs.agent.hosts if files.from_manifests else inputs.hosts)
-    return replace(
-        inputs,
-        install=with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip),
-        host_files=tuple(host_files(inputs.hosts, target, required=required)),
-    )
+    written = tuple(host_files(inputs.hosts, target, required=required))
+    # Of networks that are refused nothing more is said.
+    _log_contradictions(inputs, from_manifests=files.from_manifests)
+    install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
+    return replace(inputs, install=install, host_files=written)
 
 
 def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:
