@@ -125,7 +125,8 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
     mentioned = set(_texts(document.get("interfaces")))
     # A NIC that the document says nothing of asks for an address: NetworkManager's default.
     asks = not document or any(
-        not mentioned & {nic.name, nic.mac_address.lower()} for nic in host.interfaces if nic.mac_address
+        mentioned.isdisjoint((nic.name, nic.mac_address.lower(), check.canonical_mac(nic.mac_address)))
+        for nic in host.interfaces
     )
     for index, interface in enumerate(_maps(document.get("interfaces"))):
         if interface.get("state") in ("absent", "ignore"):
