@@ -27,13 +27,22 @@ _RENDEZVOUS = _Place("agent-config.yaml", "rendezvousIP")
 
 
 def contradictions(
-    install: InstallConfig, hosts: Sequence[Host], rendezvous_ip: str, *, file: str, path: str = "hosts"
+    install: InstallConfig,
+    hosts: Sequence[Host],
+    rendezvous_ip: str,
+    *,
+    file: str,
+    path: str = "hosts",
+    networks_file: str = "",
 ) -> Iterator[str]:
-    """Yield a line for each contradiction, with file and field; `hosts` stand in `file` at `path`.
+    """Yield a line for each contradiction, with file and field; `hosts` stand in `file` at `path`, their networks too
+    unless they have a file of their own.
 
     None is an error: a host may have been given other addresses by the time that it boots.
     """
-    entries = [_host(_Place(file, f"{path}[{index}].networkConfig"), host) for index, host in enumerate(hosts)]
+    entries = [
+        _host(_Place(networks_file or file, f"{path}[{index}].networkConfig"), host) for index, host in enumerate(hosts)
+    ]
     networks = install.networking.machine_network if install.networking else ()
     subnets = [subnet for entry in networks if (subnet := check.network(entry.cidr)) is not None]
     virtual = list(_virtual(install))

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.metadata import version
+from pathlib import Path
 
 from installer.config.contradictions import contradictions
 from installer.config.fielderror import raise_if_any
@@ -187,7 +188,9 @@ def _log_contradictions(inputs: Inputs, *, from_manifests: bool) -> None:
     if not inputs.agent.hosts:
         place = ("cluster-manifests/nmstateconfig.yaml", "hosts") if from_manifests else None
         file, path = place or (INSTALL_CONFIG_FILE, "platform.baremetal.hosts")
-    for line in contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, file=file, path=path):
+    networks_file = names.NMSTATE if Path(names.NMSTATE).name in (inputs.manifests or {}) else file
+    where = {"file": file, "path": path, "networks_file": networks_file}
+    for line in contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, **where):
         log.warning(line)
 
 

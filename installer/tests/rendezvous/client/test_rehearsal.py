@@ -79,6 +79,18 @@ def test_a_warning_comes_once(made, caplog, monkeypatch):
     assert len({id(record) for record in caplog.records if "does not use interface eth7" in record.getMessage()}) == 1
 
 
+def test_a_network_of_a_manifest_is_blamed_on_it(made, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    nmstate = "cluster-manifests/nmstateconfig.yaml"
+    files = edited(generated()[2], nmstate, "spec.config.interfaces.0.ipv4.address.0.ip", "192.168.111.255")
+    with caplog.at_level(logging.WARNING, "installer"):
+        made({**files, "agent-config.yaml": AGENT})
+    ignored = f"hosts[0].networkConfig of agent-config.yaml is ignored: {nmstate} has another for this host"
+    assert ignored in caplog.messages
+    place = f"{nmstate}: hosts[0].networkConfig.interfaces[0].ipv4.address[0].ip: 192.168.111.255 is the broadcast"
+    assert any(message.startswith(place) for message in caplog.messages)
+
+
 def test_a_vip_beside_others_is_told(made, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
     files = edited(generated()[2], ACI, "spec.apiVIP", "192.168.111.9")
