@@ -103,5 +103,6 @@ def in_words(error: msgspec.ValidationError, whole: str) -> str:
         rule = f"must be {' or '.join(expected)}, not {_WORDS.get(wrong[2], wrong[2])}"
     if pattern := _PATTERN.fullmatch(rule):
         rule = f"must match {pattern[1]}"
+    rule = rule.replace("Expected `str` of length", "must be a text of length")
     # An enumeration's, or a range's.
     return f"{path or whole}: {rule}" if wrong is None else f"{path or whole} {rule}"

@@ -5,6 +5,7 @@ The functions yield the place in the user's files and the rule that it breaks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network, ip_address
@@ -18,6 +19,11 @@ Subnet = IPv4Network | IPv6Network
 DEFAULT_HOSTNAMES = {
     f"localhost{number}{domain}" for number in ("", "4", "6") for domain in ("", f".localdomain{number}")
 }
+# A DNS subdomain (RFC 1123), as a node's name must be; upstream's pattern lets labels begin or end with a hyphen.
+HOSTNAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$")
+MAX_HOSTNAME = 63
+NO_ROUTE = "no default route, and the host does not ask for one: it would never be ready (has-default-route)"
+NO_SERVER = "no DNS server, and the host does not ask for one: it would find no registry"
 
 
 class Place(Protocol):
@@ -59,6 +65,9 @@ def hostname(name: str) -> str:
     """Say why the service refuses this name; empty where it does not."""
     if name.lower() in DEFAULT_HOSTNAMES:
         return f"{name} is no host's name to the service, which would hold it up (hostname-valid)"
+    if len(name) > MAX_HOSTNAME or not HOSTNAME.fullmatch(name):
+        rule = f"small letters, digits and hyphens in labels between dots, {MAX_HOSTNAME} characters at most"
+        return f"{name} would be held up by the service, which wants {rule} (hostname-valid)"
     return ""
 
 
@@ -99,6 +108,19 @@ def no_router(text: str, taken: Mapping[str, Place]) -> str:
     return f"{text} is that of {taken[text].path} too, and no router's" if text in taken else ""
 
 
+def unreachable(text: str, networks: Sequence[str]) -> str:
+    """Say why a next hop cannot be reached from a host in these networks."""
+    return f"{text} is in none of the host's networks, {', '.join(networks)}: it cannot be reached"
+
+
+def overlapping(mine: Interface, theirs: Interface) -> str:
+    """Say why a host cannot have both on two interfaces; empty where it can."""
+    if mine.version == theirs.version and mine.network.overlaps(theirs.network):
+        rule = f"{mine} and {theirs} are of two interfaces, and their networks overlap"
+        return f"{rule}: the host is held up (non-overlapping-subnets)"
+    return ""
+
+
 def outside(hosts: Sequence[HostAddresses[P]], subnets: Sequence[Subnet]) -> Iterator[tuple[P, str]]:
     """Find hosts whose addresses are all static and in none of the machine networks."""
     for host in hosts if subnets else ():
@@ -113,4 +135,7 @@ def rendezvous(address: str, taken: Sequence[str], subnets: Sequence[Subnet], *,
         return ""
     if not any(ip_address(address) in subnet for subnet in subnets):
         return f"{address} is in none of the machine networks, {', '.join(map(str, subnets))}"
+    for subnet in subnets:
+        if ip_address(address) in subnet and (rule := never_within(subnet, ip_address(address))):
+            return rule
     return "" if asked else f"{address} is no host's: they have {', '.join(taken)}, and no master asks for one"

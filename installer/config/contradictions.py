@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface
+from itertools import combinations
 from typing import Any
 
 from installer.common import hostaddresses
@@ -22,24 +23,39 @@ class _Place:
     path: str
 
 
+_RENDEZVOUS = _Place("agent-config.yaml", "rendezvousIP")
+
+
 def contradictions(
-    install: InstallConfig, hosts: Sequence[Host], rendezvous_ip: str, *, file: str, path: str = "hosts"
+    install: InstallConfig,
+    hosts: Sequence[Host],
+    rendezvous_ip: str,
+    *,
+    file: str,
+    path: str = "hosts",
+    networks_file: str = "",
 ) -> Iterator[str]:
-    """Yield a line for each contradiction, with file and field; `hosts` stand in `file` at `path`.
+    """Yield a line for each contradiction, with file and field; `hosts` stand in `file` at `path`, their networks too
+    unless they have a file of their own.
 
     None is an error: a host may have been given other addresses by the time that it boots.
     """
-    entries = [_host(_Place(file, f"{path}[{index}].networkConfig"), host) for index, host in enumerate(hosts)]
+    entries = [
+        _host(_Place(networks_file or file, f"{path}[{index}].networkConfig"), host) for index, host in enumerate(hosts)
+    ]
     networks = install.networking.machine_network if install.networking else ()
     subnets = [subnet for entry in networks if (subnet := check.network(entry.cidr)) is not None]
     virtual = list(_virtual(install))
     taken = hostaddresses.holders(entries)
+    held = {**({rendezvous_ip: _RENDEZVOUS} if rendezvous_ip else {}), **taken}
     found = [
         *_names(hosts, file, path),
+        *(line for host, entry in zip(hosts, entries, strict=True) for line in _alone(host, entry)),
+        *_fenced(install, hosts),
         *hostaddresses.static_addresses(entries),
-        *hostaddresses.virtual_addresses(virtual, taken),
+        *hostaddresses.virtual_addresses(virtual, held),
         *_virtual_in_networks(virtual, subnets),
-        *_routers(entries, {**dict(virtual), **taken}),
+        *_routers(entries, {**dict(virtual), **held}),
         *hostaddresses.outside(_wanted(install, entries, rendezvous_ip), subnets),
     ]
     if rendezvous_ip and subnets:
@@ -48,7 +64,7 @@ def contradictions(
             entry.asks or not entry.addresses for entry in masters
         )
         if rule := hostaddresses.rendezvous(rendezvous_ip, [*taken], subnets, asked=asked):
-            found.append((_Place("agent-config.yaml", "rendezvousIP"), rule))
+            found.append((_RENDEZVOUS, rule))
     yield from dict.fromkeys(f"{place.file}: {place.path}: {rule}" for place, rule in found)
 
 
@@ -83,6 +99,16 @@ def _names(hosts: Sequence[Host], file: str, path: str) -> Iterator[tuple[_Place
         seen.setdefault(host.hostname.lower(), f"{path}[{index}]")
 
 
+def _fenced(install: InstallConfig, hosts: Sequence[Host]) -> Iterator[tuple[_Place, str]]:
+    pool, names = install.control_plane, [host.hostname for host in hosts if host.role in ("", "master")]
+    if not all(names) or len(names) < install.masters:
+        return  # some have names that are not known yet
+    for index, credential in enumerate(pool.fencing.credentials if pool and pool.fencing else ()):
+        if credential.host_name and credential.host_name not in names:
+            rule = f"{credential.host_name} is neither of the control plane nodes, {' and '.join(names)}"
+            yield _Place("install-config.yaml", f"controlPlane.fencing.credentials[{index}].hostName"), rule
+
+
 def _virtual_in_networks(
     virtual: Sequence[tuple[str, _Place]], subnets: Sequence[Subnet]
 ) -> Iterator[tuple[_Place, str]]:
@@ -105,7 +131,12 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
     """Read addresses and default routes of a document that need not be valid: what cannot be read is left out."""
     document = host.network_config if isinstance(host.network_config, dict) else {}
     addresses: list[tuple[str, Interface | None, _Place]] = []
-    asks = not document
+    mentioned = set(_texts(document.get("interfaces")))
+    # A NIC that the document says nothing of asks for an address: NetworkManager's default.
+    asks = not document or any(
+        mentioned.isdisjoint((nic.name, nic.mac_address.lower(), check.canonical_mac(nic.mac_address)))
+        for nic in host.interfaces
+    )
     for index, interface in enumerate(_maps(document.get("interfaces"))):
         if interface.get("state") in ("absent", "ignore"):
             continue
@@ -116,13 +147,66 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
             asks |= any(str(settings.get(field)).lower() in _TRUE for field in ("dhcp", "autoconf"))
             for number, entry in enumerate(_maps(settings.get("address"))):
                 path = f"{place.path}.interfaces[{index}].{family}.address[{number}].ip"
-                if own := _interface(entry):
+                own = _interface(entry)
+                # Each machine and each link may have the same of these.
+                if own and not (own.ip.is_link_local or own.ip.is_loopback):
                     addresses.append((str(own.ip), own, _Place(place.file, path)))
-    routes = document.get("routes")
-    configured = _maps(routes.get("config")) if isinstance(routes, dict) else []
-    defaults = [route for route in configured if route.get("destination") in ("0.0.0.0/0", "::/0")]
+    configured = _routes(document)
+    defaults = [route for route in configured if _is_default(route)]
     hops = [check.address(str(route.get("next-hop-address", ""))) for route in defaults]
     return HostAddresses(place, tuple(addresses), routers=tuple(str(hop) for hop in hops if hop), asks=asks)
+
+
+def _routes(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The routes of a document."""
+    routes = document.get("routes")
+    return _maps(routes.get("config")) if isinstance(routes, dict) else []
+
+
+def _is_default(route: dict[str, Any]) -> bool:
+    network = check.network(str(route.get("destination")))
+    # linux/rtnetlink.h: RT_TABLE_MAIN
+    in_main = route.get("state") != "absent" and str(route.get("table-id", 0)) in ("0", "254")
+    return in_main and network is not None and network.prefixlen == 0
+
+
+def _alone(host: Host, entry: HostAddresses[_Place]) -> Iterator[tuple[_Place, str]]:
+    """What is wrong with a host's network whatever the others have; one that asks may be given what is missing."""
+    held = [(place, own) for _, own, place in entry.addresses if own is not None]
+    document = host.network_config if isinstance(host.network_config, dict) else {}
+    counted = {
+        f"{entry.place.path}.interfaces[{index}]."
+        for index, interface in enumerate(_maps(document.get("interfaces")))
+        if interface.get("type") in ("ethernet", "bond", "vlan")
+    }
+    # The service counts addresses of these types alone.
+    of = [(next((one for one in counted if place.path.startswith(one)), ""), own) for place, own in held]
+    for (one, mine), (other, theirs) in combinations(of, 2):
+        if one and other and one != other and (rule := hostaddresses.overlapping(mine, theirs)):
+            yield entry.place, rule
+    if entry.asks or not held:
+        return
+    routes = _routes(document)
+    near = [str(own.network) for _, own in held]
+    near += [str(route.get("destination")) for route in routes if not route.get("next-hop-address")]
+    networks = [network for text in near if (network := check.network(text)) is not None]
+    for text in entry.routers:
+        if not (ip_address(text).is_link_local or any(ip_address(text) in network for network in networks)):
+            yield _Place(entry.place.file, f"{entry.place.path}.routes"), hostaddresses.unreachable(text, near)
+    if not any(map(_is_default, routes)):
+        yield _Place(entry.place.file, f"{entry.place.path}.routes.config"), hostaddresses.NO_ROUTE
+    resolver = document.get("dns-resolver")
+    settings = resolver.get("config") if isinstance(resolver, dict) else None
+    if not (isinstance(settings, dict) and settings.get("server")):
+        yield _Place(entry.place.file, f"{entry.place.path}.dns-resolver.config.server"), hostaddresses.NO_SERVER
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts of a document, as they are and in small letters."""
+    if isinstance(value, str):
+        yield from (value, value.lower())
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(item)
 
 
 def _maps(value: object) -> list[dict[str, Any]]:

@@ -223,10 +223,14 @@ class _Decoder:
             sort = "" if bits.signed else "u"
             self.fail(node, path, f"must be a number of type {sort}int{bits.count}, is {_what(node)}")
         else:
-            if node.value.isdigit() and int(node.value) != data:
-                self.read_as(node, path, str(data), "a 0 in front makes it octal")
+            self.not_octal(node, int(data), path)
             return int(data)
         return None
+
+    def not_octal(self, node: yaml.Node, data: int, path: str) -> None:
+        """Note a number that means another one to whoever reads it as decimal."""
+        if node.value.isdigit() and int(node.value) != data:
+            self.read_as(node, path, str(data), "a 0 in front makes it octal")
 
     def scalar(self, node: yaml.Node, hint: Any, path: str) -> Any:
         if not isinstance(node, yaml.ScalarNode):
@@ -267,13 +271,16 @@ class _Decoder:
         return list(entries.values())
 
     def once(self, node: yaml.Node, path: str) -> None:
-        """Note names that come twice anywhere in a node of any form: what is merged may not be given anew."""
+        """Note names that come twice anywhere in a node of any form: what is merged may not be given anew. And numbers
+        that are read as others."""
         if isinstance(node, yaml.MappingNode):
             for name, value in self.items(node, path):
                 self.once(value, f"{path}.{name.value}")
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 self.once(item, f"{path}[{index}]")
+        elif node.value.isdigit() and isinstance(data := self.plain(node, path), int):
+            self.not_octal(node, data, path)
 
     def struct(self, node: yaml.Node, cls: type[T], path: str) -> T | None:
         if is_null(node):

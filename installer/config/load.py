@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 def parse_install_config(text: str) -> InstallConfig:
     """Decode, convert, default and validate an install-config; ConfigError names all that is wrong."""
-    config = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ", warn=True)
-    config, errors = defaults.upconvert(config)
+    written = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ", warn=True)
+    config, errors = defaults.upconvert(written)
     raise_if_any(f"{INSTALL_CONFIG_MARKER}: failed to upconvert install config", errors, INSTALL_CONFIG_FILE)
-    written, config = config, defaults.apply(config)
+    config = defaults.apply(config)
     errors = rules.run(config)
     notes.log_notes(written, config)
     log.info(

@@ -21,7 +21,7 @@ _DOCKER = "172.17.0.0/16"
 
 def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `written` is the config as it was written, `complete` with its defaults."""
-    told = (*unused(written, Use.IGNORED), *_without_credentials(written.platform.vsphere))
+    told = (*unused(written, Use.IGNORED), *_without_credentials(written, complete.platform.vsphere))
     for line in (*overlaps(complete), *told, *architectures(complete), *partitioning(complete)):
         log.warning(line)
     for line in unused(written, Use.HARMLESS):
@@ -70,8 +70,9 @@ def partitioning(config: InstallConfig) -> Iterator[str]:
         )
 
 
-def _without_credentials(vsphere: VSpherePlatform | None) -> Iterator[str]:
-    if vsphere is not None and not any(vcenter.has_any for vcenter in vsphere.vcenters):
+def _without_credentials(written: InstallConfig, complete: VSpherePlatform | None) -> Iterator[str]:
+    vsphere = written.platform.vsphere
+    if vsphere is not None and complete is not None and not any(vcenter.has_any for vcenter in complete.vcenters):
         yield from note("platform.vsphere.failureDomains", vsphere.failure_domains)
 
 

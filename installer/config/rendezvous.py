@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 
 from installer.config.rules.agent import static_addresses
 from installer.config.types.agent import AgentConfig, Host
+from installer.config.values import check
 from installer.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def choose(agent: AgentConfig, hosts: Sequence[Host], *, needed: bool = True) ->
     Canonical, since hosts compare it as text with their own addresses. Without one: empty, or ConfigError if `needed`.
     """
     if agent.rendezvous_ip:
-        return str(ipaddress.ip_address(agent.rendezvous_ip))
+        return str(check.address(agent.rendezvous_ip) or agent.rendezvous_ip)
     for roles in (("master", "arbiter"), ("",)):
         for host in hosts:
             if host.role in roles:

@@ -34,7 +34,8 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
     if vcenters and platform.v_center:
         log.warning("vcenter field is deprecated please avoid using both vcenter and vcenters fields together")
     if not vcenters:
-        log.warning("vsphere authentication fields are now deprecated; please use vcenters")
+        if platform.v_center or platform.username or platform.password:
+            log.warning("vsphere authentication fields are now deprecated; please use vcenters")
         named = (platform.datacenter, *(domain.topology.datacenter for domain in domains))
         centers = tuple(dict.fromkeys(filter(None, named)))
         vcenters = (
@@ -57,7 +58,8 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
     for vcenter in vcenters:
         _reachable(vcenter)
     if not domains:
-        log.warning("vsphere topology fields are now deprecated; please use failureDomains")
+        if any(old):
+            log.warning("vsphere topology fields are now deprecated; please use failureDomains")
         domains = (_generated(platform, vcenters[0].server),)
     else:
         if any(old):

@@ -137,7 +137,7 @@ def config_image(directory: Path) -> None:
     secrets = _secrets(files, inputs)
     ignition = live_config(live_inputs(inputs, release, secrets))
     with Outputs(directory) as outputs:
-        outputs.put(FILE, config_iso(ignition))
+        outputs.put(FILE, config_iso(ignition), IMAGE_MODE)
         write(outputs, files.state, inputs, secrets, images=release.components)
     log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
 

@@ -39,4 +39,14 @@ hosts:
             - ip: 192.168.122.2
               prefix-length: 23
           dhcp: false
+    # A host without DHCP needs both.
+    dns-resolver:
+      config:
+        server:
+          - 192.168.122.1
+    routes:
+      config:
+        - destination: 0.0.0.0/0
+          next-hop-address: 192.168.122.1
+          next-hop-interface: eth0
 """

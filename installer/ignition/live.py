@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
 
+from installer.common.hostaddresses import hostname
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.livesystem import SYSTEM_UNITS, ntp_files, system_files
 from installer.redact.program import program
@@ -161,9 +162,14 @@ def _environment(inputs: LiveInputs) -> list[File]:
 def host_config_files(inputs: LiveInputs) -> list[File]:
     """The files in which a live system, whichever host it is, finds its own network, hostname, role and disk hints."""
     files = []
+    names = [host.hostname for host in inputs.hosts]
     for index, host in enumerate(host for host in inputs.hosts if host.required):
-        base = f"/etc/assisted/hostconfig/{host.hostname or f'host-{index}'}"
         macs = [mac.lower() for mac in host.macs]
+        folder = host.hostname or f"host-{index}"
+        # A name that is another host's too, or no folder's, is told by config/contradictions.py.
+        if names.count(folder) > bool(host.hostname) or hostname(folder.lower()):
+            folder = f"host-{index}-{'-'.join(macs[:1]).replace(':', '-')}"
+        base = f"/etc/assisted/hostconfig/{folder}"
         files.append(File.text(f"{base}/mac_addresses", "".join(f"{mac}\n" for mac in macs)))
         if host.root_device_hints:
             files.append(File.text(f"{base}/root-device-hints.yaml", host.root_device_hints))

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
-from installer.config.types.uses import Use, unused
+from installer.config.types.uses import Use, note, unused
 from installer.config.values import check
 from installer.errors import AssetError, ConfigError, YamlError
 from installer.formats import jsontext
@@ -254,6 +254,13 @@ def read_manifests(
     for name, spec in ((INSTALL, install.spec), (DEPLOYMENT, deployment.spec), (INFRA_ENV, infra_env.spec)):
         for line in unused(spec, Use.IGNORED, "spec", USES):
             log.warning("%s: %s", name, line)
+    spec = install.spec
+    for field_name, vip, vips in (
+        ("apiVIP", spec.api_vip, spec.api_vips),
+        ("ingressVIP", spec.ingress_vip, spec.ingress_vips),
+    ):
+        for line in note(f"spec.{field_name}", vip) if vips and vip not in vips else ():
+            log.warning("%s: %s", INSTALL, line)
     return ClusterManifests(
         install=install,
         deployment=deployment,

@@ -134,6 +134,10 @@ def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[H
             merged.append(replace(host, network_config=None))
             continue
         configs.remove(mine)
+        if host.network_config not in (None, mine.spec.config):
+            log.warning(
+                "hosts[%d].networkConfig of agent-config.yaml is ignored: %s has another for this host", index, NMSTATE
+            )
         manifest_macs = {canonical_mac(nic.mac_address) for nic in mine.spec.interfaces}
         nics = [Interface(nic.name, nic.mac_address) for nic in mine.spec.interfaces]
         # The first interface names the host, so agent-config's order counts; the logical names are the manifest's.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from installer.network.errors import InvalidNetworkConfig
@@ -26,11 +26,14 @@ _COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 _PREDICTABLE = re.compile(r"en[PsvxXbucaipod]")
 
 
-def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, str]:
+def host_network_files(
+    interfaces: Sequence[Mapping[str, Any]], config: Mapping[str, Any], *, warn: Callable[..., None] = log.warning
+) -> dict[str, str]:
     """File name to text of one host's network directory.
 
     `interfaces` are the host's {name, macAddress}: by these MAC addresses a machine knows at boot that the directory is
-    its own, and renames each logical name to the kernel's; of a name that is no NIC's in the document, this warns.
+    its own, and renames each logical name to the kernel's; of a name that is no NIC's in the document, this warns
+    (`warn` is called as a logger's method is).
     Every profile gets autoconnect=true and autoconnect-priority=1, as the assisted service does it (state: down is
     overridden by that, as there). Raises InvalidNetworkConfig with all problems of both arguments; paths into
     `interfaces` start with `hosts[].interfaces`, those into the document are its own.
@@ -47,7 +50,7 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
         problems.all += err.problems
     if problems.all:
         raise InvalidNetworkConfig(problems.all)
-    pairs = _mapped(pairs, document, plan)
+    pairs = _mapped(pairs, document, plan, warn)
     files = {}
     for name, sections in rendered:
         sections["connection"] |= {"autoconnect": "true", "autoconnect-priority": "1"}
@@ -83,7 +86,9 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
     return pairs
 
 
-def _mapped(pairs: Sequence[tuple[str, str]], document: Document, plan: Plan) -> list[tuple[str, str]]:
+def _mapped(
+    pairs: Sequence[tuple[str, str]], document: Document, plan: Plan, warn: Callable[..., None]
+) -> list[tuple[str, str]]:
     """The pairs with the names that the document has for these NICs, empty for a name that is another interface's: the
     boot script would give that one the NIC's name. Warns of those, of names without use, and of NICs without a name.
     """
@@ -96,10 +101,10 @@ def _mapped(pairs: Sequence[tuple[str, str]], document: Document, plan: Plan) ->
         same = [one for one in nics.values() if one and one.mac == mac.upper() and one.name not in written]
         if name not in nics and len(same) == 1:
             if name and not same[0].by_mac:
-                log.warning("interface %s of MAC address %s is taken for %s of networkConfig", name, mac, same[0].name)
+                warn("interface %s of MAC address %s is taken for %s of networkConfig", name, mac, same[0].name)
             name = same[0].name
         elif name in kinds and name not in nics:
-            log.warning(
+            warn(
                 "the name %s of MAC address %s is that of the %s in networkConfig, not of a NIC: only the MAC address "
                 "counts",
                 *(name, mac, kinds[name]),
@@ -107,13 +112,13 @@ def _mapped(pairs: Sequence[tuple[str, str]], document: Document, plan: Plan) ->
             name = ""
         elif name not in (*nics, "", BOOT_NIC):
             text = "networkConfig does not use interface %s of MAC address %s; its NICs are: %s"
-            log.warning(text, name, mac, ", ".join(nics) or "none")
+            warn(text, name, mac, ", ".join(nics) or "none")
         mapped.append((mac, name))
     for name in sorted(nics.keys() - {name for _, name in mapped}):
         nic = nics[name]
         # At boot another NIC may have that name, or none.
         if not ((nic and nic.by_mac) or _PREDICTABLE.match(name)):
-            log.warning(
+            warn(
                 "networkConfig has interface %s, which is not among the host's interfaces: it gets its network only "
                 "if the kernel calls it so",
                 name,

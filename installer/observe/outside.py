@@ -168,8 +168,8 @@ def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: 
     problems = []
     hosts = "Hosts cannot pull"
     if _through_proxy(images):
-        # What hosts reach does not follow from what the administrator's proxy lets through.
-        hosts = "The proxy of this environment, which hosts do not use, does not let this machine pull"
+        # What hosts reach does not follow from it: theirs is the install-config's proxy, if any.
+        hosts = "Through the proxy of its environment, which need not be that of the hosts, this machine cannot pull"
     try:
         with RegistryAccess(images.pull_secret, images.sources, images.trust_bundle) as access:
             for tag, name in images.names.items():

@@ -128,9 +128,8 @@ def _names(listed: list[tuple[Field, Host]]) -> None:
         place = entry.get("hostname" if entry.has("hostname") else "name")
         if not host.name:
             continue
-        for _, rule in words.label(place.path, host.name):
-            place.wrong(rule)
-        if rule := hostaddresses.hostname(place.text()):
+        rules = [rule for _, rule in words.label(place.path, host.name)] or [hostaddresses.hostname(place.text())]
+        for rule in filter(None, rules):
             place.wrong(rule)
         if host.name in seen:
             rule = f"name {host.name} is used more than once, by {seen[host.name].path} too; labs go by its first label"

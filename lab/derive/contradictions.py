@@ -132,9 +132,8 @@ def _overlapping(entry: Field, attachment: Attachment) -> None:
     """Note interfaces of a host whose networks are the same or overlap: the service would not let it install."""
     for one, other in combinations(attachment.ifaces, 2):
         for mine, theirs in product(one.addresses, other.addresses):
-            if mine.version == theirs.version and mine.network.overlaps(theirs.network):
-                rule = f"{mine} and {theirs} are of two interfaces, and their networks overlap: the host is held up"
-                entry.get("networkConfig").wrong(f"{rule} (non-overlapping-subnets)")
+            if rule := hostaddresses.overlapping(mine, theirs):
+                entry.get("networkConfig").wrong(rule)
 
 
 def _belongs_to_machine_cidr(
@@ -223,23 +222,21 @@ def _routes_and_servers(attachment: Attachment, document: Field, taken: Mapping[
         if rule := hostaddresses.no_router(text, taken):
             place.wrong(rule)
         elif ip_address(text).version not in asks and not any(_holds(cidr, text) for cidr in neighbours):
-            place.wrong(f"{text} is in none of the host's networks, {', '.join(neighbours)}: it cannot be reached")
+            place.wrong(hostaddresses.unreachable(text, neighbours))
     if asks:
         return
     # The kernel looks at other tables for what rules send there (linux/rtnetlink.h: RT_TABLE_MAIN).
     mains = [one for one in routes if one.get("table-id").number(0) in (0, 254)]
     defaults = (is_default(one.get("destination").text()) and one.get("next-hop-address") for one in mains)
     if not any(one.get("destination").noted for one in mains) and not any(defaults):
-        rule = "no default route, and the host does not ask for one: it would never be ready (has-default-route)"
-        document.get("routes", "config").wrong(rule)
+        document.get("routes", "config").wrong(hostaddresses.NO_ROUTE)
     servers = document.get("dns-resolver", "config", "server")
     families = {one.version for one in attachment.addresses}
     reached = (text for text in attachment.dns if text not in taken and not never_answers(ip_address(text)))
     if not any(ip_address(text).version in families for text in reached):
-        servers_text = (
-            f"it reaches none of the DNS servers {', '.join(attachment.dns)}" if attachment.dns else "no DNS server"
-        )
-        servers.wrong(f"{servers_text}, and the host does not ask for one: it would find no registry")
+        reaches = f"it reaches none of the DNS servers {', '.join(attachment.dns)}"
+        rule = hostaddresses.NO_SERVER
+        servers.wrong(rule.replace("no DNS server", reaches) if attachment.dns else rule)
 
 
 def _is_destination(text: str) -> bool:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.metadata import version
+from pathlib import Path
 
 from installer.config.contradictions import contradictions
 from installer.config.fielderror import raise_if_any
@@ -79,13 +80,12 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     source = _from_manifests if files.from_manifests else _from_configs
     inputs = source(files, target, for_image=for_image)
     _log_rendezvous(inputs.rendezvous_ip)
-    _log_contradictions(inputs, from_manifests=files.from_manifests)
     required = len(inputs.agent.hosts if files.from_manifests else inputs.hosts)
-    return replace(
-        inputs,
-        install=with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip),
-        host_files=tuple(host_files(inputs.hosts, target, required=required)),
-    )
+    written = tuple(host_files(inputs.hosts, target, required=required))
+    # Of networks that are refused nothing more is said.
+    _log_contradictions(inputs, from_manifests=files.from_manifests)
+    install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
+    return replace(inputs, install=install, host_files=written)
 
 
 def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:
@@ -188,7 +188,9 @@ def _log_contradictions(inputs: Inputs, *, from_manifests: bool) -> None:
     if not inputs.agent.hosts:
         place = ("cluster-manifests/nmstateconfig.yaml", "hosts") if from_manifests else None
         file, path = place or (INSTALL_CONFIG_FILE, "platform.baremetal.hosts")
-    for line in contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, file=file, path=path):
+    networks_file = names.NMSTATE if Path(names.NMSTATE).name in (inputs.manifests or {}) else file
+    where = {"file": file, "path": path, "networks_file": networks_file}
+    for line in contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, **where):
         log.warning(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from importlib import resources
 
@@ -16,6 +17,8 @@ from installer.rendezvous.prepare.hostignition import overridden, overrides, par
 from installer.rendezvous.prepare.installconfig import trust_bundle
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
+
+log = logging.getLogger("assisted-service")
 
 TLS_CA = "/opt/agent/tls/ca.crt"
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
@@ -31,7 +34,8 @@ def network(infra_env: InfraEnv) -> list[File]:
     for index, item in enumerate(infra_env.static_network_config):
         nics = [{"name": nic.logical_nic_name, "macAddress": nic.mac_address} for nic in item.mac_interface_map]
         try:
-            keyfiles = host_network_files(nics, load(item.network_yaml) or {})
+            # Warnings come from `agent create`; of images that are made again and again there would be as many.
+            keyfiles = host_network_files(nics, load(item.network_yaml) or {}, warn=log.debug)
         except InstallerError as error:
             raise PrepareError(f"static_network_config[{index}]", str(error)) from None
         files += [

@@ -10,6 +10,7 @@ import msgspec
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, DiskRefused, PrepareError
+from installer.common.hostaddresses import HOSTNAME
 from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text
@@ -22,7 +23,6 @@ from installer.rendezvous.resources.requests.params import required
 from installer.rendezvous.store.documents import FencingCredentials, InstallerArgs, NodeLabels
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks, hints
-from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 
 replace = msgspec.structs.replace

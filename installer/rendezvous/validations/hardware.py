@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 
 from installer.assisted.enums import HostStatus, MediaStatus, Role, StepType
 from installer.assisted.inventory import Inventory
+from installer.common.hostaddresses import HOSTNAME, MAX_HOSTNAME
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, HostView, load_json, same_image
 from installer.rendezvous.validations.networks import user_managed
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
-# A DNS subdomain (RFC 1123), as a node's name must be; upstream's pattern lets labels begin or end with a hyphen.
-HOSTNAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$")
 RAM_TOLERANCE_MIB = 100
 MIB = 1024**2
-MAX_HOSTNAME = 63
 OPENSTACK = "OpenStack Compute"
 # The maker that SMBIOS names on the machines of a platform.
 MAKERS = {"vsphere": "VMware, Inc.", "nutanix": "Nutanix"}

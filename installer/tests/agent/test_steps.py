@@ -205,7 +205,7 @@ def test_where_mounts_cannot_be_read_a_program_tells(tmp_path: Path, monkeypatch
         ("tang-connectivity-check", json.dumps({"tang_servers": DEEP_LIST}), "tang_servers: it: nested deeper than "),
         ("connectivity-check", DEEP_LIST, "argument: it: nested deeper than "),
         ("domain-resolution", f'{{"x": {DEEP}}}', "argument: it: nested deeper than "),
-        ("logs-gather", '{"cluster_id": ""}', "argument: cluster_id: Expected `str` of length >= 1"),
+        ("logs-gather", '{"cluster_id": ""}', "argument: cluster_id: must be a text of length >= 1"),
     ],
 )
 def test_bad_input_is_named_by_its_field(

@@ -189,7 +189,7 @@ def test_config_image(directory, capsys):
     assert create("config-image", directory) == 0
     assert capsys.readouterr().err.splitlines()[-1] == f"level=info msg=Config-Image created in: {directory}/auth"
     path = directory / "agentconfig.noarch.iso"
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o644
     if shutil.which("blkid"):
         done = subprocess.run(["blkid", "-p", "-s", "LABEL", "-o", "value", path], capture_output=True, text=True)
         assert done.stdout.strip() == "agent_configimage"

@@ -135,6 +135,19 @@ def test_values_that_are_read_as_others_are_told(tmp_path, caplog, monkeypatch, 
     assert once(caplog) == ([told] if read_as else [])
 
 
+def test_numbers_of_networks_that_are_read_as_octal_are_told(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
+    with caplog.at_level(logging.WARNING, "installer"):
+        parse_agent_config(text(AGENT).replace("prefix-length: 24", "prefix-length: 024"))
+    [told] = once(caplog)
+    assert "networkConfig.interfaces[0].ipv4.address[0].prefix-length: is not read as it stands" in told
+
+
+def test_nothing_is_said_of_a_vcenter_that_nobody_wrote(warnings):
+    vips = {"apiVIPs": ["192.168.111.5"], "ingressVIPs": ["192.168.111.4"]}
+    assert warnings({**COMPACT, "platform": {"vsphere": vips}}, {**AGENT, "hosts": []}) == []
+
+
 def test_a_password_that_is_read_as_another_is_told_without_it(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
     install = changed(FENCED, "controlPlane.fencing.credentials.0.password", 6210535)

@@ -128,3 +128,17 @@ def test_networks_are_counted_by_the_hosts_that_have_one():
     assert "/etc/assisted/hostnames/52:54:00:00:00:01" in paths
     [secret] = [file for file in host_config_files(inputs) if file.path.endswith("/fencing-credentials.yaml")]
     assert (secret.path, secret.mode) == ("/etc/assisted/hostconfig/a/fencing-credentials.yaml", 0o600)
+
+
+def test_each_host_has_a_folder_of_its_own_whatever_its_name():
+    names = ["m0", "same", "same", "host-4", "", "../../root", ""]
+    hosts = [HostFiles(name, macs=(f"52:54:00:00:00:0{index}",)) for index, name in enumerate(names)]
+    inputs = LiveInputs(
+        rendezvous_ip="192.168.111.80", release_image="", release_version="", images={}, public_key_pem="",
+        agent_token="", user_token="", watcher_token="", tls_files={}, pull_secret="{}", hosts=hosts,
+    )  # fmt: skip
+    paths = [file.path for file in host_config_files(inputs) if file.path.endswith("/mac_addresses")]
+    folders = [path.removeprefix("/etc/assisted/hostconfig/").removesuffix("/mac_addresses") for path in paths]
+    assert len(set(folders)) == len(names)
+    assert not any("/" in folder for folder in folders)
+    assert {"m0", "host-4", "host-6"} < set(folders)

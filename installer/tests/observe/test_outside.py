@@ -129,7 +129,9 @@ def test_a_proxy_of_this_machine_says_nothing_of_hosts(monkeypatch: pytest.Monke
     images = Images({"agent": f"registry.invalid/x@sha256:{'0' * 64}"}, '{"auths": {}}', "", ())
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{closed}")
     [line] = outside.image_problems(images)
-    assert line.startswith("The proxy of this environment, which hosts do not use, does not let this machine pull ")
+    assert line.startswith(
+        "Through the proxy of its environment, which need not be that of the hosts, this machine cannot pull "
+    )
     monkeypatch.setenv("NO_PROXY", "other.example,registry.invalid")
     [line] = outside.image_problems(images)
     assert line.startswith("Hosts cannot pull images: ")

@@ -9,12 +9,12 @@ from aiohttp import web
 from installer.assisted.enums import Role
 from installer.assisted.errors import NotFound
 from installer.assisted.stages import SNO
+from installer.common.hostaddresses import HOSTNAME
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.fields import present
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.shapes import PlatformType
-from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.requirements import Requirements
 
