@@ -179,3 +179,14 @@ def test_a_file_without_a_time_is_not_of_today(node0_ci, tmp_path, capsys, stamp
     assert node0_ci(*words) == 2
     assert "timestamp: there is none: say when the run began by --began TIME" in capsys.readouterr().err
     assert node0_ci(*words, "--began", "2026-11-23T22:00:00") == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", '[{"name": "t", "outcome": "fai', "null", "{}", '[{"name": "t", "outcome": "passed"}, 3]']
+)
+def test_outcomes_that_cannot_be_read_are_void(tmp_path, text):
+    """A disk was full, or the run was killed while it wrote them: its phases say nothing about its tests."""
+    artefacts(tmp_path / "sno", {}, tests=[{}])
+    (tmp_path / "sno/tests.json").write_text(text)
+    [run] = artifacts.load(tmp_path, "p")
+    assert (run.outcome, run.reason) == (Outcome.VOID, "tests.json is damaged: what it said is not known")
