@@ -54,6 +54,12 @@ TWO = {
          '<testsuite name="c"><testcase classname="a" name="t"/></testsuite></testsuites>'],
         {"a::t": P, "b::t": P, "a::t (2)": F},
     ),
+    "two files of tests in a suite, as pytest's xunit1 and jest have them": (
+        [f'<testsuite {STAMP}><testcase classname="c" name="t" file="a.js" line="3"><failure/></testcase>'
+         '<testcase classname="c" name="t" file="a.js" line="9"/><testcase classname="c" name="t" file="b.js"/>'
+         "</testsuite>"],
+        {"a.js:3::c::t": F, "a.js:9::c::t": P, "b.js::c::t": P},
+    ),
     "classes and names that make the same text": (
         [f'<testsuite {STAMP}><testcase classname="a" name="b::c"><failure/></testcase>'
          '<testcase classname="a::b" name="c"/></testsuite>'],
@@ -119,6 +125,10 @@ RED = {
     "an element in capitals": ("", '<testcase name="t"><Failure/></testcase>', "<Failure> is no result"),
     "ginkgo, without its error": ("", '<testcase name="t" status="panicked"/>', "status: panicked"),
     "googletest, interrupted": ("", '<testcase name="t" status="run" result="interrupted"/>', "result: interrupted"),
+    "a test that was skipped and failed": ("", '<testcase name="t" status="failed"><skipped/></testcase>', "failed"),
+    "a test whose outcome is another attribute": ("", '<testcase name="t" outcome="failed"/>', "outcome: failed"),
+    "a suite that says that it failed": ('status="failed"', FAIL + PASS, "status: failed"),
+    "surefire, all reruns failed": ("", '<testcase name="t"><rerunFailure/></testcase>', "when it was run again"),
     "gotestsum": ('tests="1" failures="1"', '<testcase name="M"><failure type="x"/></testcase>', "x"),
 }  # fmt: skip
 
@@ -150,6 +160,7 @@ GREEN = {
     "TestNG": ('tests="2"', f'{PASS}<testcase name="later"><ignored/></testcase>', P),
     "googletest": ('tests="1" failures="0" disabled="0"', '<testcase name="t" status="RUN" result="COMPLETED"/>', P),
     "no counters": ("", PASS, P),
+    "what passed says so": ('status="passed"', '<testcase name="t" result="Succeeded" status=" ok "/>', P),
     "all were skipped": ('tests="1" skipped="1"', '<testcase name="t"><skipped/></testcase>', Outcome.SKIPPED),
 }  # fmt: skip
 
