@@ -69,8 +69,20 @@ def has_evidence(folder: Path) -> bool:
     if not folder.exists() or not any(folder.iterdir()):
         return False
     if not mark_of(folder):
-        raise EvidenceError(f"{folder}: is not empty, and no evidence that has our mark: name a new folder")
+        raise EvidenceError(
+            f"{folder}: is not empty, and no evidence that has our mark: move it away, or name a new one"
+        )
     return True
+
+
+def check_below(root: Path) -> None:
+    """Raise EvidenceError where evidence in a folder's folders has no mark, as none had before 2026-11-28: a lab would
+    refuse its place only once all before it had run."""
+    for record in sorted(root.glob("*/phases.json")):
+        if not mark_of(record.parent):
+            raise EvidenceError(
+                f"{record.parent}: has evidence without our mark (an older checkout's): move {root} away"
+            )
 
 
 def empty(folder: Path) -> None:
