@@ -45,16 +45,17 @@ def put_mark(folder: Path, mark: str) -> None:
 
 
 def marks_of(folder: Path) -> str:
-    """The marks of a folder and of those in it, a line each; empty where the folder has none."""
+    """The marks of a folder and of those in it at any depth, a line each; empty where the folder has none."""
     if not mark_of(folder):
         return ""
-    return "\n".join(map(mark_of, (folder, *sorted(filter(_is_marked, folder.iterdir())))))
+    return "\n".join(mark_of(path) for path in sorted(mark.parent for mark in folder.rglob(MARK)))
 
 
 def strangers(folder: Path, *, nested: bool = False) -> list[str]:
-    """What lies at the top of a folder that no run leaves there, sorted; `nested`: besides folders with a mark."""
+    """What lies at the top of a folder that no run leaves there, sorted; `nested`: a folder with a mark is one only for
+    what no run leaves at its own top."""
     others = (path for path in folder.iterdir() if path.name not in NAMES)
-    return sorted(path.name for path in others if not (nested and _is_marked(path)))
+    return sorted(p.name for p in others if not (nested and _is_marked(p) and not strangers(p, nested=True)))
 
 
 def _is_marked(path: Path) -> bool:

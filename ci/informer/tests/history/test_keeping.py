@@ -173,6 +173,7 @@ BECAME = {
     "a project, which began there": lambda folder: (folder / "main.c").write_text("x"),
     "a folder with notes": lambda folder: (folder / "NOTES").write_text("x"),
     "the artefacts of others": lambda folder: evidence_of_another(folder / "ha"),
+    "the artefacts of others, deeper": lambda folder: evidence_of_another(folder / "services/ha"),
     "a link": _link,
 }
 
@@ -185,6 +186,19 @@ def test_what_is_not_the_run_s_evidence_stays(history, tmp_path, became):
     before = sorted(path.relative_to(root) for path in root.rglob("*"))
     assert prune(history, root, FIRST + timedelta(days=1000), Limits()) == (0, 0)
     assert sorted(path.relative_to(root) for path in root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("file", "count"), [("console/master-0.txt", 1), ("NOTES", 0), ("sno/NOTES", 0)])
+def test_what_somebody_left_beside_a_scenario_s_evidence_stays(history, tmp_path, file, count):
+    """`node0-ci run` has a folder of its own around the scenario's, each with a mark."""
+    unit = tmp_path / "artifacts/unit"
+    put_mark(unit, "run x")
+    put_mark(unit / "ha", "lab x")
+    run_in(history, "x", 0, unit, mark=marks_of(unit))
+    (unit / "ha" / file).parent.mkdir(exist_ok=True)
+    (unit / "ha" / file).touch()
+    assert prune(history, tmp_path, FIRST + timedelta(days=1000), Limits())[0] == count
+    assert unit.exists() == (not count)
 
 
 def test_a_mark_that_is_a_link_proves_nothing(history, tmp_path):
