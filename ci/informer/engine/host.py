@@ -5,6 +5,7 @@ What is here runs in the host's process, called by the engine through Dask.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -69,13 +70,17 @@ class Host:
         Collectors do not know what others are about to send: a unit for which there is no room comes back at once.
         """
         unit = msgspec.json.decode(text, type=Unit)
+        folder = self._folder(unit.key)
         with self._lock:
-            if (done := self._folder(unit.key) / _RESULT).exists():
+            if os.path.lexists(folder) and not _is_unit(folder) and unit.key not in self._running:
+                why = f"{folder}: is no unit's folder of ours, and would become one: move it away"
+                return msgspec.json.encode(Result(error=why, host=self.name))
+            if (done := folder / _RESULT).exists():
                 return done.read_bytes()
             if unit.key not in self._running:
                 if self._running and self._room is not None and self._short(unit.needs):
                     return msgspec.json.encode(Result(full=True, host=self.name))
-                attempt = Attempt(unit, Path(unit.folder) if unit.folder else self._folder(unit.key) / _EVIDENCE)
+                attempt = Attempt(unit, Path(unit.folder) if unit.folder else folder / _EVIDENCE)
                 self._running[unit.key] = attempt, self._threads.submit(self._perform, attempt)
             _, result = self._running[unit.key]
         return result.result()

@@ -181,7 +181,7 @@ def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, sch
     assert noted(tmp_path) == ["began slow", "ended slow"]
 
 
-def test_other_folders_in_a_spool_are_left_alone(tmp_path):
+def test_other_folders_in_a_spool_are_left_alone(tmp_path, program):
     spool = tmp_path / "spool"
     theirs = [".ssh", "0123abcd~slow@vm~1.0", "photos"]
     for name in theirs:
@@ -189,6 +189,8 @@ def test_other_folders_in_a_spool_are_left_alone(tmp_path):
     put_mark(spool / KEY.replace("/", "~"), "unit")
     one = host.Host("a", spool)
     assert one.units_here() == {}
+    result = msgspec.json.decode(one.perform(packed(program, "0123abcd/slow@vm/1.0")), type=Result)
+    assert "slow@vm~1.0: is no unit's folder of ours" in result.error
     one.drop("0123abcd/slow@vm/1.0")
     assert sorted(units_in(spool)) == theirs
 
