@@ -25,6 +25,7 @@ def run(redirection, *words, **environment):
     [
         (">&-", ["lab.commands", "ls"], 0), (">&- <&- 2>&-", ["lab.commands", "ls"], 0),
         (">&- <&- 2>&-", ["installer", "version"], 0), (">&- <&- 2>&-", ["ci.informer.cli", "history"], 2),
+        (">&- <&- 2>&-", ["lab.release", "--help"], 0),
     ],
 )  # fmt: skip
 def test_closed_streams_change_nothing(tmp_path, redirection, words, code):
@@ -36,13 +37,26 @@ def test_closed_streams_change_nothing(tmp_path, redirection, words, code):
 
 @pytest.mark.parametrize(
     ("program", "code", "unbuffered"),
-    [("lab.commands", 1, ""), ("lab.commands", 1, "1"), ("installer", 1, ""), ("ci.informer.cli", 2, "")],
+    [
+        ("lab.commands", 1, ""),
+        ("lab.commands", 1, "1"),
+        ("installer", 1, ""),
+        ("ci.informer.cli", 2, ""),
+        ("lab.release", 1, ""),
+    ],
 )
 def test_output_that_cannot_be_written_is_one_line(program, code, unbuffered):
     done = run(">/dev/full", program, "--help", PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == code
     assert done.stderr.endswith(": standard output: No space left on device\n")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["verdict", "p"]])
+def test_a_full_stderr_does_not_make_a_verdict(tmp_path, words):
+    """1 would be `rejected`."""
+    done = run(">/dev/full 2>/dev/full", "ci.informer.cli", "--history", str(tmp_path / "none"), *words)
+    assert done.returncode == 2
 
 
 def test_a_lab_that_is_up_is_a_success_on_a_full_disk(tmp_path, monkeypatch, capsys):
