@@ -91,13 +91,14 @@ def test_a_lab_that_is_up_is_a_success_on_a_full_disk(tmp_path, monkeypatch, cap
     assert capsys.readouterr().err == "node0-lab: lab sno-1a2b is up; standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize("path", ["here", "."])
 @pytest.mark.parametrize("name", ["NODE0_STATE", "NODE0_CACHE", "NODE0_BUDGET", "XDG_CACHE_HOME"])
-def test_a_relative_path_in_the_environment_is_refused(tmp_path, monkeypatch, capsys, name):
+def test_a_relative_path_in_the_environment_is_refused(tmp_path, monkeypatch, capsys, name, path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(name, "here")
+    monkeypatch.setenv(name, path)
     for words in (["ls"], ["up", "nosuch.yaml"]):
         assert cli.main(words) == 1
-        assert capsys.readouterr().err == f"node0-lab: {name} is 'here': want an absolute path\n"
+        assert capsys.readouterr().err == f"node0-lab: {name} is {path!r}: want an absolute path\n"
     assert list(tmp_path.iterdir()) == []
 
 
