@@ -155,10 +155,13 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
     def of_suite(message: str) -> _Result:
         return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, message))
 
-    names: Counter[str] = Counter()
+    names, nameless = Counter[str](), 0
     for child in element:
         if child.tag == "testcase":
-            test = child.get("classname") or "", child.get("name") or "(no name)"
+            name = child.get("name") or ""
+            # Two without a name are not one that was tried twice.
+            nameless += not name
+            test = child.get("classname") or "", name or f"(no name) {nameless}".removesuffix(" 1")
             # The same name in another file, or on another line, is another test.
             where = ":".join(filter(None, [child.get("file"), child.get("line")]))
             yield from noted(_Result((*place, where), *test, attempt) for attempt in _attempts(child))

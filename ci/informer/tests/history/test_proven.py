@@ -60,6 +60,11 @@ TWO = {
          "</testsuite>"],
         {"a.js:3::c::t": F, "a.js:9::c::t": P, "b.js::c::t": P},
     ),
+    "tests without a name": (
+        [f'<testsuite {STAMP}><testcase classname="c"><failure/></testcase><testcase classname="c" name=""/>'
+         "</testsuite>"],
+        {"c::(no name)": F, "c::(no name) 2": P},
+    ),
     "classes and names that make the same text": (
         [f'<testsuite {STAMP}><testcase classname="a" name="b::c"><failure/></testcase>'
          '<testcase classname="a::b" name="c"/></testsuite>'],
