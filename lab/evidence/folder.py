@@ -67,6 +67,8 @@ def has_evidence(folder: Path) -> bool:
     where evidence does not belong: a link, a folder with anything else in it."""
     if folder.is_symlink():
         raise EvidenceError(f"{folder}: is a link: name the folder itself")
+    if folder.exists() and not folder.is_dir():
+        raise EvidenceError(f"{folder}: is no folder")
     if not folder.exists() or not any(folder.iterdir()):
         return False
     if not mark_of(folder):
@@ -77,8 +79,10 @@ def has_evidence(folder: Path) -> bool:
 
 
 def check_below(root: Path) -> None:
-    """Raise EvidenceError where evidence in a folder's folders has no mark, as none had before 2026-11-28: a lab would
-    refuse its place only once all before it had run."""
+    """Raise EvidenceError where labs cannot have folders in a folder: it is none, or evidence has no mark, as none
+    had before 2026-11-28. A lab would refuse its place only once all before it had run."""
+    if os.path.lexists(root) and not root.is_dir():
+        raise EvidenceError(f"{root}: is no folder")
     for record in sorted(root.glob("*/phases.json")):
         if not mark_of(record.parent):
             raise EvidenceError(

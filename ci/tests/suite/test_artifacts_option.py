@@ -24,6 +24,19 @@ def test_a_folder_with_anything_else_in_it_is_a_usage_error(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_what_is_no_folder_is_a_usage_error(tmp_path, what):
+    place = tmp_path / "artifacts"
+    if what == "file":
+        place.touch()
+    else:
+        place.symlink_to("nowhere")
+    code, output = pytest_scenarios("-k", "console_answers", f"--artifacts={place}")
+    assert (code, output.strip()) == (pytest.ExitCode.USAGE_ERROR, f"ERROR: --artifacts: {place}: is no folder")
+    with pytest.raises(EvidenceError, match="is a link" if what == "link" else "is no folder"):
+        folder.Folder(place, "lab").take()
+
+
 def test_evidence_of_an_older_checkout_is_told_before_anything_runs(tmp_path, monkeypatch, capfd):
     """Labs would refuse it one by one, each once it is its turn, and call that void: `run again` would not help."""
     old = tmp_path / "artifacts/container" / UNIT
