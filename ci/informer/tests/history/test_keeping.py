@@ -144,11 +144,12 @@ def test_evidence_within_a_folder_that_is_due_is_kept(history, tmp_path):
 def test_a_folder_that_is_relative_or_has_the_history_in_it_stays(history, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_in(history, "relative", 0, Path("work"))
-    with History(tmp_path / "work/history.db") as within:
+    (tmp_path / "work/services").mkdir()  # where a run leaves something: no stranger's
+    with History(tmp_path / "work/services/history.db") as within:
         run_in(within, "history", 0, tmp_path / "work")
         for one in (history, within):
             assert prune(one, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
-    assert (tmp_path / "work/history.db").exists()
+    assert (tmp_path / "work/services/history.db").exists()
 
 
 def _again(folder):
@@ -199,6 +200,14 @@ def test_what_somebody_left_beside_a_scenario_s_evidence_stays(history, tmp_path
     (unit / "ha" / file).touch()
     assert prune(history, tmp_path, FIRST + timedelta(days=1000), Limits())[0] == count
     assert unit.exists() == (not count)
+
+
+def test_what_an_older_node0_ci_remembers_without_a_mark_stays(history, tmp_path):
+    folder = tmp_path / "artifacts/unit"
+    folder.mkdir(parents=True)
+    run_in(history, "x", 0, folder, mark="")
+    assert prune(history, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+    assert folder.is_dir()
 
 
 def test_a_mark_that_is_a_link_proves_nothing(history, tmp_path):
