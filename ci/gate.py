@@ -27,6 +27,8 @@ from types import FrameType
 from typing import IO
 
 from ci.bench.measure import timed
+from lab.errors import EvidenceError
+from lab.evidence.folder import check_below
 from lab.host import budget
 from lab.host.paths import labs_dir
 from lab.host.preflight import container_problems
@@ -373,6 +375,13 @@ def _chosen_for_this_machine() -> list[Stage]:
 def main() -> int:
     """Run the gate; its exit code."""
     signal.signal(signal.SIGTERM, ending)
+    try:
+        for pattern in ("container*", "vm/*"):
+            for folder in (ROOT / "artifacts").glob(pattern):
+                check_below(folder)
+    except EvidenceError as error:
+        say(str(error))
+        return 2
     return 0 if passed(first_stages(), rest=_chosen_for_this_machine) else 1
 
 

@@ -90,6 +90,7 @@ class FileConsole:
         next_check = time.monotonic() + CHECK_SECONDS
         while True:
             size = self._size()
+            self._position = min(self._position, size)  # a full log is cut
             if size != seen:
                 seen = size
                 match = self._search(expression) if size else None

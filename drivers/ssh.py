@@ -19,6 +19,8 @@ from testinfra.host import Host
 from drivers.errors import ConnectionFailedError
 
 _POLL_SECONDS = 1.0
+#: How long one that connects is waited for in any case, in seconds: an emulated machine takes some.
+_ANSWER_SECONDS = 15.0
 # The shared connection ended before it took the command (it had been idle, or its machine was reset): nothing has run.
 _NOT_SENT = "mux_client_request_session"
 #: Bytes that are read of each stream of a command: a machine may be anybody's.
@@ -45,8 +47,8 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
     """testinfra's ssh backend, with words before `ssh`: those that enter a namespace."""
 
     NAME = "ssh"
-    #: How long a command may take in seconds; None: as long as it likes.
-    limit: float | None = None
+    #: How long a command may take, in seconds.
+    limit = 1800.0
 
     def __init__(self, hostspec: str, prefix: Sequence[str], config: Path) -> None:
         # testinfra reads HOST:PORT, and an address of IPv6 in brackets.
@@ -113,16 +115,22 @@ def connect(address: str, prefix: Sequence[str], config: Path, *, machine: str =
 
     It is built for each caller: testinfra's own cache would return hosts of machines that no longer exist.
     """
-    host = Host(PrefixedSsh(address, prefix, config))
+    backend = PrefixedSsh(address, prefix, config)
+    host = Host(backend)
     deadline = time.monotonic() + timeout
     while True:
+        # A machine may let one in, and never do anything.
+        backend.limit = max(_ANSWER_SECONDS, deadline - time.monotonic())
         try:
             result = host.run("true")
             if result.rc == 0:
+                backend.limit = PrefixedSsh.limit
                 return host
             seen = f"exit {result.rc}: {result.stderr.strip()}"
         except RuntimeError as error:
             seen = _stderr(error)
+        except ConnectionFailedError as error:
+            seen = str(error)
         if time.monotonic() > deadline:
             raise ConnectionFailedError(f"no SSH at {address} within {timeout:g} s; last: {seen}", machine=machine)
         time.sleep(_POLL_SECONDS)

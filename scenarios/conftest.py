@@ -18,6 +18,7 @@ from lab.cleanup import afterwards
 from lab.deploy import Deployment
 from lab.errors import EvidenceError, LabBrokenError, SubjectError
 from lab.evidence import report as pages
+from lab.evidence.folder import check_below
 from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
 from lab.inputs.configs import write_configs
@@ -104,6 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if not config.option.collectonly:
             try:
                 pages.check(artifacts)
+                if not config.getoption("--lab"):
+                    check_below(artifacts)
             except EvidenceError as error:
                 raise pytest.UsageError(f"--artifacts: {error}") from error
         config.pluginmanager.register(Results(artifacts))

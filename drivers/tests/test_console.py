@@ -91,6 +91,17 @@ def test_a_growing_file_ends_the_wait(console):
     assert console.wait_for("login", 10).group() == "login"
 
 
+def test_a_wait_goes_on_behind_the_cut_of_a_full_log(console):
+    console.log.write_text("x" * 1000)
+    console.mark()
+    console.log.write_text("full")
+    with pytest.raises(ConsoleTimeout):
+        console.wait_for("login:", timeout=0)
+    with console.log.open("a") as log:
+        log.write(" login:")
+    assert console.wait_for("login:", timeout=0)
+
+
 def test_the_error_tells_the_last_lines(console):
     console.log.write_bytes(b"".join(b"line %d\n" % i for i in range(100)))
     with pytest.raises(ConsoleTimeout, match=r"(?s)n: .*line 99") as caught:

@@ -54,6 +54,15 @@ def test_no_answer_at_all_is_told_with_the_last_words(tmp_path: Path):
         connect("192.0.2.1", [str(program)], config(tmp_path), timeout=0.1)
 
 
+def test_a_machine_that_lets_one_in_and_does_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("drivers.ssh._ANSWER_SECONDS", 0.1)
+    program = tmp_path / "ssh-stand-in"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    with pytest.raises(ConnectionFailedError, match=r"no SSH .* last: 192\.0\.2\.1: a command did not end in 0\.1 s"):
+        connect("192.0.2.1", [str(program)], config(tmp_path), timeout=0.1)
+
+
 def host_that(folder: Path, command: str) -> Any:
     """A host that answers, and does this at each later command."""
     program = folder / "ssh-stand-in"

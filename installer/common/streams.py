@@ -6,6 +6,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from io import UnsupportedOperation
 
 
@@ -27,7 +28,8 @@ def with_streams(program: str, run: Callable[[], int], unwritten: int = 1) -> in
             raise
         discard_output()
         if not isinstance(error, BrokenPipeError):
-            print(f"{program}: standard output: {error.strerror}", file=sys.stderr)
+            with suppress(OSError):  # stderr may be full too; the exit code tells
+                print(f"{program}: standard output: {error.strerror}", file=sys.stderr)
         return unwritten
 
 

@@ -13,6 +13,7 @@ index.html                  all of it on one page (lab.evidence.report)
 
 from __future__ import annotations
 
+import io
 import logging
 import shlex
 import time
@@ -68,6 +69,12 @@ def copy(source: Path, target: Path) -> None:
         Redactor().copy(what, out)
 
 
+def _write(text: str, target: Path) -> None:
+    """Write what a machine said, without its secrets; in pieces, as it may be long and anything."""
+    with target.open("wb") as out:
+        Redactor().copy(io.BytesIO(text.encode(errors="surrogateescape")), out)
+
+
 def _end(path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - FILE_BYTES))
@@ -105,7 +112,7 @@ class Collector:
         for path in self.lab.layout.console.glob(f"{node.name}.*log"):
             copy(path, console / path.name)
         log_of_it = _end(node.console.log) if node.console.log.exists() else b""
-        (console / f"{node.name}.txt").write_text(redact(strip_control(log_of_it.decode(errors="replace"))))
+        _write(strip_control(log_of_it.decode(errors="replace")), console / f"{node.name}.txt")
         machine = self.lab.hypervisor.machine(node.name)
         contained = self.lab.layout.topology.machine == "container"
         descriptions = self.folder("machines" if contained else "libvirt")
@@ -133,7 +140,7 @@ class Collector:
                 result = host.run(f"timeout 60 sh -c {shlex.quote(command)}")
                 text = result.stdout + result.stderr
                 self._bytes -= len(text)
-                (folder / name).write_text(redact(text))
+                _write(text, folder / name)
 
             self.attempt(f"{name} of {node.name}", keep)
 

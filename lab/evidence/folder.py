@@ -45,16 +45,17 @@ def put_mark(folder: Path, mark: str) -> None:
 
 
 def marks_of(folder: Path) -> str:
-    """The marks of a folder and of those in it, a line each; empty where the folder has none."""
+    """The marks of a folder and of those in it at any depth, a line each; empty where the folder has none."""
     if not mark_of(folder):
         return ""
-    return "\n".join(map(mark_of, (folder, *sorted(filter(_is_marked, folder.iterdir())))))
+    return "\n".join(mark_of(path) for path in sorted(mark.parent for mark in folder.rglob(MARK)))
 
 
 def strangers(folder: Path, *, nested: bool = False) -> list[str]:
-    """What lies at the top of a folder that no run leaves there, sorted; `nested`: besides folders with a mark."""
+    """What lies at the top of a folder that no run leaves there, sorted; `nested`: a folder with a mark is one only for
+    what no run leaves at its own top."""
     others = (path for path in folder.iterdir() if path.name not in NAMES)
-    return sorted(path.name for path in others if not (nested and _is_marked(path)))
+    return sorted(p.name for p in others if not (nested and _is_marked(p) and not strangers(p, nested=True)))
 
 
 def _is_marked(path: Path) -> bool:
@@ -66,11 +67,27 @@ def has_evidence(folder: Path) -> bool:
     where evidence does not belong: a link, a folder with anything else in it."""
     if folder.is_symlink():
         raise EvidenceError(f"{folder}: is a link: name the folder itself")
+    if folder.exists() and not folder.is_dir():
+        raise EvidenceError(f"{folder}: is no folder")
     if not folder.exists() or not any(folder.iterdir()):
         return False
     if not mark_of(folder):
-        raise EvidenceError(f"{folder}: is not empty, and no evidence that has our mark: name a new folder")
+        raise EvidenceError(
+            f"{folder}: is not empty, and no evidence that has our mark: move it away, or name a new one"
+        )
     return True
+
+
+def check_below(root: Path) -> None:
+    """Raise EvidenceError where labs cannot have folders in a folder: it is none, or evidence has no mark, as none
+    had before 2026-11-28. A lab would refuse its place only once all before it had run."""
+    if os.path.lexists(root) and not root.is_dir():
+        raise EvidenceError(f"{root}: is no folder")
+    for record in sorted(root.glob("*/phases.json")):
+        if not mark_of(record.parent):
+            raise EvidenceError(
+                f"{record.parent}: has evidence without our mark (an older checkout's): move {root} away"
+            )
 
 
 def empty(folder: Path) -> None:

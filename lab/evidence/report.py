@@ -105,11 +105,16 @@ def _depth(entry: dict[str, Any]) -> int:
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
+    """The entries of a file; a void one for what cannot be read as such: nobody knows what it was."""
+    if not os.path.lexists(path):
+        return []
     try:
         entries = json.loads(_text(path))
     except (ValueError, RecursionError):
-        return []
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        entries = None
+    why = f"{path.name} is damaged: what it said is not known"
+    unknown = {"name": path.name, "outcome": "void", "message": why, "error": why}
+    return [entry if isinstance(entry, dict) else unknown for entry in (entries if isinstance(entries, list) else [0])]
 
 
 def _text(path: Path, most: int = _MOST) -> str:

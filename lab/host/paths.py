@@ -44,7 +44,7 @@ def check_environment() -> None:
 
 def _chosen(name: str) -> Path | None:
     """A path of the environment. Raises LabError."""
-    path = Path(os.environ.get(name, ""))
-    if path.parts and not path.is_absolute():
-        raise LabError(f"{name} is {str(path)!r}: want an absolute path")
-    return path if path.parts else None
+    path = os.environ.get(name, "")
+    if path and not os.path.isabs(path):
+        raise LabError(f"{name} is {path!r}: want an absolute path")
+    return Path(path) if path else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from installer.common.streams import with_streams
 from lab.numbers import real_type
 from lab.release.build import Release, build_release, latest_release
 from lab.release.images import machine_os
@@ -105,4 +106,4 @@ def show(release: Release) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(with_streams("lab.release", main))

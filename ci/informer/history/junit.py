@@ -32,8 +32,9 @@ BIGGEST = 64 << 20
 _PIECE = 64 << 10
 #: What the message of a void test begins with.
 VOID = "void: "
-#: What programs say in `status` or `result` of a test that has ended well or was not run; any other word is a failure.
-_RAN = ("run", "completed", "passed", "pass", "ok", "success", "successful")
+#: What programs say of a test or a suite, and where, that has ended well or was not run; any other word is a failure.
+_STATED = ("status", "result", "outcome")
+_RAN = ("run", "completed", "passed", "pass", "ok", "success", "successful", "succeeded")
 _NOT_RUN = ("notrun", "disabled", "suppressed", "skipped", "pending", "ignored", "untested")
 #: Elements: what may be in a test, what TestNG says of one that was not run, what may be in a suite.
 _INTERIM = ("rerunFailure", "rerunError", "flakyFailure", "flakyError")
@@ -76,6 +77,8 @@ def _attempts(element: Element) -> Iterator[Attempt]:
     for interim in case.interim_result:
         yield Attempt("", Outcome.FAILED, 0.0, _message(interim))
     outcome, message = Outcome.PASSED, ""
+    if element.find("rerunFailure") is not None or element.find("rerunError") is not None:
+        outcome, message = Outcome.FAILED, "it failed when it was run again"  # what passed then is flaky
     for result in case.result:
         if isinstance(result, (Error, Failure)):
             message = _message(result)
@@ -83,19 +86,29 @@ def _attempts(element: Element) -> Iterator[Attempt]:
             void = isinstance(result, Error) and message.startswith(VOID)
             outcome = Outcome.VOID if void else Outcome.FAILED
             break
-        if isinstance(result, Skipped):
+        if isinstance(result, Skipped) and outcome is Outcome.PASSED:
             outcome, message = Outcome.SKIPPED, _message(result)
     if outcome is Outcome.PASSED:
         if unknown := [child.tag for child in element if child.tag not in (*_OF_CASE, _IGNORED)]:
             outcome, message = Outcome.FAILED, f"<{unknown[0]}> is no result that JUnit has"
         elif element.find(_IGNORED) is not None:
             outcome = Outcome.SKIPPED
-        for word in ("status", "result"):
-            if (stated := (element.get(word) or "").lower()) in _NOT_RUN:
-                outcome = Outcome.SKIPPED if outcome is Outcome.PASSED else outcome
-            elif stated and stated not in _RAN:
-                outcome, message = Outcome.FAILED, message or f"{word}: {element.get(word)}"
+    if outcome in (Outcome.PASSED, Outcome.SKIPPED):
+        stated = _stated(element)
+        if failing := stated.get(Outcome.FAILED):
+            outcome, message = Outcome.FAILED, failing
+        elif stated:
+            outcome = Outcome.SKIPPED
     yield Attempt("", outcome, seconds, shortened(message, MESSAGE))
+
+
+def _stated(element: Element) -> dict[Outcome, str]:
+    """What a test's or a suite's own attributes say, unless it is that it passed: that it failed, or was not run."""
+    said: dict[Outcome, str] = {}
+    for name in _STATED:
+        if (word := (element.get(name) or "").strip().lower()) and word not in _RAN:
+            said[Outcome.SKIPPED if word in _NOT_RUN else Outcome.FAILED] = f"{name}: {element.get(name)}"
+    return said
 
 
 def _count(element: Element, name: str) -> int:
@@ -142,11 +155,16 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
     def of_suite(message: str) -> _Result:
         return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, message))
 
-    names: Counter[str] = Counter()
+    names, nameless = Counter[str](), 0
     for child in element:
         if child.tag == "testcase":
-            test = child.get("classname") or "", child.get("name") or "(no name)"
-            yield from noted(_Result(place, *test, attempt) for attempt in _attempts(child))
+            name = child.get("name") or ""
+            # Two without a name are not one that was tried twice.
+            nameless += not name
+            test = child.get("classname") or "", name or f"(no name) {nameless}".removesuffix(" 1")
+            # The same name in another file, or on another line, is another test.
+            where = ":".join(filter(None, [child.get("file"), child.get("line")]))
+            yield from noted(_Result((*place, where), *test, attempt) for attempt in _attempts(child))
         elif child.tag in _SUITES:
             name = child.get("name") or ""
             names[name] += 1
@@ -158,7 +176,7 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
             yield of_suite(f"<{child.tag}> is nothing that JUnit has in a suite")
         elif child.tag == "system-err" and element.find(".//testcase") is None and (child.text or "").strip():
             yield of_suite(shortened((child.text or "").strip(), MESSAGE))
-    if why := _contradiction(element, shown):
+    if why := _contradiction(element, shown) or _stated(element).get(Outcome.FAILED):
         yield of_suite(why)
 
 

@@ -25,6 +25,7 @@ def run(redirection, *words, **environment):
     [
         (">&-", ["lab.commands", "ls"], 0), (">&- <&- 2>&-", ["lab.commands", "ls"], 0),
         (">&- <&- 2>&-", ["installer", "version"], 0), (">&- <&- 2>&-", ["ci.informer.cli", "history"], 2),
+        (">&- <&- 2>&-", ["lab.release", "--help"], 0),
     ],
 )  # fmt: skip
 def test_closed_streams_change_nothing(tmp_path, redirection, words, code):
@@ -36,13 +37,26 @@ def test_closed_streams_change_nothing(tmp_path, redirection, words, code):
 
 @pytest.mark.parametrize(
     ("program", "code", "unbuffered"),
-    [("lab.commands", 1, ""), ("lab.commands", 1, "1"), ("installer", 1, ""), ("ci.informer.cli", 2, "")],
+    [
+        ("lab.commands", 1, ""),
+        ("lab.commands", 1, "1"),
+        ("installer", 1, ""),
+        ("ci.informer.cli", 2, ""),
+        ("lab.release", 1, ""),
+    ],
 )
 def test_output_that_cannot_be_written_is_one_line(program, code, unbuffered):
     done = run(">/dev/full", program, "--help", PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == code
     assert done.stderr.endswith(": standard output: No space left on device\n")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["verdict", "p"]])
+def test_a_full_stderr_does_not_make_a_verdict(tmp_path, words):
+    """1 would be `rejected`."""
+    done = run(">/dev/full 2>/dev/full", "ci.informer.cli", "--history", str(tmp_path / "none"), *words)
+    assert done.returncode == 2
 
 
 def test_a_lab_that_is_up_is_a_success_on_a_full_disk(tmp_path, monkeypatch, capsys):
@@ -77,13 +91,14 @@ def test_a_lab_that_is_up_is_a_success_on_a_full_disk(tmp_path, monkeypatch, cap
     assert capsys.readouterr().err == "node0-lab: lab sno-1a2b is up; standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize("path", ["here", "."])
 @pytest.mark.parametrize("name", ["NODE0_STATE", "NODE0_CACHE", "NODE0_BUDGET", "XDG_CACHE_HOME"])
-def test_a_relative_path_in_the_environment_is_refused(tmp_path, monkeypatch, capsys, name):
+def test_a_relative_path_in_the_environment_is_refused(tmp_path, monkeypatch, capsys, name, path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(name, "here")
+    monkeypatch.setenv(name, path)
     for words in (["ls"], ["up", "nosuch.yaml"]):
         assert cli.main(words) == 1
-        assert capsys.readouterr().err == f"node0-lab: {name} is 'here': want an absolute path\n"
+        assert capsys.readouterr().err == f"node0-lab: {name} is {path!r}: want an absolute path\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,11 +1,13 @@
 """What is collected of a machine has limits of ours: it may be anybody's."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
 
 from drivers.ssh import connect, write_config
 from lab.evidence import bundle
+from lab.redact import redactor
 
 
 @pytest.fixture
@@ -37,6 +39,23 @@ def test_a_machine_does_not_fill_the_disk(node, tmp_path, monkeypatch):
     assert len(files) == 3
     assert len(collector.missing) == len(bundle.COMMANDS) - 3
     assert "used up" in collector.missing[-1]
+
+
+def test_a_machine_does_not_fill_the_memory(node, tmp_path, monkeypatch):
+    """A line without an end is looked at in pieces."""
+    monkeypatch.setattr(redactor, "PIECE", 1 << 10)
+    monkeypatch.setattr(redactor, "LONGEST", 4 << 10)
+    monkeypatch.setattr("drivers.ssh.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(bundle, "COMMANDS", {"journal.log": "journal"})
+    collector = bundle.Collector(None, tmp_path / "evidence")
+    tracemalloc.start()
+    try:
+        collector.inside(node(f"{ANSWER} *) yes 'password: ' | head -n 40000 | tr -d '\\n';; esac"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "evidence/nodes/master-0/journal.log").stat().st_size
+    assert peak < 8 << 20, peak
 
 
 def test_a_machine_that_hangs_does_not_hang_the_collector(node, tmp_path, monkeypatch):

@@ -144,11 +144,12 @@ def test_evidence_within_a_folder_that_is_due_is_kept(history, tmp_path):
 def test_a_folder_that_is_relative_or_has_the_history_in_it_stays(history, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_in(history, "relative", 0, Path("work"))
-    with History(tmp_path / "work/history.db") as within:
+    (tmp_path / "work/services").mkdir()  # where a run leaves something: no stranger's
+    with History(tmp_path / "work/services/history.db") as within:
         run_in(within, "history", 0, tmp_path / "work")
         for one in (history, within):
             assert prune(one, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
-    assert (tmp_path / "work/history.db").exists()
+    assert (tmp_path / "work/services/history.db").exists()
 
 
 def _again(folder):
@@ -173,6 +174,7 @@ BECAME = {
     "a project, which began there": lambda folder: (folder / "main.c").write_text("x"),
     "a folder with notes": lambda folder: (folder / "NOTES").write_text("x"),
     "the artefacts of others": lambda folder: evidence_of_another(folder / "ha"),
+    "the artefacts of others, deeper": lambda folder: evidence_of_another(folder / "services/ha"),
     "a link": _link,
 }
 
@@ -185,6 +187,27 @@ def test_what_is_not_the_run_s_evidence_stays(history, tmp_path, became):
     before = sorted(path.relative_to(root) for path in root.rglob("*"))
     assert prune(history, root, FIRST + timedelta(days=1000), Limits()) == (0, 0)
     assert sorted(path.relative_to(root) for path in root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("file", "count"), [("console/master-0.txt", 1), ("NOTES", 0), ("sno/NOTES", 0)])
+def test_what_somebody_left_beside_a_scenario_s_evidence_stays(history, tmp_path, file, count):
+    """`node0-ci run` has a folder of its own around the scenario's, each with a mark."""
+    unit = tmp_path / "artifacts/unit"
+    put_mark(unit, "run x")
+    put_mark(unit / "ha", "lab x")
+    run_in(history, "x", 0, unit, mark=marks_of(unit))
+    (unit / "ha" / file).parent.mkdir(exist_ok=True)
+    (unit / "ha" / file).touch()
+    assert prune(history, tmp_path, FIRST + timedelta(days=1000), Limits())[0] == count
+    assert unit.exists() == (not count)
+
+
+def test_what_an_older_node0_ci_remembers_without_a_mark_stays(history, tmp_path):
+    folder = tmp_path / "artifacts/unit"
+    folder.mkdir(parents=True)
+    run_in(history, "x", 0, folder, mark="")
+    assert prune(history, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+    assert folder.is_dir()
 
 
 def test_a_mark_that_is_a_link_proves_nothing(history, tmp_path):

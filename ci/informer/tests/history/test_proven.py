@@ -54,6 +54,17 @@ TWO = {
          '<testsuite name="c"><testcase classname="a" name="t"/></testsuite></testsuites>'],
         {"a::t": P, "b::t": P, "a::t (2)": F},
     ),
+    "two files of tests in a suite, as pytest's xunit1 and jest have them": (
+        [f'<testsuite {STAMP}><testcase classname="c" name="t" file="a.js" line="3"><failure/></testcase>'
+         '<testcase classname="c" name="t" file="a.js" line="9"/><testcase classname="c" name="t" file="b.js"/>'
+         "</testsuite>"],
+        {"a.js:3::c::t": F, "a.js:9::c::t": P, "b.js::c::t": P},
+    ),
+    "tests without a name": (
+        [f'<testsuite {STAMP}><testcase classname="c"><failure/></testcase><testcase classname="c" name=""/>'
+         "</testsuite>"],
+        {"c::(no name)": F, "c::(no name) 2": P},
+    ),
     "classes and names that make the same text": (
         [f'<testsuite {STAMP}><testcase classname="a" name="b::c"><failure/></testcase>'
          '<testcase classname="a::b" name="c"/></testsuite>'],
@@ -119,6 +130,10 @@ RED = {
     "an element in capitals": ("", '<testcase name="t"><Failure/></testcase>', "<Failure> is no result"),
     "ginkgo, without its error": ("", '<testcase name="t" status="panicked"/>', "status: panicked"),
     "googletest, interrupted": ("", '<testcase name="t" status="run" result="interrupted"/>', "result: interrupted"),
+    "a test that was skipped and failed": ("", '<testcase name="t" status="failed"><skipped/></testcase>', "failed"),
+    "a test whose outcome is another attribute": ("", '<testcase name="t" outcome="failed"/>', "outcome: failed"),
+    "a suite that says that it failed": ('status="failed"', FAIL + PASS, "status: failed"),
+    "surefire, all reruns failed": ("", '<testcase name="t"><rerunFailure/></testcase>', "when it was run again"),
     "gotestsum": ('tests="1" failures="1"', '<testcase name="M"><failure type="x"/></testcase>', "x"),
 }  # fmt: skip
 
@@ -150,6 +165,7 @@ GREEN = {
     "TestNG": ('tests="2"', f'{PASS}<testcase name="later"><ignored/></testcase>', P),
     "googletest": ('tests="1" failures="0" disabled="0"', '<testcase name="t" status="RUN" result="COMPLETED"/>', P),
     "no counters": ("", PASS, P),
+    "what passed says so": ('status="passed"', '<testcase name="t" result="Succeeded" status=" ok "/>', P),
     "all were skipped": ('tests="1" skipped="1"', '<testcase name="t"><skipped/></testcase>', Outcome.SKIPPED),
 }  # fmt: skip
 
@@ -179,3 +195,14 @@ def test_a_file_without_a_time_is_not_of_today(node0_ci, tmp_path, capsys, stamp
     assert node0_ci(*words) == 2
     assert "timestamp: there is none: say when the run began by --began TIME" in capsys.readouterr().err
     assert node0_ci(*words, "--began", "2026-11-23T22:00:00") == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", '[{"name": "t", "outcome": "fai', "null", "{}", '[{"name": "t", "outcome": "passed"}, 3]']
+)
+def test_outcomes_that_cannot_be_read_are_void(tmp_path, text):
+    """A disk was full, or the run was killed while it wrote them: its phases say nothing about its tests."""
+    artefacts(tmp_path / "sno", {}, tests=[{}])
+    (tmp_path / "sno/tests.json").write_text(text)
+    [run] = artifacts.load(tmp_path, "p")
+    assert (run.outcome, run.reason) == (Outcome.VOID, "tests.json is damaged: what it said is not known")
