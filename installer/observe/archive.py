@@ -80,7 +80,7 @@ def members(packed: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[byte
         for count in itertools.count(1):
             file.left = HEADER_LIMIT
             member = archive.next()
-            archive.members.clear()  # tarfile keeps each one, its name and attributes, until it is closed
+            cast(Any, archive).members.clear()  # tarfile keeps each one, with its name and attributes
             file.left = None
             if member is None:
                 return
