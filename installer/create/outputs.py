@@ -99,7 +99,8 @@ class Outputs:
                 self._done = True
                 path = self._directory
                 # Inputs are removed once what was made of them is on the disk.
-                _sync(path)
+                for folder in {path, *(partial.dest.parent for partial in self._files)}:
+                    _sync(folder)
                 self._remove(old)
             except OSError as error:
                 raise StateError(f"failed to write {path}: {error.strerror or error}") from error

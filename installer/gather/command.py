@@ -166,7 +166,7 @@ def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
                 text for nic in nics for key in ("ipv4_addresses", "ipv6_addresses") for text in nic.get(key) or []
             ]
             first = str(ip_address(every[0].split("/")[0]))
-        except (ValueError, IndexError, AttributeError, TypeError):
+        except (ValueError, IndexError, AttributeError, TypeError, RecursionError):
             continue
         names[first] = str(host.get("requested_hostname") or inventory.get("hostname") or "")
     return names

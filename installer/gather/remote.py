@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import math
 import os
 import re
 import subprocess
@@ -183,7 +184,7 @@ def add_file(archive: tarfile.TarFile, name: str, file: Any, mtime: float | None
     """Put an open file, from its beginning, into the archive; readable by its owner only."""
     info = tarfile.TarInfo(name)
     info.size = file.seek(0, io.SEEK_END)
-    info.mtime = mtime if mtime is not None else time.time()
+    info.mtime = mtime if mtime is not None and math.isfinite(mtime) else time.time()
     info.mode = 0o600
     file.seek(0)
     archive.addfile(info, file)

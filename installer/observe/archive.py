@@ -26,6 +26,9 @@ UNPACKED_LIMIT = 4 * 1024**3
 #: Bytes that are read to learn of one member: long names and attributes are so much, a chain of them no deeper.
 HEADER_LIMIT = 128 * 1024
 MOST_MEMBERS = 100_000
+#: Characters of a path, and folders inside of each other; characters of the name of what is left out.
+LONGEST_PATH, DEEPEST = 4096, 100
+LONGEST_NAME = 200
 CHUNK = 1024 * 1024
 _OPENERS = ((GZIP, gzip.open), (b"\xfd7zXZ", lzma.open), (b"BZh", bz2.open))
 
@@ -73,27 +76,30 @@ def members(packed: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[byte
         opener = next((opener for start, opener in _OPENERS if head.startswith(start)), None)
         file = _Unpacked(cast(IO[bytes], stack.enter_context(opener(raw, "rb"))) if opener else raw)
         archive = stack.enter_context(tarfile.open(fileobj=cast(Any, file), mode="r:"))
+        unpacked = 0
         for count in itertools.count(1):
             file.left = HEADER_LIMIT
             member = archive.next()
+            cast(Any, archive).members.clear()  # tarfile keeps each one, with its name and attributes
             file.left = None
             if member is None:
                 return
             if count > MOST_MEMBERS:
                 raise ValueError(f"it has more than {MOST_MEMBERS} members")
-            # What is left out has to be unpacked as well, to come to the next.
-            if member.size < 0 or member.offset_data + member.size > limit:
+            unpacked += member.size
+            # What is left out has to be unpacked as well, to come to the next; a sparse file is not as long in the tar.
+            if member.size < 0 or max(unpacked, member.offset_data + member.size) > limit:
                 raise ValueError(f"it unpacks to more than {limit} bytes")
             plain = member.isreg() and safe_parts(member.name) is not None
             yield member, archive.extractfile(member) if plain else None
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:
-    """A member's path as parts below the folder of unpacking, or None when it leads elsewhere."""
-    if "\0" in name or "\\" in name or name.startswith("/"):
+    """A member's path as parts below the folder of unpacking, or None when it leads elsewhere, or too deep."""
+    if len(name) > LONGEST_PATH or "\0" in name or "\\" in name or name.startswith("/"):
         return None
     parts = tuple(part for part in PurePosixPath(name).parts if part != ".")
-    return None if not parts or ".." in parts else parts
+    return None if not 0 < len(parts) <= DEEPEST or ".." in parts else parts
 
 
 def _copy(redactor: Redactor, source: IO[bytes], target: IO[bytes]) -> None:
@@ -112,8 +118,8 @@ def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequ
     What was at ``target`` before is removed when all is unpacked. Secrets in files that are not packed themselves are
     taken out.
 
-    Links, devices, absolute paths and paths with `..` are left out. Raises tarfile.TarError, EOFError or OSError for
-    a damaged archive, ValueError past 4 GiB.
+    Links, devices, absolute paths, paths with `..` and those of more than 100 parts are left out. Raises
+    tarfile.TarError, EOFError or OSError for a damaged archive, ValueError past 4 GiB.
     """
     fresh, old = hidden(target), hidden(target)
     fresh.mkdir(mode=0o700, parents=True)
@@ -136,7 +142,7 @@ def _unpack(packed: Path, target: Path, redactor: Redactor) -> list[str]:
             target.joinpath(*(parts or ())).mkdir(mode=0o700, parents=True, exist_ok=True)
             continue
         if parts is None or source is None:
-            skipped.append(member.name)
+            skipped.append(member.name[:LONGEST_NAME])
             continue
         path = target.joinpath(*parts)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -18,6 +18,11 @@ CONFIG_GROUP = ("config.openshift.io", "v1")
 ROUTE_GROUP = ("route.openshift.io", "v1")
 
 
+def _items(answer: Json) -> list[Json]:
+    items = answer.get("items")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
 class Kube:
     """Talks through a kubeconfig, whose CA verifies the server. Calls raise KubeError."""
 
@@ -59,20 +64,23 @@ class Kube:
             self._api = client.ApiClient(configuration)
         return self._api
 
-    def _call(self, what: str, ask: Callable[[Any, Any], Any]) -> Any:
+    def _call(
+        self, what: str, ask: Callable[[Any, Any], Any], read: Callable[[Any], Any] = lambda answer: answer
+    ) -> Any:
         api = self._client()
         import urllib3
         from kubernetes import client
 
         try:
-            return ask(client, api)
+            return read(ask(client, api))
         except client.ApiException as error:
             # Status 0: no answer; the client puts the kind of error on a line of its own before the reason.
             reason = str(error.reason or "").strip().split("\n")[-1]
             raise KubeError(
                 f"{what}: {error.status or ''} {reason}".replace(":  ", ": "), int(error.status or 0)
             ) from error
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            # The client takes an answer for what it asked for, whatever is in it.
             raise KubeError(f"{what}: {innermost(error)}") from error
 
     def check_alive(self) -> None:
@@ -81,24 +89,31 @@ class Kube:
 
     def node_addresses(self) -> dict[str, str]:
         """Names of the nodes by their internal addresses."""
-        nodes = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
-        return {
-            str(address.address): str(node.metadata.name)
-            for node in nodes.items
-            for address in node.status.addresses or ()
-            if address.type == "InternalIP"
-        }
+        found: dict[str, str] = self._nodes(
+            lambda nodes: {
+                str(address.address): str(node.metadata.name)
+                for node in nodes.items
+                for address in node.status.addresses or ()
+                if address.type == "InternalIP"
+            }
+        )
+        return found
+
+    def _nodes(self, read: Callable[[Any], Any]) -> Any:
+        return self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout), read)
 
     def node_conditions(self) -> dict[str, dict[str, tuple[str, str, str]]]:
         """The nodes' conditions, by the node's name and the condition's type: status, reason, message."""
-        nodes = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
-        return {
-            str(node.metadata.name): {
-                str(one.type): (str(one.status or ""), str(one.reason or ""), str(one.message or ""))
-                for one in node.status.conditions or ()
+        found: dict[str, dict[str, tuple[str, str, str]]] = self._nodes(
+            lambda nodes: {
+                str(node.metadata.name): {
+                    str(one.type): (str(one.status or ""), str(one.reason or ""), str(one.message or ""))
+                    for one in node.status.conditions or ()
+                }
+                for node in nodes.items
             }
-            for node in nodes.items
-        }
+        )
+        return found
 
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
         """The data of a ConfigMap. KubeError.status is 404 when it does not exist."""
@@ -125,7 +140,7 @@ class Kube:
                 *CONFIG_GROUP, "clusteroperators", _request_timeout=self._timeout
             ),
         )
-        return [item for item in answer.get("items") or () if isinstance(item, dict)]
+        return _items(answer)
 
     def operators_at(self) -> tuple[list[Json], datetime | None]:
         """All ClusterOperators, and the time by the API's own clock (to the second) if it sent that."""
@@ -145,7 +160,7 @@ class Kube:
             at = None
         # A date without a zone is in none that could be compared.
         at = at if at is not None and at.tzinfo is not None else None
-        return [item for item in answer.get("items") or () if isinstance(item, dict)], at
+        return _items(answer), at
 
     def route(self, namespace: str, name: str) -> Json:
         """A Route. KubeError.status is 404 when it, or the whole API of routes, does not exist."""

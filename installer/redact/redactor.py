@@ -88,6 +88,12 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """A copy of a JSON value without secrets; JSON inside of its texts stays JSON."""
+        try:
+            return self._value(value)
+        except RecursionError:
+            return MARK  # nested too deeply to be looked into: it may hold anything
+
+    def _value(self, value: Any) -> Any:
         if isinstance(value, dict):
             return self._dict(value)
         if isinstance(value, list | tuple):
@@ -146,16 +152,17 @@ class Redactor:
                     self.secrets.add(text)
                     item = MARK
             elif isinstance(item, dict) and looks.secret_file(str(key), value):
-                item = {name: MARK if name in ("source", "inline") else self.value(part) for name, part in item.items()}
+                hidden = ("source", "inline")
+                item = {name: MARK if name in hidden else self._value(part) for name, part in item.items()}
             elif kind and isinstance(item, list) and not any(isinstance(part, dict | list) for part in item):
                 item = [MARK if part not in (None, "", True, False) else part for part in item]
             else:
-                item = self.value(item)
+                item = self._value(item)
             clean[self._string(key) if isinstance(key, str) else key] = item
         return clean
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
-        items = [self.value(item) for item in value]
+        items = [self._value(item) for item in value]
         for at, (name, item) in enumerate(itertools.pairwise(value), 1):
             if not isinstance(name, str) or not isinstance(item, str) or harmless(item):
                 continue
@@ -175,11 +182,10 @@ class Redactor:
         if text[:1] in "{[" and text[-1:] in "}]" and len(text) > 1:
             try:
                 inner = json.loads(text)
-            except (ValueError, RecursionError):
-                pass
-            else:
-                cleaned = self.value(inner)
+                cleaned = self._value(inner)
                 return text if cleaned == inner else json.dumps(cleaned)
+            except (ValueError, RecursionError):
+                pass  # it is looked at as any text
         return self.text(text)
 
     # ---- lines

@@ -62,7 +62,7 @@ def open_layer(fd: int, image: str) -> Iterator[tarfile.TarFile]:
         if unpack is not None and unpack.wait() != 0:
             raise ReleaseError(image, f"cannot read image {image}: {program} could not decompress a layer")
         pump.wait()
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, RecursionError) as error:  # tarfile's own, and of numbers and chains of names
         raise ReleaseError(image, f"cannot read image {image}: a layer is not a tar archive ({error})") from error
     finally:
         source.close()

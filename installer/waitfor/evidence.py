@@ -17,6 +17,8 @@ from installer.redact import Redactor
 log = logging.getLogger("installer.waitfor")
 ARCHIVE = "cluster-logs"
 UNPACKED = "cluster"
+# Names of what was left out of an archive that are told.
+MOST_NAMES = 20
 
 
 class Evidence:
@@ -67,5 +69,7 @@ class Evidence:
         except (tarfile.TarError, OSError, EOFError, ValueError) as error:
             log.warning(f"{packed} could not be unpacked: {error}")
             return
-        for name in skipped:
+        for name in skipped[:MOST_NAMES]:
             log.warning(f"{packed}: left out {name!r}")
+        if len(skipped) > MOST_NAMES:
+            log.warning(f"{packed}: left out {len(skipped) - MOST_NAMES} more")

@@ -11,17 +11,23 @@ from installer.hostsys.system import HostSystem
 # What makers leave in the place of a board's serial number, without case and punctuation.
 PLACEHOLDERS = frozenset(
     {
-        *("none", "n a", "na", "null", "nil", "empty", "blank", "invalid", "unknown", "undefined", "oem", "o e m"),
-        *("default", "default string", "serial", "serial number", "system serial number", "board serial number"),
-        *("base board serial number", "baseboard serial number", "chassis serial number", "pca number acc", "sernum"),
-        *("mb serial", "serialnumber", "sn", "s n", "standard", "tbd", "test", "xx xx"),
+        *("none", "none none", "n a", "na", "null", "nil", "empty", "blank", "invalid", "unknow", "unknown"),
+        *("undefined", "oem", "o e m", "default", "pca number acc", "sernum", "standard", "tbd", "test", "xx xx"),
     }
 )
-PLACEHOLDER = re.compile(r"(unspecified|unavailable|to be filled|not |no |default string|0?12345\b).*|.*123456789.*")
+PLACEHOLDER = re.compile(
+    r"(unspecified|unavailable|(to be )?filled by|to be filled|not |no |default string).*|.*123456789.*"
+    r"|(type ?\d ?)?(((base|mother)? ?board|chassis|product|system|mb|empty|invalid) ?)?(serial( ?number)?|s ?n)"
+    r"|0?12345(6|678)?|01234567|(sn|bsn|0x) ?0+"
+)
 KNOWN_BAD = UUID("03000200-0400-0500-0006-000700080009")
-# The same, by firmware that has the other order of bytes; and one of boards that were never given their own.
+# The same, by firmware that has the other order of bytes; those of boards that were never given their own, and of
+# Dell's without a service tag.
 SHARED = frozenset(
-    {KNOWN_BAD, UUID("00020003-0004-0005-0006-000700080009"), UUID("12345678-1234-5678-90ab-cddeefaabbcc")}
+    {
+        *(KNOWN_BAD, UUID("00020003-0004-0005-0006-000700080009"), UUID("12345678-1234-5678-90ab-cddeefaabbcc")),
+        UUID("4c4c4544-0000-2010-8020-80c04f202020"),
+    }
 )
 FALLBACK = "deaddead-dead-dead-dead-deaddeaddead"
 
@@ -51,6 +57,6 @@ def host_id(host: HostSystem) -> str:
     macs = sorted(
         mac
         for device in host.path("/sys/class/net").glob("*")
-        if (device / "device").exists() and (mac := host.read(f"/sys/class/net/{device.name}/address"))
+        if (device / "device").exists() and set(mac := host.read(f"/sys/class/net/{device.name}/address")) - set("0:")
     )
     return md5_uuid(macs[0]) if macs else FALLBACK

@@ -23,7 +23,8 @@ def _spelled(text: str) -> str:
 
 def _contains(key: str) -> Match:
     return lambda disk, value: (
-        str(value) in str(disk.get(key) or "") or _spelled(str(value)) in _spelled(str(disk.get(key) or ""))
+        str(value) in str(disk.get(key) or "")
+        or (_spelled(str(value)) or "\0") in _spelled(str(disk.get(key) or ""))  # nothing is left of blanks
     )
 
 

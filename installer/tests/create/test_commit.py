@@ -14,21 +14,23 @@ def test_inputs_are_removed_when_all_else_is_on_the_disk(tmp_path: Path, monkeyp
     source, made = tmp_path / "install-config.yaml", tmp_path / "agent.iso"
     source.write_text("input")
     seen: list[tuple[bool, bool]] = []
+    folder = tmp_path / "auth"
     fsync = os.fsync
 
     def noted(fd: int) -> None:
-        if os.path.samestat(os.fstat(fd), os.stat(tmp_path)):
+        if any(os.path.samestat(os.fstat(fd), os.stat(path)) for path in (tmp_path, folder)):
             seen.append((source.exists(), made.exists()))
         fsync(fd)
 
     with Outputs(tmp_path) as outputs:
         outputs.remove(source.name)
         outputs.put(made.name, b"output")
+        outputs.put("auth/kubeconfig", b"output")
         monkeypatch.setattr(os, "fsync", noted)
         outputs.commit()
-    # The directory was synced once, when both were there.
-    assert seen == [(True, True)]
-    assert [path.name for path in tmp_path.iterdir()] == [made.name]
+    # The directory and the folder in it were synced once each, when both files were there.
+    assert seen == [(True, True)] * 2
+    assert sorted(tmp_path.iterdir()) == [made, folder]
 
 
 def test_inputs_stay_when_an_output_cannot_be_put_in_place(tmp_path: Path) -> None:

@@ -245,7 +245,8 @@ def test_a_hostile_archive_stays_in_its_folder(tmp_path: Path) -> None:
 
 def test_addresses_of_hosts_that_say_nonsense() -> None:
     good = {"inventory": json.dumps({"interfaces": [{"ipv4_addresses": ["192.0.2.1/24"]}]}), "requested_hostname": "a"}
-    bad = [{"inventory": text} for text in ("", "x", "[]", "{}", '{"interfaces": [{"ipv4_addresses": ["-oX/1"]}]}')]
+    texts = ("", "x", "[]", "[" * 99999, "{}", '{"interfaces": [{"ipv4_addresses": ["-oX/1"]}]}')
+    bad = [{"inventory": text} for text in texts]
     assert addresses([*bad, good]) == {"192.0.2.1": "a"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import lzma
+import tracemalloc
 
 import pytest
 
@@ -76,8 +77,12 @@ def test_what_is_packed_is_unpacked_within_a_limit(pack, monkeypatch):
     monkeypatch.setattr(cpio, "UNPACKED_LIMIT", 16 << 20)
     limit = cpio.UNPACKED_LIMIT
     assert len(cpio.decompress(pack(bytes(limit)) + bytes(9))) == limit
+    more = pack(bytes(5 * limit))
+    tracemalloc.start()
     with pytest.raises(ValueError, match="unpacks to more than"):
-        cpio.decompress(pack(bytes(limit + 1)))
+        cpio.decompress(more)
+    assert tracemalloc.get_traced_memory()[1] < 4 * limit
+    tracemalloc.stop()
     packed = pack(bytes(range(256)) * 9)
     for at in range(6, len(packed)):
         damaged = packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]

@@ -35,7 +35,14 @@ def negative() -> bytes:
     return bytes(raw)
 
 
+def attributed(name: str, **attributes: str) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.pax_headers = {key.replace("_", "."): value for key, value in attributes.items()}
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
 HOSTILE = {
+    "sparse files": packed(attributed("a", GNU_sparse_size=str(600 << 10), GNU_sparse_map="0,0") * 2),
     "a name without an end": packed(header("x", 1 << 31, tarfile.GNUTYPE_LONGNAME), 64 << 20),
     "attributes without an end": packed(header("x", 1 << 31, tarfile.XHDTYPE), 64 << 20),
     "a chain of names": packed((header("x", 10, tarfile.GNUTYPE_LONGNAME) + b"n".ljust(512, b"\0")) * 2000),
@@ -72,3 +79,25 @@ def test_what_an_archive_may_cost(content: bytes, tmp_path: Path, monkeypatch: p
     finally:
         tracemalloc.stop()
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_paths_that_are_too_deep_are_left_out_and_times_without_end_are_none(tmp_path: Path) -> None:
+    source, deep = tmp_path / "packed", "a/" * 1900
+    content = [attributed("h/a", mtime="inf"), attributed(deep + "file"), header(deep, 0, tarfile.DIRTYPE)]
+    source.write_bytes(packed(b"".join(content)))
+    assert archive.unpack(source, tmp_path / "target") == [deep[:200]] * 2
+    with tarfile.open(fileobj=io.BytesIO(), mode="w") as out:
+        assert remote.add(out, source, "folder", Redactor()) == 1
+        assert out.getmembers()[0].mtime > 0
+
+
+def test_names_cost_no_memory(tmp_path: Path) -> None:
+    name = header("x", 100 << 10, tarfile.GNUTYPE_LONGNAME) + (b"../" * 34133).ljust(100 << 10, b"\0")
+    source = tmp_path / "packed"
+    source.write_bytes(packed((name + header("x", 0)) * 300))
+    tracemalloc.start()
+    try:
+        assert len(archive.unpack(source, tmp_path / "target")) == 300
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

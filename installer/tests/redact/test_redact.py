@@ -367,3 +367,10 @@ def test_a_digest_beside_it_hides_no_secret() -> None:
 def test_an_address_is_shown_without_its_logins_password(address, shown):
     assert without_login(address) == shown
     assert without_login(shown) == shown
+
+
+@pytest.mark.parametrize("depth", [400, 900])
+def test_what_is_nested_too_deeply_is_not_let_through(depth: int) -> None:
+    text = "[" * depth + '{"password": "hunter2-hunter2"}' + "]" * depth
+    for value in (text, json.loads(text), {"inventory": text}):
+        assert "hunter2" not in str(Redactor().value(value))

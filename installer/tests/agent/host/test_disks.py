@@ -271,5 +271,6 @@ def test_a_multipath_device_is_found_as_its_disk(
     ):  # fmt: skip
         assert hints.matches(reported, wanted)
     assert not hints.matches(reported, {"model": "PERC_H740PMini"})
+    assert not hints.matches(reported, {"vendor": " "})
     assert hints.matches(reported, {"wwn": wwn or "0x1"}) is bool(wwn)
     assert all(hints.matches(reported, {"deviceName": f"/dev/disk/by-id/{name}"}) for name in links)

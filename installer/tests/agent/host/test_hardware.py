@@ -198,6 +198,7 @@ def test_the_identity_from_the_lowest_mac_of_a_device(host: Host) -> None:
         ("a", "52:54:00:00:00:02", True),
         ("b", "52:54:00:00:00:01", True),
         ("c", "00:00", False),
+        ("d", "00:00:00:00:00:00", True),
     ):
         host.write(f"/sys/class/net/{name}/address", mac)
         if device:
@@ -212,13 +213,15 @@ def test_the_identity_from_the_lowest_mac_of_a_device(host: Host) -> None:
         "(none)", "None", "  ", "....", "00000000", "XXXXXXX", "ffffffff", "N/A", "Not Specified", "<none>",
         "PCA_number.ACC", "Default string", "default string.", "To Be Filled By O.E.M", "123456789", "0123456789", "#",
         "MB-1234567890", "BSN12345678901234567", "012345", "Unknown", "INVALID", "System Serial Number", "O.E.M.",
-        "Not Applicable",
+        "Not Applicable", "Unknow", "Type2 - Board Serial Number", "123456", "12345678", "01234567", "0x00000000",
+        "Filled By O.E.M.", "INVALID SERIAL", "Baseboard S/N", "BaseBoard SerialNumber", "SN0000000", "Empty SN",
+        "Type1ProductSerial", "S/N", "Mother Board SN", "serial", "Serial#", "Chassis Serial Number",
     ):  # fmt: skip
         host.write("/sys/class/dmi/id/board_serial", bad)
         assert hostid.host_id(host) == "12345678-0000-4000-8000-000000000001", bad
     host.write("/sys/class/dmi/id/board_serial", "B1")
     assert hostid.host_id(host) == "c9512565-ef61-94ca-664d-c41ec0de7a53"  # the MD5 of the serial number
-    for serial in (".ABC1234.CNFCP0012300AB.", "NM1234567", "None1", "PWVNS0CRHBN0UG", "/1234567/", "Z10"):
+    for serial in (".ABC1234.CNFCP0012300AB.", "NM1234567", "None1", "PWVNS0CRHBN0UG", "/1234567/", "Z10", "SN10"):
         assert hostid.identifies(serial), serial
 
 
