@@ -334,8 +334,8 @@ def test_the_first_request_for_an_irmcs_share_has_what_is_connected(bmc, tmp_pat
 @pytest.mark.parametrize(
     "body",
     [
-        {"Boot": {"BootSourceOverrideMode": "Legacy"}}, {"Boot": {"HttpBootUri": "http://files.example/"}}, {"Boot": {}},
-        {"AssetTag": "x"}, {"IndicatorLED": "Green"},
+        {"Boot": {"BootSourceOverrideMode": "Legacy"}}, {"Boot": {"HttpBootUri": "http://files.example/"}},
+        {"Boot": {}}, {"AssetTag": "x"}, {"IndicatorLED": "Green"},
     ],
     ids=str,
 )  # fmt: skip
