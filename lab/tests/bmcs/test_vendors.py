@@ -10,6 +10,7 @@ from drivers.container import Request
 from drivers.errors import BootError, PowerError
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, profiles
+from lab.bmcs.shared import Shared
 from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
 
 NAMES = [name for name, one in profiles().items() if one.system]
@@ -362,3 +363,10 @@ def test_an_irmcs_share_is_named_as_a_whole_or_not(bmc):
     refused(bmc.ask("PATCH", path, {"CDImage": "x"}))
     refused(bmc.ask("PATCH", path, {}))
     assert bmc.get(path) == before
+
+
+@pytest.mark.parametrize("bmc", ["openbmc", "nobody"], indirect=True)
+def test_a_login_that_cannot_be_read_is_none(bmc):
+    for client in (bmc.client, Client(Shared(bmc.front.state.inner.application, bmc.front.state.account))):
+        for word in ("\xff", "w6k", "Og==", "x" * 9000):
+            refused(client.get("/redfish/v1/Systems", headers={"Authorization": f"Basic {word}"}), 401)
