@@ -88,6 +88,8 @@ class Machine:
         self.name = name
         # Whether the next power-on by this object tries the CD first.
         self.from_cd = False
+        #: What the next power-on by this object alone tries first, a CD apart.
+        self.next_device: BootDevice | None = None
 
     def _domain(self) -> Any:
         try:
@@ -119,7 +121,14 @@ class Machine:
 
     def on(self) -> None:
         """Start it."""
-        if self.state() is PowerState.OFF:
+        if self.next_device and self.state() is PowerState.OFF:
+            device, self.next_device = self.next_device, None
+            try:
+                self.on_once(device)
+            except DriverError:
+                self.next_device = device
+                raise
+        elif self.state() is PowerState.OFF:
             with self.chosen() if self.from_cd and self._has_cd() else nullcontext():
                 try:
                     self._domain().create()
@@ -174,7 +183,7 @@ class Machine:
     def set_first(self, device: BootDevice) -> None:
         """Put this kind of device first in the boot order, the others behind it in their order; an earlier
         boot_from_cd_once is forgotten."""
-        self.from_cd = False
+        self.from_cd, self.next_device = False, None
         tree = self._definition()
         found = places(tree)
         if not (firsts := of_kind(found, device)):
@@ -195,7 +204,14 @@ class Machine:
 
     def boot_from_cd_once(self) -> None:
         """Have the next power-on by this object, and no later start, try the CD first, if there is one then."""
-        self.from_cd = True
+        self.from_cd, self.next_device = True, None
+
+    def boot_once(self, device: BootDevice) -> None:
+        """Have the next power-on by this object, and no later start, try this kind of device first. Raises
+        BootError."""
+        if not of_kind(places(self._definition()), device):
+            raise BootError(f"it has no {device.value} to boot from", machine=self.name)
+        self.from_cd, self.next_device = False, device
 
     def _has_cd(self) -> bool:
         return any(place.kind is BootDevice.CD and place.order for place in places(ElementTree.fromstring(self.xml())))

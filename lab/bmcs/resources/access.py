@@ -34,7 +34,10 @@ class Access:
 
     def _is_logged_in(self, request: Request) -> bool:
         ways = self.state.profile.logins
-        header = request.authorization
+        try:
+            header = request.authorization
+        except ValueError:  # what is not of ASCII
+            return False
         if "basic" in ways and header is not None and header.type == "basic":
             return self.state.account(header.username or "", header.password or "")
         token = request.headers.get("X-Auth-Token", "").encode()

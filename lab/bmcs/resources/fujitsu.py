@@ -50,6 +50,7 @@ class Fujitsu:
         """Answer for the resource and its action; None for other paths. Raises Refusal."""
         if not self.path or path not in (self.path, self.action):
             return None
+        self.media.follow()
         drive = self.state.profile.media.drives[0]
         if path == self.action:
             wanted = payload(request).get("FTSVirtualMediaAction")

@@ -13,7 +13,7 @@ import requests
 from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import Drive
 from lab.bmcs.resources.tasks import Tasks
-from lab.bmcs.state import State, payload
+from lab.bmcs.state import ROOT, State, payload
 from lab.bmcs.web import Request, Response, document, no_content, refusal
 
 _DRIVE = "/VirtualMedia/Cd"
@@ -31,7 +31,8 @@ class Media:
     _: KW_ONLY
     _names: dict[str, str] = field(default_factory=dict)  # drive: the URL that it once had
     _ejected: dict[str, tuple[float, str]] = field(default_factory=dict)  # drive: when, and what it was
-    _remembered: bool = False
+    _running: set[object] = field(default_factory=set)  # changes of the machine's drive
+    _latest: object = None  # of these
     _boot_next: dict[str, int] = field(default_factory=dict)  # drive: power-ons since BootOnNextServerReset was set
 
     def __post_init__(self) -> None:
@@ -53,7 +54,8 @@ class Media:
 
     def handle(self, request: Request, path: str) -> Response | None:
         """Answer for the drives' resources and actions; None for other paths. Raises Refusal."""
-        self._remember()
+        if path.startswith(f"{ROOT}/"):
+            self.follow()
         self.tasks.finish_due()
         if (answer := self.tasks.handle(request, path)) is not None:
             return answer
@@ -77,17 +79,34 @@ class Media:
             return self._eject(drive, request)
         raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
 
-    def _remember(self) -> None:
-        """Take over what the emulator's drive held before this BMC was started."""
-        if self._remembered:
-            return
-        self._remembered = True
+    def follow(self) -> None:
+        """Take over what the machine's drive holds, which the lab's own BMC changes too. Raises Refusal."""
+        running, latest = bool(self._running), self._latest
         inner = self.state.ask("GET", _DRIVE).body or {}
-        drives = [drive for drive in self.state.profile.media.drives if drive.boots and "CD" in drive.types]
-        drives = [drive for drive in drives if drive.how != "local"]
-        if inner.get("Inserted") and inner.get("Image") and drives:
-            drive = min(drives, key=lambda one: one.id)
-            self._held[drive.id] = self._names[drive.id] = str(inner["Image"])
+        if running or self._running or self._latest is not latest:
+            return
+        image = str(inner.get("Image") or "") if inner.get("Inserted") else ""
+        drives = [drive.id for drive in self._bootable() if self._held.get(drive.id)]
+        for name in drives:
+            if self._held[name] != image:
+                self._held.pop(name, None)
+        fit = [drive.id for drive in self._bootable() if "CD" in drive.types]
+        if image and fit and not any(self._held.get(drive.id) for drive in self._bootable()):
+            self._held[min(fit)] = self._names[min(fit)] = image
+
+    def _bootable(self) -> list[Drive]:
+        """Those whose images are in the machine's drive: one at a time."""
+        return [drive for drive in self.state.profile.media.drives if drive.boots and drive.how != "local"]
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Within the block the machine's drive and these books differ."""
+        self._latest = change = object()
+        self._running.add(change)
+        try:
+            yield
+        finally:
+            self._running.discard(change)
 
     def _elsewhere(self, path: str) -> None:
         """Raises Refusal for the paths where the emulator has drives and this BMC has none."""
@@ -145,10 +164,11 @@ class Media:
             raise refusal(405, "Base.1.8.OperationNotAllowed", f"{drive.id} takes no image by PATCH.")
         if not body.keys() & {"Image", "Inserted"}:
             raise refusal(400, "Base.1.8.NoOperation", "The request neither inserts nor ejects an image.")
-        if body.get("Image") and body.get("Inserted", True):
-            self._take(drive, body)
-        else:
+        if body.get("Image") in (None, "") and body.get("Inserted", False) is False:
+            _checked(drive, {name: value for name, value in body.items() if name not in ("Image", "Inserted")})
             self.eject(drive)
+        else:
+            self._take(drive, body)
         return document(self._shown(drive))
 
     def _insert(self, drive: Drive, body: dict[str, Any]) -> Response:
@@ -194,6 +214,10 @@ class Media:
             raise refusal(500, "Base.1.8.InternalError", "The request failed due to an internal service error.")
         if self._held.get(drive.id):
             raise refusal(500, "Base.1.8.ResourceInUse", "The virtual media device is already in use.")
+        holder = next((one.id for one in self._bootable() if self._held.get(one.id)), "")
+        if holder and drive.boots:
+            text = f"The machine has one drive to boot images from, and {holder} holds one."
+            raise refusal(500, "Base.1.8.ResourceInUse", text)
         if drive.limit_mib and _mib(url, _login(body)) > drive.limit_mib:
             raise refusal(
                 400, "Base.1.8.PropertyValueNotInList",
@@ -205,17 +229,18 @@ class Media:
         return no_content()
 
     def _take(self, drive: Drive, body: dict[str, Any]) -> None:
-        url = str(body["Image"])
         self._may(drive, body)
+        url = str(body["Image"])
         if self.state.profile.media.lies:
             return
         login = _login(body)
-        if drive.boots:
-            account = dict(zip(("UserName", "Password"), login or (), strict=False))
-            self.state.ask("POST", _DRIVE + _INSERT, {"Image": url, **account})
-        else:
-            _mib(url, login)
-        self._held[drive.id] = self._names[drive.id] = url
+        with self._changing():
+            if drive.boots:
+                account = dict(zip(("UserName", "Password"), login or (), strict=False))
+                self.state.ask("POST", _DRIVE + _INSERT, {"Image": url, **account})
+            else:
+                _mib(url, login)
+            self._held[drive.id] = self._names[drive.id] = url
 
     def _eject(self, drive: Drive, request: Request) -> Response:
         if self.state.profile.media.eject_body and not request.is_json:
@@ -224,13 +249,15 @@ class Media:
         return no_content()
 
     def eject(self, drive: Drive) -> None:
-        """Take what it holds out."""
-        url = self._held.pop(drive.id, "")
-        self._boot_next.pop(drive.id, None)
-        if url:
-            self._ejected[drive.id] = (self.state.clock(), url)
-            if drive.boots:
+        """Take what it holds out. Raises Refusal; then it is in there still."""
+        with self._changing():
+            url = self._held.get(drive.id, "")
+            if url and drive.boots:
                 self.state.ask("POST", _DRIVE + _EJECT, {})
+            self._held.pop(drive.id, None)
+            self._boot_next.pop(drive.id, None)
+            if url:
+                self._ejected[drive.id] = (self.state.clock(), url)
 
     def connect(self, drive: Drive, url: str) -> None:
         """Put an image into a drive for a vendor's own action, without the checks of InsertMedia's form. Raises

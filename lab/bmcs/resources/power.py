@@ -16,6 +16,7 @@ _RESET = "/Actions/ComputerSystem.Reset"
 _ON = ("On", "ForceOn")
 _RESTARTS = ("ForceRestart", "GracefulRestart", "PowerCycle")
 _OFF = ("ForceOff", "GracefulShutdown")
+_OVERRIDE = ("BootSourceOverrideTarget", "BootSourceOverrideEnabled")
 _ENABLED = ("Once", "Continuous", "Disabled")
 
 
@@ -138,12 +139,13 @@ class Boot:
             )  # fmt: skip
         if request.method != "PATCH" or path not in (self.state.system, settings):
             return None
-        body = payload(request).get("Boot")
+        others = {name: value for name, value in payload(request).items() if "@" not in name}
+        body = others.pop("Boot", None)
         if not isinstance(body, dict):
             return None
         if self.state.profile.boot.settings and path != settings:
             raise refusal(400, "Base.1.8.PropertyNotWritable", "Boot is set in the Settings resource.", "Boot")
-        self._set(body)
+        self._set(body, others)
         return no_content()
 
     def _remember(self) -> None:
@@ -156,7 +158,8 @@ class Boot:
             names = {theirs: own for own, theirs in self.state.profile.boot.targets.items()}
             self.target, self.enabled = names[boot["BootSourceOverrideTarget"]], "Continuous"
 
-    def _set(self, body: dict[str, Any]) -> None:
+    def _set(self, body: dict[str, Any], others: dict[str, Any]) -> None:
+        """Change the override, and what else a request asks for, which the emulator does or refuses."""
         boot = self.state.profile.boot
         if self.state.clock() - self._started < boot.post_seconds:
             raise refusal(
@@ -180,6 +183,9 @@ class Boot:
                 400, "Base.1.8.PropertyValueNotInList", f"The value {enabled} is not one of {', '.join(_ENABLED)}.",
                 "BootSourceOverrideEnabled",
             )  # fmt: skip
+        rest = {name: body[name] for name in body if name not in _OVERRIDE}
+        if rest or others or not body:
+            self.state.ask("PATCH", "", {**others, "Boot": rest})
         if enabled == "Once" and boot.once == "ignored":
             return
         if enabled == "Once" and boot.once == "kept":

@@ -307,10 +307,14 @@ def virtual(config: Config, name: str) -> tuple[Machine, Boots]:
     def put(device: BootDevice, once: bool) -> None:
         if once and device is BootDevice.CD:
             machine.boot_from_cd_once()
+        elif once:
+            machine.boot_once(device)
         else:
             machine.set_first(device)
 
     def holds(device: BootDevice, once: bool) -> bool:
-        return machine.from_cd if once and device is BootDevice.CD else machine.first() is device
+        if not once:
+            return machine.first() is device
+        return machine.from_cd if device is BootDevice.CD else machine.next_device is device
 
     return machine, Boots(put, holds)

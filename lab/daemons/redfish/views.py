@@ -255,7 +255,9 @@ def _failed(failure: Exception) -> Any:
         return answer
     if isinstance(failure, error.FishyError):
         text = str(failure)
-        return _refused(failure.code, f"There is no resource at {request.path}." if text == "Not found" else text)
+        if text == "Not found" or text.startswith("Error finding chassis"):
+            return _refused(404, f"There is no resource at {request.path}.")
+        return _refused(failure.code, text)
     emulator.app.logger.exception("%s %s", request.method, request.path)
     return _refused(500, "The request failed due to an internal service error.")
 

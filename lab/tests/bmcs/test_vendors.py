@@ -10,6 +10,7 @@ from drivers.container import Request
 from drivers.errors import BootError, PowerError
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, profiles
+from lab.bmcs.shared import Shared
 from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
 
 NAMES = [name for name, one in profiles().items() if one.system]
@@ -243,12 +244,112 @@ def test_a_patch_that_names_no_image_ejects_none(bmc, serve, tmp_path):
     (tmp_path / "some.iso").write_bytes(b"no image at all")
     drive = f"{bmc.media}/EXT1"
     assert bmc.ask("PATCH", drive, {"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso"}).status_code == 200
-    bodies: tuple[dict[str, object], ...] = ({}, {"WriteProtected": True}, {"Oem": {}})
+    bodies: tuple[dict[str, object], ...] = (
+        {}, {"WriteProtected": True}, {"Oem": {}}, {"Inserted": True}, {"Inserted": "no"}, {"Image": []},
+        {"Image": None, "Inserted": True}, {"Image": None, "Colour": "red"},
+    )  # fmt: skip
     for body in bodies:
         refused(bmc.ask("PATCH", drive, body))
         assert bmc.get(drive)["Inserted"] is True
     assert bmc.ask("PATCH", drive, {"Image": None}).status_code == 200
     assert bmc.get(drive)["Inserted"] is False
+
+
+@pytest.fixture
+def image(serve, tmp_path):
+    """The URL of one."""
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    return f"{serve(SimpleHTTPRequestHandler)}/some.iso"
+
+
+def inside(bmc):
+    """Whether the machine's drive holds an image."""
+    return bool(bmc.machine.ask(Request(op="list"))[0].media)
+
+
+@pytest.mark.parametrize(("bmc", "drive"), INSERTS[:3], indirect=["bmc"])
+def test_an_eject_that_fails_leaves_the_image_in_the_books_too(bmc, drive, image, monkeypatch):
+    assert bmc.insert(drive, Image=image).status_code == 204
+    usual = bmc.machine.ask
+
+    def broken(request):
+        if request.op == "media":
+            raise PowerError("its warden does not answer", machine="master-0")
+        return usual(request)
+
+    eject = f"{bmc.media}/{drive}/Actions/VirtualMedia.EjectMedia"
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", broken)
+        refused(bmc.ask("POST", eject, {}), 500)
+    assert (bmc.get(f"{bmc.media}/{drive}")["Inserted"], inside(bmc)) == (True, True)
+    assert bmc.ask("POST", eject, {}).status_code == 204
+    assert (bmc.get(f"{bmc.media}/{drive}")["Inserted"], inside(bmc)) == (False, False)
+
+
+@pytest.mark.parametrize(("bmc", "drives"), [("idrac", "21"), ("ilo", "12")], indirect=["bmc"])
+def test_two_drives_do_not_hold_what_is_in_the_machines_one(bmc, drives, image):
+    first, second = drives
+    assert bmc.insert(first, Image=image).status_code == 204
+    refused(bmc.insert(second, Image=f"{image}?other"), 500)
+    assert [bmc.get(f"{bmc.media}/{one}")["Image"] for one in drives] == [image, None]
+
+
+@pytest.mark.parametrize(("bmc", "drive"), INSERTS[:3], indirect=["bmc"])
+def test_a_drive_is_what_the_labs_own_bmc_has_made_of_it(bmc, drive, image):
+    state = bmc.front.state
+    state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia", {"Image": image})
+    assert [bmc.get(f"{bmc.media}/{one.id}")["Image"] for one in bmc.profile.media.drives].count(image) == 1
+    state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", {})
+    assert bmc.insert(drive, Image=image).status_code == 204
+    state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", {})
+    assert bmc.get(f"{bmc.media}/{drive}")["Inserted"] is False
+
+
+@pytest.mark.parametrize("bmc", ["idrac"], indirect=True)
+def test_what_the_machine_holds_is_known_after_a_first_request_that_failed(bmc, image, monkeypatch):
+    assert bmc.insert("1", Image=image).status_code == 204
+    bmc = Bmc(bmc.front.state.inner.application, "idrac", bmc.machine)
+    assert bmc.front.state.uuid
+
+    def broken(_request):
+        raise PowerError("its daemon does not answer", machine="master-0")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", broken)
+        refused(bmc.ask("GET", f"{bmc.media}/1"), 500)
+    assert bmc.get(f"{bmc.media}/1")["Image"] == image
+
+
+@pytest.mark.parametrize("bmc", ["fujitsu"], indirect=True)
+def test_the_first_request_for_an_irmcs_share_has_what_is_connected(bmc, tmp_path):
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    path = f"{bmc.system}/Oem/ts_fujitsu/VirtualMedia"
+    bmc.ask("PATCH", path, {"CDImage": {"Server": "files.example", "ShareName": "/export", "ImageName": "some.iso"}})
+    action = f"{bmc.system}/Actions/Oem/FTSComputerSystem.VirtualMedia"
+    assert bmc.ask("POST", action, {"FTSVirtualMediaAction": "ConnectCD"}).status_code == 204
+    bmc = Bmc(bmc.front.state.inner.application, "fujitsu", bmc.machine)
+    assert bmc.get(path)["CDImage"]["ImageName"] == "some.iso"
+
+
+@pytest.mark.parametrize("bmc", ["idrac", "ilo", "nobody"], indirect=True)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"Boot": {"BootSourceOverrideMode": "Legacy"}}, {"Boot": {"HttpBootUri": "http://files.example/"}},
+        {"Boot": {}}, {"AssetTag": "x"}, {"IndicatorLED": "Green"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_comes_with_an_override_is_done_or_refused(bmc, body):
+    override = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Continuous"}
+    boot = {**override, **body["Boot"]} if body.get("Boot") else body.get("Boot", override)
+    refused(bmc.ask("PATCH", bmc.system, {**body, "Boot": boot}))
+    assert bmc.override == ("None", "Disabled")
+    boot = {**override, "BootSourceOverrideMode": "UEFI"}
+    assert bmc.ask("PATCH", bmc.system, {"@odata.id": bmc.system, "Boot": boot}).status_code == 204
+    assert bmc.ask("PATCH", bmc.system, {"IndicatorLED": "Blinking", "Boot": override}).status_code == 204
+    assert bmc.get(bmc.system)["IndicatorLED"] == "Blinking"
+    assert bmc.override == ("Pxe", "Continuous")
 
 
 @pytest.mark.parametrize("bmc", ["fujitsu"], indirect=True)
@@ -262,3 +363,10 @@ def test_an_irmcs_share_is_named_as_a_whole_or_not(bmc):
     refused(bmc.ask("PATCH", path, {"CDImage": "x"}))
     refused(bmc.ask("PATCH", path, {}))
     assert bmc.get(path) == before
+
+
+@pytest.mark.parametrize("bmc", ["openbmc", "nobody"], indirect=True)
+def test_a_login_that_cannot_be_read_is_none(bmc):
+    for client in (bmc.client, Client(Shared(bmc.front.state.inner.application, bmc.front.state.account))):
+        for word in ("\xff", "w6k", "Og==", "x" * 9000):
+            refused(client.get("/redfish/v1/Systems", headers={"Authorization": f"Basic {word}"}), 401)

@@ -321,3 +321,25 @@ def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(d
     machine.shut_down()
     assert machine.state() is PowerState.OFF
     bmc.serversocket.close()
+
+
+def test_by_ipmi_a_card_is_first_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
+    shape, usual = SHAPES["cards that boot"]
+    (tmp_path / "pool").mkdir()
+    domain = Domain(domain_xml(shape.nodes[0], Layout(tmp_path, shape), kvm=False), tmp_path / "pool")
+    place = ipmi.Place("master-0", 0, "", "")
+    config = ipmi.Config(
+        address="127.0.0.1", user="u", password="p", owner="test:///default", contained=False, machines=(place,)
+    )
+    with libvirt_of(domain):
+        machine, boots = ipmi.virtual(config, "master-0")
+        machine.on()
+        boots.set(BootDevice.NETWORK, True)
+        machine.on()
+        assert boots.holds(BootDevice.NETWORK, True)
+        machine.cycle()
+        assert not boots.holds(BootDevice.NETWORK, True)
+        machine.cycle()
+    assert domain.starts == [usual, ["card 1", "card 2", "disk"], usual]

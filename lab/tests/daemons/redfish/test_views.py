@@ -331,3 +331,9 @@ def test_all_links_lead_to_what_they_name(machine):
 def test_another_name_of_a_machine_leads_to_it(machine, below):
     answer = machine.client.open(f"/redfish/v1/Systems/master-0{below}", method="POST" if "Actions" in below else "GET")
     assert (answer.status_code, answer.headers["Location"]) == (307, machine.path + below)
+
+
+@pytest.mark.parametrize("path", ["", "/Thermal"])
+def test_a_chassis_that_there_is_not_is_no_error_of_the_services(machine, path):
+    chassis = f"/redfish/v1/Chassis/nobodys{path}"
+    assert redfish(machine.client.get(chassis), 404) == f"There is no resource at {chassis}."

@@ -145,5 +145,5 @@ def _opened(url: str, most: int) -> Iterator[HTTPResponse]:
             yield answer
     except urllib.error.HTTPError as error:
         raise NotFetched(f"{url}: {error.code} {error.reason}") from error
-    except (OSError, ValueError, HTTPException) as error:
+    except (OSError, ValueError, OverflowError, HTTPException) as error:  # a port of twenty digits overflows
         raise NotFetched(f"{url}: {error}") from error

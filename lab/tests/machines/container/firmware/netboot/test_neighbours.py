@@ -51,7 +51,8 @@ def serving(*answers: bytes, pause: float = 0):
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
         *(b"HTTP/1.1 302 Found\r\nLocation: " + to + b"\r\n\r\n"
-          for to in (b"ftp://127.0.0.1/x", b"https://127.0.0.1/x", b"file:///etc/shadow", b"http://[", b"http://a b/")),
+          for to in (b"ftp://127.0.0.1/x", b"https://127.0.0.1/x", b"file:///etc/shadow", b"http://[", b"http://a b/",
+                     b"http://127.0.0.1:" + b"9" * 20 + b"/")),
     ],
 )  # fmt: skip
 def test_a_download_that_fails_is_not_taken(answer):
