@@ -205,7 +205,7 @@ def test_a_reader_that_has_gone_is_no_error():
     read, write = os.pipe()
     os.close(read)
     completed = subprocess.run(
-        [sys.executable, "-m", "lab.commands.cli", "ls"], stdout=write, stderr=subprocess.PIPE, check=False
+        [sys.executable, "-m", "lab.commands", "ls"], stdout=write, stderr=subprocess.PIPE, check=False
     )
     os.close(write)
     assert (completed.returncode, completed.stderr) == (1, b"")
