@@ -213,3 +213,22 @@ interfaces:
 """,
     "nothing": "interfaces: []\n",
 }
+
+#: A document with an interface of most kinds, in which nothing is wrong.
+GOOD = """
+interfaces:
+- {name: eno1, type: ethernet, state: up,
+   ipv4: {enabled: true, address: [{ip: 10.0.0.2, prefix-length: 24}]},
+   ipv6: {enabled: true, dhcp: true, autoconf: true}}
+- {name: eno2, type: ethernet}
+- {name: eno3, type: ethernet, ipv4: {enabled: true, dhcp: true}}
+- {name: bond0, type: bond, link-aggregation: {mode: active-backup, port: [eno2], options: {miimon: 100}}}
+- {name: br0, type: linux-bridge, bridge: {options: {stp: {enabled: false}}, port: [{name: eno4}]}}
+- {name: vlan7, type: vlan, vlan: {base-iface: bond0, id: 7}}
+routes:
+  config: [{destination: 0.0.0.0/0, next-hop-address: 10.0.0.1, next-hop-interface: eno1}]
+route-rules:
+  config: [{ip-from: 10.0.0.0/24, route-table: 254}]
+dns-resolver:
+  config: {server: [10.0.0.1]}
+"""
