@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from installer.common.redact import redact
 from installer.errors import StateError
-from installer.redact import redact
 
 FILE = ".openshift_install.log"
 LEVELS = {

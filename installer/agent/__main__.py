@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from installer import logs, numbers
+from installer import logs
 from installer.agent.containers import AgentContext
 from installer.agent.errors import Refused
 from installer.agent.host import hostid
@@ -19,6 +19,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
+from installer.common import numbers
 from installer.errors import InstallerError
 from installer.hostsys import system as hostsys
 

@@ -14,7 +14,7 @@ from installer.agent import steps
 from installer.agent.errors import MEDIA_LOST, Refused
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
-from installer.redact import shortened
+from installer.common.redact import shortened
 
 log = logging.getLogger("agent")
 FATAL_AT_REGISTRATION = (401, 403, 404, 409)

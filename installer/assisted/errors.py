@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from installer.common.redact import shortened
 from installer.errors import InstallerError
-from installer.redact import shortened
 
 # Characters of a text that quotes others. Redacting it takes about a millisecond, and nobody reads more.
 LONGEST = 16 * 1024

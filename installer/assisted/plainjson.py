@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from installer.redact import shortened
+from installer.common.redact import shortened
 
 # The most values of a document: the cost is by values, and so many are read in about 20 ms. The largest legitimate
 # document is the inventory of a host with a thousand disks, about 40,000.

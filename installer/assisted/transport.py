@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 from installer.assisted.endpoint import Endpoint, Timeouts
 from installer.assisted.errors import BadAnswer, ClientError, NoAnswer, Untrusted
-from installer.formats import jsontext
-from installer.redact import shortened
+from installer.common.formats import jsontext
+from installer.common.redact import shortened
 
 CHUNK = 256 * 1024
 #: The most that is read of an answer, in bytes: the hosts of a large cluster with their inventories are a tenth of it.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from installer.common.redact import redact
 from installer.errors import ConfigError
-from installer.redact import redact
 
 
 class Kind(Enum):

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import yaml
 
+from installer.common.formats.composer import decoded
+from installer.common.formats.yamltext import compose
 from installer.config import defaults, notes, prerelease
 from installer.config.decode import decode
 from installer.config.fielderror import aggregate, raise_if_any
@@ -17,8 +19,6 @@ from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
-from installer.formats.composer import decoded
-from installer.formats.yamltext import compose
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
+from installer.common.redact import without_login
 from installer.config.decode import camel
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.cloud import VSpherePlatform
 from installer.config.types.install import InstallConfig, Networking
 from installer.config.types.uses import PROVISIONING, Use, note, unused
 from installer.config.values import check
-from installer.redact import without_login
 
 log = logging.getLogger(__name__)
 

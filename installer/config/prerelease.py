@@ -6,8 +6,8 @@ import logging
 
 import yaml
 
+from installer.common.formats.yamltext import is_null
 from installer.errors import YamlError
-from installer.formats.yamltext import is_null
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.errors import InstallerError, StateError
 from installer.files import write_private
-from installer.formats import jsontext
 from installer.inputs import LARGEST_STATE, read_input
 
 FILE = ".openshift_install_state.json"

@@ -11,6 +11,7 @@ import logging
 from importlib import resources
 from pathlib import Path
 
+from installer.common.formats.yamltext import load
 from installer.config.state import MANIFESTS, MIRROR, State, blaming_state
 from installer.config.types.install import InstallConfig
 from installer.create.stages.hosts import host_files
@@ -18,7 +19,6 @@ from installer.create.stages.read import read_manifests
 from installer.create.stages.render import proxy_environment
 from installer.create.stages.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
-from installer.formats.yamltext import load
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
 from installer.ignition.livesystem import SYSTEM_UNITS

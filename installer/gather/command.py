@@ -18,6 +18,8 @@ from typing import Any
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import text_field
+from installer.common.redact import Redactor
+from installer.common.secretfiles import private_directory
 from installer.errors import ConfigError, InstallerError
 from installer.files import deliver, is_stream
 from installer.gather.remote import LARGEST_UNPACKED, Access, Running, add, add_file, fetch
@@ -27,8 +29,6 @@ from installer.observe.archive import members
 from installer.observe.kube import Kube
 from installer.observe.service import Reach, watcher
 from installer.observe.service import hosts as hosts_of_service
-from installer.redact import Redactor
-from installer.secretfiles import private_directory
 
 log = logging.getLogger("installer.gather")
 AT_ONCE = 8

@@ -20,9 +20,9 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
+from installer.common.redact import Redactor, shortened
+from installer.common.redact.program import program
 from installer.observe.archive import PACKED, members, safe_parts
-from installer.redact import Redactor, shortened
-from installer.redact.program import program
 
 LARGEST_PACKED = 1024**3
 LARGEST_UNPACKED = 4 * 1024**3

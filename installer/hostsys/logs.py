@@ -14,9 +14,9 @@ from typing import Any
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import LogsState
 from installer.assisted.errors import ClientError
+from installer.common.redact import Redactor
 from installer.hostsys import commands
 from installer.hostsys.system import HostSystem
-from installer.redact import Redactor
 
 COMMAND_TIMEOUT = 120.0
 LARGEST_OUTPUT = 64 * 1024**2

@@ -14,9 +14,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
 
 from installer.common.hostaddresses import hostname
+from installer.common.redact.program import program
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.livesystem import SYSTEM_UNITS, ntp_files, system_files
-from installer.redact.program import program
 
 SERVICE_PORT = 8090
 TLS_DIR = "/opt/agent/tls"

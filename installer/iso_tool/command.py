@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.files import is_stream
-from installer.formats import jsontext
 from installer.image.iso.embed import current_kargs, embedded_ignition, ignition_area, kargs_area, set_kargs_patches
 from installer.image.iso.grow import embed_ignition
 from installer.image.iso.iso9660 import Iso

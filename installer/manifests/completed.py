@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from installer.formats import jsontext
-from installer.formats.yamltext import load
+from installer.common.formats import jsontext
+from installer.common.formats.yamltext import load
 from installer.manifests.files import INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.goyaml import dump, json_text
 from installer.manifests.read import SECRET_KEY, ClusterManifests

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from installer.common.formats.yamltext import load_all
 from installer.config.load import decoded_text
 from installer.errors import ConfigError, YamlError
-from installer.formats.yamltext import load_all
 from installer.manifests.goyaml import dump
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from installer.formats.yamltext import GO
+from installer.common.formats.yamltext import GO
 
 # Numbers in base 60 are quoted too, for readers of YAML 1.1.
 _BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from installer.common.redact import without_login
 from installer.config.types.install import DigestSource as Mirrors
 from installer.config.types.install import InstallConfig
 from installer.config.values import check
 from installer.errors import ConfigError
 from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
-from installer.redact import without_login
 from installer.release import DigestSource, registries, registries_conf
 from installer.release.access import NEVER_CONTACT
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.config.types.agent import Host, Interface
 from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
 from installer.config.types.install import (
@@ -22,7 +23,6 @@ from installer.config.types.install import (
 from installer.config.types.platform import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
 from installer.config.values.check import canonical_mac
 from installer.errors import ConfigError
-from installer.formats import jsontext
 from installer.manifests.files import INSTALL, NMSTATE
 from installer.manifests.overrides import ANNOTATION
 from installer.manifests.read import ClusterManifests

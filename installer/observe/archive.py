@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, TypeVar, cast
 
+from installer.common.redact import Redactor
 from installer.files import hidden
-from installer.redact import Redactor
 
 T = TypeVar("T")
 GZIP = b"\x1f\x8b"

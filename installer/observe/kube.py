@@ -50,7 +50,7 @@ class Kube:
             # Imported late: this client takes a second to load, and a first look at the service needs none of it.
             from kubernetes import client, config
 
-            from installer.formats.yamltext import load
+            from installer.common.formats.yamltext import load
 
             configuration = client.Configuration()
             try:

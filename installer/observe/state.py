@@ -10,8 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.errors import StateError
-from installer.formats import jsontext
 from installer.inputs import LARGEST, LARGEST_STATE, read_text
 from installer.observe import foreign
 from installer.release.access import NEVER_CONTACT, DigestSource

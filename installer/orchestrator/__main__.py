@@ -7,11 +7,12 @@ import os
 import sys
 from pathlib import Path
 
-from installer import logs, numbers
+from installer import logs
 from installer.assisted.auth import ATTEMPT_VARIABLE, Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
+from installer.common import numbers
 from installer.hostsys import system as hostsys
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller

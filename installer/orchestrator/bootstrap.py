@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from installer.assisted.stages import FAILS_AGAIN
+from installer.common.redact import redact
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 from installer.ignition.merge import merge
 from installer.orchestrator import ignfs
 from installer.orchestrator.errors import StageError
-from installer.redact import redact
 
 log = logging.getLogger("assisted-installer")
 DONE = "/opt/openshift/.bootkube.done"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from installer.formats import jsontext
+from installer.common.formats import jsontext
 from installer.hostsys import commands
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import PATH, HostSystem

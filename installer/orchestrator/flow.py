@@ -12,6 +12,7 @@ from typing import Any
 from installer.assisted.enums import Role, Stage
 from installer.assisted.errors import ClientError
 from installer.assisted.stages import SNO
+from installer.common.redact import shortened
 from installer.hostsys import logs
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
@@ -19,7 +20,6 @@ from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError, Unwanted
 from installer.orchestrator.report import Reporter, parse
-from installer.redact import shortened
 
 log = logging.getLogger("assisted-installer")
 REBOOT_SECONDS = 15

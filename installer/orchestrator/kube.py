@@ -9,10 +9,10 @@ from typing import Any
 from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import ClientError
 from installer.assisted.transport import Answer, Request, Transport
+from installer.common.formats.yamltext import load
+from installer.common.secretfiles import MemoryFile
 from installer.errors import YamlError
-from installer.formats.yamltext import load
 from installer.orchestrator.errors import StageError
-from installer.secretfiles import MemoryFile
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 ARBITER_LABEL = "node-role.kubernetes.io/arbiter"

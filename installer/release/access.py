@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from installer.secretfiles import MemoryFile, private_directory
+from installer.common.secretfiles import MemoryFile, private_directory
 
 NEVER_CONTACT = "NeverContactSource"
 

@@ -12,9 +12,9 @@ import re
 import secrets
 from pathlib import Path
 
+from installer.common.formats import jsontext
 from installer.errors import StateError
 from installer.files import write_private
-from installer.formats import jsontext
 from installer.release import Content, RegistryAccess, image_cache, registries_conf
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from installer.common.formats import jsontext
 from installer.errors import FileNotInImage, ReleaseError, ReleaseNotByDigest, UnknownTag
-from installer.formats import jsontext
 from installer.release.access import RegistryAccess
 from installer.release.layers import normal, open_layer, take, write_file
 from installer.release.matching import extract_matching

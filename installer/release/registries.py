@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from installer.formats import tomltext
+from installer.common.formats import tomltext
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.errors import NotPublished
-from installer.formats import jsontext
 from installer.release import Release, image_cache
 
 PATH = "coreos/coreos-stream.json"

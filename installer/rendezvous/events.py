@@ -8,7 +8,7 @@ from typing import Any
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Severity
 from installer.assisted.errors import LONGEST
-from installer.redact import redact, shortened
+from installer.common.redact import redact, shortened
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.store.model import Cluster, Event, Host, InfraEnv
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from installer.assisted.errors import PrepareError
-from installer.formats.tomltext import LARGEST
+from installer.common.formats.tomltext import LARGEST
 from installer.inputs import read_input
 from installer.release.access import DigestSource
 from installer.release.registries import registries

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from installer import numbers
 from installer.assisted.errors import ConfigurationError
+from installer.common import numbers
 
 DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
 # A payload's image may say here who sees the page; a lab's does.

@@ -13,8 +13,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from installer import numbers
 from installer.assisted.errors import PrepareError
+from installer.common import numbers
 from installer.errors import ConfigError
 from installer.files import write_whole
 from installer.inputs import read_input, read_text

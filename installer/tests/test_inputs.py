@@ -22,9 +22,9 @@ import installer.network.command  # noqa: F401
 import installer.waitfor.command  # noqa: F401
 from installer import inputs
 from installer.cli import main
+from installer.common.formats import jsontext
 from installer.config.values import check
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
-from installer.formats import jsontext
 from installer.inputs import read_input, read_text
 from installer.rendezvous import standalone
 from installer.testing.create.inputs_kit import AGENT, SNO

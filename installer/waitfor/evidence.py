@@ -10,9 +10,9 @@ from typing import Any
 
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
+from installer.common.redact import Redactor
 from installer.files import hidden, write_whole
 from installer.observe.archive import GZIP, unpack
-from installer.redact import Redactor
 
 log = logging.getLogger("installer.waitfor")
 ARCHIVE = "cluster-logs"

@@ -42,7 +42,7 @@ def check(pem: str) -> None:
 
 def with_router_ca(text: str, router: str) -> str:
     """The kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
-    from installer.formats.yamltext import dump, load
+    from installer.common.formats.yamltext import dump, load
 
     try:
         document: Any = load(text)

@@ -43,6 +43,7 @@ from sushy_tools.emulator.resources.systems import libvirtdriver
 from drivers.bootorder import Place, behind, in_order, of_kind, places, settle
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
+from installer.common.redact import redact
 from lab.bmcs.errors import Refusal
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
@@ -53,7 +54,6 @@ from lab.daemons import containers
 from lab.daemons.images import share_media
 from lab.daemons.redfish import views
 from lab.daemons.redfish.storage import Disk, disks_of, simple
-from lab.redact import redact
 
 #: Redfish's words for what a machine boots.
 _DEVICES = {"Cd": BootDevice.CD, "Hdd": BootDevice.DISK, "Pxe": BootDevice.NETWORK}

@@ -26,10 +26,10 @@ import flask
 from sushy_tools import error
 from sushy_tools.emulator.resources import vmedia
 
+from installer.common.redact import without_login
 from lab.bmcs.serving import client_gone
 from lab.errors import ImageFetchError
 from lab.layout import is_published
-from lab.redact import without_login
 
 _CHUNK = 1 << 20
 _ANSWER_SECONDS = 60.0

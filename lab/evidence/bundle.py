@@ -26,10 +26,10 @@ from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
+from installer.common.redact import Redactor, redact
 from lab.errors import LabError
 from lab.evidence import report
 from lab.machines.factory import documents
-from lab.redact import Redactor, redact
 from lab.supervisor import watch
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cryptography import x509
 
+from installer.common.redact import shown_registry
 from lab.errors import SubjectError
-from lab.redact import shown_registry
 
 #: Bytes that such a file may have: the whole world's CAs are a fifth of a MiB.
 BIGGEST = 4 << 20

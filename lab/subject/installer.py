@@ -17,8 +17,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from installer.common.redact import shortened
 from lab.errors import SubjectError
-from lab.redact import shortened
 from lab.subject.contents import extract, layers
 from lab.subject.errors import IncompleteImage
 from lab.subject.stores import Store

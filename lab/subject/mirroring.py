@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock
 
+from installer.common.redact import without_login
 from lab.errors import SubjectError
-from lab.redact import without_login
 from lab.release.registry import loopback_registry
 from lab.release.stage import progress
 from lab.subject.contents import config, extract, layers

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from installer.common.redact import without_login
 from lab.errors import SubjectError
-from lab.redact import without_login
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import default_cache
 from lab.subject import credentials, hardware

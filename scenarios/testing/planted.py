@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from lab.redact.testing import corpus, values
+from installer.common.redact.testing import corpus, values
 
 VECTORS = corpus.vectors()
 SECRETS = {secret for vector in VECTORS for secret in vector.secrets}

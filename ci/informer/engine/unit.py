@@ -22,10 +22,10 @@ from ci.informer.errors import InformerError
 from ci.informer.history import artifacts
 from ci.informer.history.model import LIMIT, Run
 from ci.informer.history.model import Attempt as RunAttempt
+from installer.common.redact import redact
 from lab.errors import EvidenceError
 from lab.evidence.folder import has_evidence, mark_of, marks_of, put_mark
 from lab.host.budget import Amount, need_of
-from lab.redact import redact
 from lab.subject.hardware import Hardware, sized
 from lab.topology import MachineKind
 

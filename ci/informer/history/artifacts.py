@@ -13,9 +13,9 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import stages
 from ci.informer.history.model import Attempt, Run, Step, began_of, seconds_of, text_of
+from installer.common.redact import redact, shortened
 from lab.evidence import report
 from lab.evidence.folder import marks_of
-from lab.redact import redact, shortened
 from lab.topology import MachineKind
 
 #: Kinds of machines, as jobs have them (SCENARIO@KIND).

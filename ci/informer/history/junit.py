@@ -24,7 +24,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import files
 from ci.informer.history.artifacts import KIND_BYTES
 from ci.informer.history.model import Attempt, Run, began_of, seconds_of
-from lab.redact import shortened
+from installer.common.redact import shortened
 
 #: How much of a message is kept, and how big a file may be.
 MESSAGE = 4000

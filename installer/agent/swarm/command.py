@@ -21,7 +21,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.numbers import real_type, whole_type
+from installer.common.numbers import real_type, whole_type
 
 log = logging.getLogger(__name__)
 

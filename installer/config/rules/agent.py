@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from installer.common.redact import NOT_SHOWN, without_login
 from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
 from installer.config.types.agent import AgentConfig, Host, Interface
 from installer.config.types.platform import BareMetalHost, BareMetalPlatform, RootDeviceHints
 from installer.config.values import check, urls
 from installer.errors import ConfigError
-from installer.redact import NOT_SHOWN, without_login
 
 log = logging.getLogger(__name__)
 

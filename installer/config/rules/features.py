@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from installer.common.formats.yamltext import dump
 from installer.config import gates
 from installer.config.fielderror import FieldError, forbidden, invalid, too_many, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import DiskSetup, InstallConfig
-from installer.formats.yamltext import dump
 
 # Which capabilities a set has, by what each release added to the one before (openshift/api, ClusterVersion).
 _ADDED = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from installer.common.redact import without_login
 from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import FencingCredential, InstallConfig
 from installer.config.values import check, urls
-from installer.redact import without_login
 
 _PATH = "controlPlane.fencing"
 _LIST = f"{_PATH}.credentials"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
+from installer.common.redact import without_login
 from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
@@ -13,7 +14,6 @@ from installer.config.types.cloud import DataDisk, VSpherePool
 from installer.config.types.install import Fencing, InstallConfig, MachinePool
 from installer.config.types.platform import PoolPlatform
 from installer.config.values import check
-from installer.redact import without_login
 
 # For vSphere: the default of processors and of cores a socket, and the limits of further disks.
 _CPUS, _DATA_DISKS, _DISK_NAME, _DISK_GIB = 4, 29, 80, 16384

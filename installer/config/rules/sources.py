@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from installer.common.redact import without_login
 from installer.config.fielderror import FieldError, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import ImageSource, InstallConfig
 from installer.config.values import check, urls
-from installer.redact import without_login
 
 POLICIES = ("AllowContactingSource", "NeverContactSource")
 

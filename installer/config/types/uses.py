@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum, auto
 
+from installer.common.redact import shortened, without_login
 from installer.config.decode import camel
 from installer.config.types import agent, cloud, install, platform
-from installer.redact import shortened, without_login
 
 Table = Mapping[type, Mapping[str, "Use"]]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from installer.common.formats import jsontext
+from installer.common.redact import NOT_SHOWN, shown_registry, without_login
 from installer.config.values import urls
-from installer.formats import jsontext
-from installer.redact import NOT_SHOWN, shown_registry, without_login
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from installer.common.formats.yamltext import dump
 from installer.config.decode import camel
 from installer.config.types.agent import Host
 from installer.config.types.platform import RootDeviceHints
 from installer.config.values.check import canonical_mac
 from installer.errors import ConfigError, NetworkConfigError
-from installer.formats.yamltext import dump
 from installer.ignition.live import HostFiles
 
 

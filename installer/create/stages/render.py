@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from installer.common.formats.yamltext import dump
 from installer.config.types.install import InstallConfig
 from installer.config.values.check import canonical_mac
 from installer.create.stages.check import Inputs
 from installer.create.stages.resolve import ResolvedRelease, digest_sources
 from installer.create.stages.secrets import Secrets
 from installer.errors import ConfigError
-from installer.formats.yamltext import dump
 from installer.ignition.live import HostFiles, LiveInputs
 from installer.manifests import cluster
 from installer.release import registries_conf

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.errors import EmbedTooBig, NoEmbedArea, NotIso9660
-from installer.formats import jsontext
 from installer.image import cpio
 from installer.image.iso.iso9660 import SYSTEM_AREA, Extent, Iso
 

@@ -13,8 +13,8 @@ import base64
 import json
 import struct
 
+from installer.common.formats import jsontext
 from installer.errors import IsoError, NotIso9660
-from installer.formats import jsontext
 from installer.image import cpio
 from installer.image.iso.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
 from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso

@@ -12,8 +12,8 @@ import re
 import struct
 from pathlib import Path
 
+from installer.common.formats import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
-from installer.formats import jsontext
 from installer.image.iso.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
 from installer.image.iso.gpt import resize
 from installer.image.iso.iso9660 import PRIMARY, SECTOR, SUPPLEMENTARY, Extent, Iso

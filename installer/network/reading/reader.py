@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from installer.formats.composer import shown_name
+from installer.common.formats.composer import shown_name
 from installer.network.errors import Problem
 from installer.network.reading import values
 

@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Undecodable, Unparsable
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous.resources.requests.params import decoded
 
 # The largest manifest or inventory that makes sense, and little enough to be parsed as JSON in a moment; logs are

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from installer.assisted.errors import Forbidden, NotFound, ServiceError, TooMany, Unauthorized
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.resources import reports
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import HostStatus, Role
-from installer.redact import redact, without_login
+from installer.common.redact import redact, without_login
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine

@@ -18,7 +18,7 @@ from installer.assisted.client import MANIFESTS, AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
 from installer.assisted.restclient import text_field
-from installer.formats import jsontext
+from installer.common.formats import jsontext
 from installer.rendezvous import settings
 from installer.rendezvous.client import manifests as cm
 from installer.rendezvous.validations import hints as hint_rules

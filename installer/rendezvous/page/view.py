@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from installer.assisted import inventory as inv
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.store.documents import Validations
 from installer.rendezvous.store.model import Cluster, Host

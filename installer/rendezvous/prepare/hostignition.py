@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
-from installer.formats import jsontext
+from installer.common.formats import jsontext
 from installer.ignition import validation
 from installer.ignition.merge import merge
 from installer.ignition.rules import VERSIONS

@@ -241,7 +241,7 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
 
 def _schedule_on_masters(manifest: Path) -> None:
     """Let the control plane run the users' work too. Raises PrepareError."""
-    from installer.formats.yamltext import dump, load
+    from installer.common.formats.yamltext import dump, load
 
     try:
         scheduler = load(manifest.read_bytes())

@@ -15,9 +15,9 @@ import msgspec
 
 from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
+from installer.common.formats.yamltext import dump, load, load_all
 from installer.errors import YamlError
 from installer.files import write_whole
-from installer.formats.yamltext import dump, load, load_all
 
 FOLDERS = ("openshift", "manifests")
 # Characters that one patch may put in place, repeated values counted as often: copies of copies double with each.

@@ -15,7 +15,7 @@ import msgspec
 from installer.assisted import stages as stage_rules
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Stage
 from installer.assisted.errors import LONGEST, StoreError
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.reconcile import facts

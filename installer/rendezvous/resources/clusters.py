@@ -14,7 +14,7 @@ import msgspec
 from installer.assisted import plainjson
 from installer.assisted.enums import ClusterStatus, HostStatus, PreparationStatus, Role
 from installer.assisted.errors import BadRequest, Conflict
-from installer.redact import redact, shortened
+from installer.common.redact import redact, shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption, metadata

@@ -11,7 +11,7 @@ import msgspec
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, DiskRefused, PrepareError
 from installer.common.hostaddresses import HOSTNAME
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition

@@ -88,7 +88,7 @@ def check_content(name: str, content: bytes) -> None:
 
     Raises BadRequest.
     """
-    from installer.formats.yamltext import load_all
+    from installer.common.formats.yamltext import load_all
 
     if len(content) > LARGEST:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")

@@ -11,7 +11,7 @@ import msgspec
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, ImageResult, MediaStatus, Severity, StepType
 from installer.assisted.errors import BadRequest, Conflict
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import to_text
 from installer.rendezvous.reconcile.engine import Engine

@@ -10,7 +10,7 @@ from typing import Any
 from installer.assisted.enums import Role
 from installer.assisted.errors import ConfigurationError
 from installer.assisted.stages import SNO
-from installer.formats import jsontext
+from installer.common.formats import jsontext
 from installer.rendezvous.settings import DEFAULT_HW_FILE, Settings
 
 EDGE_WORKER = "edge-worker"

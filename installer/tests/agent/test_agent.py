@@ -20,9 +20,9 @@ from installer.agent.host import inventory as agent_inventory
 from installer.assisted import inventory as inv
 from installer.assisted.enums import Role
 from installer.assisted.steparguments import Domain, DomainsRequest, InstallRequest
+from installer.common.redact.testing import corpus
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
-from installer.redact.testing import corpus
 from installer.testing.agent_kit import AGENT
 
 HERE = HostSystem(Path("/"))

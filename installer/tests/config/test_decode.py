@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from installer.common.formats.yamltext import go_text
 from installer.config.load import parse_agent_config, parse_install_config
 from installer.errors import ConfigError
-from installer.formats.yamltext import go_text
 from installer.testing.create.inputs_kit import COMPACT, SNO, changed, text
 
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from installer.cli import main
+from installer.common.formats import yamltext
 from installer.config import state as states
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.state import AUTH, CREDENTIALS, FILE, INSTALL_CONFIG, OWN, WHAT_TO_DO, State
@@ -26,7 +27,6 @@ from installer.create.stages.write import own_state
 from installer.create.targets import certificates
 from installer.credentials.certificates import SIGNERS
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
-from installer.formats import yamltext
 from installer.manifests import read as manifests_read
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.observe import state as waiting

@@ -20,13 +20,13 @@ import pytest
 
 from installer import gather
 from installer.cli import main
+from installer.common.redact import Redactor
+from installer.common.redact.testing import corpus
 from installer.errors import EXIT_INTERRUPTED, InstallerError
 from installer.files import deliver
 from installer.gather.command import addresses
 from installer.gather.remote import Access, add
 from installer.observe.service import Reach
-from installer.redact import Redactor
-from installer.redact.testing import corpus
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.forked_kit import Forked
 from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for

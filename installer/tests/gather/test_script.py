@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from installer.common.redact import Redactor
+from installer.common.redact.program import program
+from installer.common.redact.testing import corpus, values
 from installer.gather.remote import add, script
-from installer.redact import Redactor
-from installer.redact.program import program
-from installer.redact.testing import corpus, values
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the script wants root")
 SCRIPT = resources.files("installer.ignition") / "data/bin/agent-gather"

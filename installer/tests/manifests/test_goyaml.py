@@ -2,8 +2,8 @@
 
 import pytest
 
+from installer.common.formats.yamltext import load
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
-from installer.formats.yamltext import load
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.manifests.goyaml import dump, json_text
 from installer.testing.create.inputs_kit import AGENT, SNO, text

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.common.formats.yamltext import compose_all
 from installer.config.load import parse_install_config
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.config.types.agent import Host, Interface
 from installer.errors import ConfigError, InstallerError
-from installer.formats.yamltext import compose_all
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.completed import completed

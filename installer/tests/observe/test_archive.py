@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from installer.common.redact import Redactor
 from installer.gather import remote
 from installer.observe import archive
-from installer.redact import Redactor
 
 
 def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:

@@ -16,11 +16,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.common.redact import MARK, redact
 from installer.errors import StateError, WaitError
 from installer.files import write_whole
 from installer.observe import service, state
 from installer.observe.archive import safe_parts, unpack
-from installer.redact import MARK, redact
 from installer.testing.create.assets_kit import GOOD, asset_dir, pem
 from installer.waitfor import kubeconfig
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from drivers.ssh import connect, write_config
+from installer.common.redact import redactor
 from lab.evidence import bundle
-from lab.redact import redactor
 
 
 @pytest.fixture

@@ -6,7 +6,11 @@ import pytest
 
 from ci.syntax import nodes, sources
 
-READERS = {"installer/formats/composer.py", "installer/formats/yamltext.py", "lab/release/cluster/yamltext.py"}
+READERS = {
+    "installer/common/formats/composer.py",
+    "installer/common/formats/yamltext.py",
+    "lab/release/cluster/yamltext.py",
+}
 # PyYAML's functions and classes that read, by name.
 READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "scan", "Loader", "Parser", "Composer")
 # Modules that read only YAML of their own or of the installers that they compare.

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from installer.assisted.steparguments import RequestHeader
+from installer.common.redact.names import sensitive
 from installer.config.types.agent import Host
 from installer.config.types.platform import BareMetalHost
 from installer.ignition.live import HostFiles
@@ -18,7 +19,6 @@ from installer.image.iso.embed import Patch
 from installer.image.iso.overlay import Segment
 from installer.manifests.types import NMStateSpec, Secret
 from installer.network.reading.model import Interface, Shape
-from installer.redact.names import sensitive
 from installer.rendezvous.client.manifests import Manifests as ClientManifests
 from lab.derive.fields import Field, Problems
 from lab.derive.manifests import Manifests

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from installer.common.redact import without_login
 from installer.config.fielderror import FieldError, duplicate, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platforms.platform import balancer_and_dns
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import BareMetalPlatform
 from installer.config.values import bmc, check
-from installer.redact import without_login
 
 PROVISIONING_NETWORKS = ("Disabled", "Managed", "Unmanaged")
 # BMC drivers that can boot a host without a provisioning network: those with virtual media.

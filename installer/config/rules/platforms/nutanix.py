@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from installer.common.redact import without_login
 from installer.config.fielderror import FieldError, invalid, required, too_many
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platforms.platform import balancer_and_dns
 from installer.config.types.cloud import NutanixFailureDomain, PrismElement, PrismEndpoint
 from installer.config.types.install import InstallConfig
 from installer.config.values import check
-from installer.redact import without_login
 
 _PATH = "platform.nutanix"
 _SUBNETS = 32

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from installer.common.redact import without_login
 from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
 from installer.config.rules.catalogue import rule
@@ -14,7 +15,6 @@ from installer.config.types.cloud import VSphereFailureDomain, VSphereNetworking
 from installer.config.types.install import InstallConfig, MachinePool
 from installer.config.values import check
 from installer.config.vsphere import GENERATED, GENERATED_REGION, GENERATED_ZONE
-from installer.redact import without_login
 
 _PATH = "platform.vsphere"
 _DOMAINS = f"{_PATH}.failureDomains"

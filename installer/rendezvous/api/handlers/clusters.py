@@ -10,7 +10,7 @@ from aiohttp import web
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, NotFound, Unparsable
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service

@@ -146,7 +146,7 @@ def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
     """The kubeconfig with one more certificate authority."""
     import base64
 
-    from installer.formats.yamltext import dump, load
+    from installer.common.formats.yamltext import dump, load
 
     config = load(kubeconfig)
     for entry in config.get("clusters", []):

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted.errors import BadRequest, Unparsable
-from installer.redact import shortened
+from installer.common.redact import shortened
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import Download, body_of
 from installer.rendezvous.api.context import ImageMaker, Service

@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from installer.assisted import plainjson
 from installer.assisted.errors import Unparsable
-from installer.redact import shortened
+from installer.common.redact import shortened
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
+from installer.common.formats import yamltext
+from installer.common.redact import shortened, shown_registry, without_login
 from installer.errors import YamlError
-from installer.formats import yamltext
-from installer.redact import shortened, shown_registry, without_login
 
 Check = Callable[[str], str | None]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.endpoint import BASE
-from installer.redact import redact
+from installer.common.redact import redact
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, OPEN
 from installer.testing.engine.fleet_kit import Fleet

@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from installer.assisted.errors import RendezvousError
+from installer.common.formats.yamltext import compose_all
 from installer.config.state import State
 from installer.create.stages import check as stage
 from installer.create.stages.read import read
 from installer.create.stages.render import manifest_files
 from installer.create.stages.resolve import ResolvedRelease
 from installer.errors import InstallerError
-from installer.formats.yamltext import compose_all
 from installer.manifests import files as names
 from installer.manifests import read as manifests
 from installer.rendezvous.client.command import Client

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from installer.assisted.errors import BadRequest, PrepareError
-from installer.formats.yamltext import load
+from installer.common.formats.yamltext import load
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.prepare import patches
 from installer.rendezvous.resources import manifests

@@ -4,9 +4,9 @@ import time
 
 import yaml
 
+from installer.common.formats.yamltext import load_all
 from installer.create.stages.check import check
 from installer.create.stages.read import read
-from installer.formats.yamltext import load_all
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests

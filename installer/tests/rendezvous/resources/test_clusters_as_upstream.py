@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.errors import ServiceError
-from installer.redact import redact
+from installer.common.redact import redact
 from installer.testing.engine import sent_kit
 from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import PULL_SECRET

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from installer.redact import shortened
+from installer.common.redact import shortened
 
 # Python would read digits of every script, underscores, nan and inf as well.
 _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")

@@ -12,9 +12,9 @@ import json
 import urllib.parse
 from collections.abc import Iterator
 
-from installer.redact.testing import places
-from installer.redact.testing.syntaxes import KEPT, KEY_SYNTAXES, SPECIAL, SYNTAXES, b64
-from installer.redact.testing.values import AUTH, CRYPTED, KEYS, NAMED, PULL_SECRET, TOKEN, UNIX_CRYPTED, Vector
+from installer.common.redact.testing import places
+from installer.common.redact.testing.syntaxes import KEPT, KEY_SYNTAXES, SPECIAL, SYNTAXES, b64
+from installer.common.redact.testing.values import AUTH, CRYPTED, KEYS, NAMED, PULL_SECRET, TOKEN, UNIX_CRYPTED, Vector
 
 BEFORE = "Nov 21 10:00:00 master-0 agent[1234]: step inventory of host 192.168.111.80 begins"
 AFTER = "Nov 21 10:00:09 master-0 agent[1234]: step inventory ended with exit code 1: no such disk /dev/vda"

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.assisted.errors import PrepareError
+from installer.common.formats import tomltext
 from installer.errors import ConfigError
-from installer.formats import tomltext
 from installer.manifests import mirror
 from installer.rendezvous import registries
 

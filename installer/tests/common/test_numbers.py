@@ -15,8 +15,8 @@ from installer.agent import __main__ as agent
 from installer.agent.swarm import command as swarm
 from installer.assisted.errors import ConfigurationError
 from installer.cli import main
+from installer.common.numbers import real, real_type, whole, whole_type
 from installer.errors import ConfigError
-from installer.numbers import real, real_type, whole, whole_type
 from installer.orchestrator import __main__ as orchestrator
 from installer.rendezvous import settings, standalone
 

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.redact import MARK, Redactor, redact, redactor, shortened, without_login
-from installer.redact.hint import promising
-from installer.redact.program import program
-from installer.redact.testing import corpus, syntaxes, values
+from installer.common.redact import MARK, Redactor, redact, redactor, shortened, without_login
+from installer.common.redact.hint import promising
+from installer.common.redact.program import program
+from installer.common.redact.testing import corpus, syntaxes, values
 
 VECTORS = {vector.name: vector for vector in corpus.vectors()}
 

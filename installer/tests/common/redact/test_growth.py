@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from installer.redact import redact, redactor
+from installer.common.redact import redact, redactor
 
 NASTY = (
     "a", "\\", '"', '\\"', "'", "eyJ", "eyJ.", "password", "password:", 'password:"', "password=[", "token=[{",

@@ -8,8 +8,8 @@ import yaml
 
 from installer.assisted.errors import BadRequest, ManifestError
 from installer.cli import main
+from installer.common.formats.yamltext import load
 from installer.errors import StateError
-from installer.formats.yamltext import load
 from installer.network.document import load as load_network
 from installer.network.errors import UnreadableDocument
 from installer.observe.kube import Kube

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from installer.redact import shortened
+from installer.common.redact import shortened
 
 LARGEST = 1 << 20
 DEEPEST = 16

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from installer.common.redact import shortened
 from installer.errors import YamlError
-from installer.redact import shortened
 
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128
@@ -191,7 +191,7 @@ def _check_key(stack: list[_Open], node: yaml.Node, line: int) -> None:
 
 def _within_secret(stack: list[_Open]) -> bool:
     """Whether an open collection is a secret's value by the name before it, or a part of one."""
-    from installer.redact.names import sensitive  # for an error only
+    from installer.common.redact.names import sensitive  # for an error only
 
     return any(
         one.key is not None and one.key.value != _LIST_OF_LOGINS and bool(sensitive(one.key.value)) for one in stack

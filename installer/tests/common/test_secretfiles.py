@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from installer.cli import main
+from installer.common.secretfiles import MemoryFile, private_directory, runtime_directory
 from installer.errors import EXIT_INTERRUPTED
 from installer.release.access import RegistryAccess
-from installer.secretfiles import MemoryFile, private_directory, runtime_directory
 from installer.testing.create.assets_kit import GOOD, asset_dir
 from installer.testing.create.inputs_kit import SNO
 from installer.testing.forked_kit import Forked
