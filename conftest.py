@@ -30,7 +30,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """What thousands of tests are made of stays until the end: the collector need not look through it each time, and
+    """Freeze the objects of thousands of tests: the collector need not look through them each time, and
     forked children leave it shared."""
     gc.freeze()
 

@@ -381,7 +381,7 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _unusable(directory: Path) -> str:
-    """Why this directory cannot be the asset directory; empty if it can."""
+    """Return the reason why this directory cannot be the asset directory; empty if it can."""
     try:
         return "" if stat.S_ISDIR(directory.stat().st_mode) else "is not a directory"
     except FileNotFoundError:

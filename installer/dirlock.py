@@ -91,7 +91,7 @@ def _holder(fd: int) -> str:
 
 
 def _has_open(pid: str, status: os.stat_result) -> bool:
-    """Whether the process has the file open: some file systems have other device numbers in /proc/locks."""
+    """Return whether the process has the file open: some file systems have other device numbers in /proc/locks."""
     with contextlib.suppress(OSError):
         for one in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

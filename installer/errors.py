@@ -127,7 +127,7 @@ class NotPublished(ReleaseError):
 
 
 class DownloadError(InstallerError):
-    """Why a file could not be downloaded, in one line that does not name it."""
+    """The reason why a file could not be downloaded, in one line that does not name it."""
 
 
 class IsoError(InstallerError):

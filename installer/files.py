@@ -86,7 +86,7 @@ def deliver(source: Path, dest: Path) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether what a user wants written to is a device, a pipe or a socket, which no file may take the place of."""
+    """Return whether a user's output path is a device, a pipe or a socket, which no file may take the place of."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -96,7 +96,7 @@ def hidden(dest: Path) -> Path:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What commands that were killed have left in a folder. The caller must have the folder to itself."""
+    """List the leavings of killed commands in a folder. The caller must have the folder to itself."""
     try:
         return [path for path in folder.iterdir() if _HIDDEN.fullmatch(path.name)]
     except OSError:

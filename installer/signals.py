@@ -20,7 +20,7 @@ class Ended(KeyboardInterrupt):
 
 
 class _Watch:
-    """What came: `held` blocks wait with it, `first` is the monotonic time of the first signal, 0 before."""
+    """Signals that came: `held` blocks wait with it, `first` is the monotonic time of the first signal, 0 before."""
 
     def __init__(self) -> None:
         self.held = 0

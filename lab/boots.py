@@ -39,7 +39,7 @@ Target = Literal["image", "pxe-files", "config-image", "unconfigured-ignition", 
 
 
 class ImageMaker(Protocol):
-    """Who runs the installer to make what machines boot; lab.deploy.Deployment does."""
+    """A runner of the installer that makes machines' boot media; lab.deploy.Deployment is it."""
 
     @property
     def lab(self) -> Lab:
@@ -98,7 +98,7 @@ def provide(maker: ImageMaker, node: Node) -> None:
 
 
 def after_power_on(maker: ImageMaker, nodes: Iterable[Node]) -> None:
-    """What else is to be done for machines that have been switched on.
+    """Do the rest of a boot, for machines that have been switched on.
 
     A container machine has no udev: what its rule for a config image would start is started here.
     """

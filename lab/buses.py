@@ -11,7 +11,7 @@ Bus = Literal["virtio", "sata", "scsi", "nvme", "usb", "iscsi"]
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerDisk:
-    """What a container machine's disk says of itself, in QEMU's words, so that all machines say the same: `vendor` and
+    """A container machine's disk as it shows itself, in QEMU's words, so that all machines say the same: `vendor` and
     `model`, unless the topology has others.
 
     What udev makes of it (60-persistent-storage.rules of systemd 252): `id_serial` is the form of ID_SERIAL, in which
@@ -58,7 +58,7 @@ class DiskBus:
 
     @property
     def remote(self) -> bool:
-        """Whether a disk is at the far end of cables: it has portals, and the kernel finds it after all others."""
+        """Return whether a disk is at the far end of cables: it has portals, and the kernel finds it last."""
         return self.attached_by == "firmware"
 
 

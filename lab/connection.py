@@ -1,4 +1,4 @@
-"""What one process has of a running lab: the watch over its parts, threads in its namespaces, its hypervisor."""
+"""A process' share of a running lab: the watch over its parts, threads in its namespaces, its hypervisor."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Connection:
 
     @property
     def hypervisor(self) -> Owner:
-        """What owns the lab's machines: its libvirt, or the daemon of container machines."""
+        """Return the owner of the lab's machines: its libvirt, or the daemon of container machines."""
         if self._hypervisor is None:
             raise LabGoneError(self._why_none)
         return self._hypervisor
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces."""
+        """Return the result of `function(*args, **kwargs)`, run by a thread in the lab's namespaces."""
         if self._threads is None:
             raise LabGoneError(f"lab {self._id} is not running")
         return self._threads.call(function, *args, **kwargs)

@@ -125,7 +125,7 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
 
 
 def unadaptable(directory: Path) -> list[str]:
-    """What keeps the lab from adding its own credentials to a user's files, a line each; to be asked before there is a
+    """List the obstacles to adding the lab's own credentials to a user's files, a line each; ask before there is a
     lab."""
     nobody = Access(pull_secret='{"auths": {}}', trust_bundle="", ssh_key="", mirrors=())
     try:
@@ -139,7 +139,7 @@ def unadaptable(directory: Path) -> list[str]:
 
 
 def inputs(directory: Path, skip: Collection[Path] = ()) -> list[Path]:
-    """What a user's directory has at any depth, folders before what is in them, without images and without the folders
+    """List a user's files at any depth, folders before what is in them, without images and without the folders
     `skip`: those of labs may lie below it. Raises TopologyError for a link to a folder, which may lead anywhere, and
     for what is no file."""
     found: list[Path] = []
@@ -316,7 +316,7 @@ class Deployment:
             _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
 
     def rest(self, path: str) -> Any:
-        """What the rendezvous service answers to GET /api/assisted-install/v2/PATH, decoded; asked with the watcher's
+        """Return the rendezvous service's answer to GET /api/assisted-install/v2/PATH, decoded; asked with a watcher's
         token, as `wait-for` does. Raises OSError while it does not answer."""
         state = json.loads((self.directory / STATE).read_bytes())["node0"]
         url = f"https://{bracketed(state['rendezvousIP'])}:{SERVICE_PORT}/api/assisted-install/v2/{path}"

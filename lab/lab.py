@@ -273,7 +273,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     @property
     def hypervisor(self) -> Owner:
-        """What owns the lab's machines: its libvirt, or the daemon of container machines."""
+        """Return the owner of the lab's machines: its libvirt, or the daemon of container machines."""
         return self._connection.hypervisor
 
     @property
@@ -293,7 +293,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     @property
     def access(self) -> Access:
-        """What a cluster needs to reach the lab's registry and to let the lab in over SSH."""
+        """Return a cluster's access to the lab's registry and the lab's access over SSH."""
         return Access(
             pull_secret=self.pull_secret,
             trust_bundle=self.ca_pem,
@@ -311,7 +311,7 @@ class Lab(AbstractContextManager["Lab"]):
         return control.Control(self.layout.root / "control.sock")
 
     def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces. Raises
+        """Return the result of `function(*args, **kwargs)`, run by a thread in the lab's namespaces. Raises
         DaemonEndedError when the lab itself has failed."""
         self.check()
         return self._connection.call(function, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Where a lab's files lie, its host names and its ports: the one place that writers and readers share."""
+"""The layout of a lab: its files, host names and ports, in the one place that writers and readers share."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Layout:
 
     @property
     def registry_address(self) -> str:
-        """Where the registry listens: where hosts reach it, or, with a proxy, where only the lab's own programs do."""
+        """Return the registry's address: where hosts reach it, or, with a proxy, only the lab's own programs."""
         return "127.0.0.1" if self.topology.proxy else self.topology.gateway
 
     @property
@@ -143,7 +143,7 @@ class Layout:
 
     @property
     def boot_url(self) -> str:
-        """What machines boot by HTTP lies below: an agent-config's bootArtifactsBaseURL, without a slash at its end."""
+        """Return the base URL of boots by HTTP: an agent-config's bootArtifactsBaseURL, without a slash at its end."""
         return boot_url(self.topology)
 
     @property
@@ -192,7 +192,7 @@ class Layout:
         return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
 
     def device(self, node: NodeSpec, index: int) -> Path:
-        """What the machine gets as that disk: the image, or the link to a device in front of it where it can fail."""
+        """Return the path that the machine gets as that disk: the image, or the link to a device that can fail."""
         image = self.disk(node, index)
         return self.device_of(image) if node.all_disks[index].can_fail else image
 
@@ -253,7 +253,7 @@ def _share(source: Path) -> str:
 
 
 def is_published(link: Path) -> bool:
-    """Whether a symbolic link is one that `publish` or `offer` has made: its folder's name says so."""
+    """Return whether a symbolic link is one that `publish` or `offer` has made: its folder's name says so."""
     return link.parent.name in (_BOOT, _share(link.readlink()))
 
 

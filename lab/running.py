@@ -1,4 +1,4 @@
-"""What faults and evidence need of a running lab. `lab.lab.Lab` implements it, and uses both."""
+"""A running lab as faults and evidence need it. `lab.lab.Lab` implements it, and uses both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunningLab(Protocol):
 
     @property
     def hypervisor(self) -> Owner:
-        """What owns its machines: libvirt, or the daemon of container machines."""
+        """Return the owner of its machines: libvirt, or the daemon of container machines."""
 
     @property
     def services(self) -> Control:

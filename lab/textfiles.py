@@ -14,7 +14,7 @@ _WORDLESS = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\
 
 
 def read(path: Path) -> bytes:
-    """What is in a file or pipe. Raises OSError, also for one that is larger than MOST_BYTES."""
+    """Return the content of a file or pipe. Raises OSError, also for one that is larger than MOST_BYTES."""
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

@@ -348,7 +348,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _shared(request: pytest.FixtureRequest, kind: type[T], make: Callable[[ExitStack], T]) -> T:
-    """What all tests of the scenario share, made by the first of them."""
+    """Return the parts that all tests of the scenario share, made by the first of them."""
     stash = request.session.stash
     if SHARED not in stash:
         stash[SHARED] = Shared(request.param, make)

@@ -1,4 +1,4 @@
-"""What befalls a cluster once it is installed: quorum lost and won back, a full disk, two that answer for one VIP,
+"""Scenarios of an installed cluster's life: quorum lost and won back, a full disk, two that answer for one VIP,
 certificates that run out and a night that passes while all nodes are off."""
 
 import time
@@ -34,7 +34,7 @@ def majority(installation: Installation) -> tuple[str, ...]:
 
 
 def writes(installation: Installation) -> bool:
-    """Whether a write through the API succeeds; a refusal or a time-out is none."""
+    """Return whether a write through the API succeeds; a refusal or a time-out is none."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -141,13 +141,13 @@ def asked(installation: Installation) -> list[str]:
 
 
 def approve(installation: Installation) -> None:
-    """What an administrator does: let in who asks."""
+    """Approve requests as an administrator does."""
     if names := asked(installation):
         installation.kubectl("certificate", "approve", *names)
 
 
 def have_short_ones(installation: Installation) -> bool:
-    """Whether all kubelets have certificates that soon run out, who asks for one being let in."""
+    """Return whether all kubelets have certificates that soon run out, approving those who ask."""
     approve(installation)
     last = f"openssl x509 -noout -checkend {2 * SHORT_SECONDS} -in"
     return all(

@@ -20,7 +20,7 @@ through = pytest.mark.parametrize(
 
 
 def requests_of(lab: Lab, node: str) -> list[dict[str, Any]]:
-    """What a machine's BMC was asked, in order."""
+    """List the requests to a machine's BMC, in order."""
     lines = (lab.layout.log / "bmc-requests.jsonl").read_text().splitlines()
     return [entry for entry in map(json.loads, lines) if entry.get("bmc") == node]
 

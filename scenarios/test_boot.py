@@ -15,7 +15,7 @@ REGISTERED_SECONDS = 2400
 
 
 def _served(installation: Installation) -> list[str]:
-    """What was fetched whole or in part from the lab's HTTP server, in order."""
+    """List the files fetched whole or in part from the lab's HTTP server, in order."""
     log = (installation.lab.layout.log / "http.log").read_text()
     return re.findall(r'"GET (\S+) HTTP/[\d.]+" 20[06]', log)
 

@@ -58,7 +58,7 @@ def _void(row: Row, deployment: Deployment) -> None:
 
 
 def _unsaid(deployment: Deployment, told: Told) -> tuple[str, ...]:
-    """Where the row's cause is missing: a line for each of page, console and archive that the row asks for."""
+    """List where the row's cause is missing: a line for each of page, console and archive that the row asks for."""
     hosts = [told.host] if told.host else [node.name for node in deployment.topology.nodes]
     found = [
         surfaces.page_lacks(deployment, told.page) if told.page else "",

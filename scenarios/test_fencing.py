@@ -32,7 +32,7 @@ def members(installation: Installation, node: str) -> dict[str, bool]:
 
 
 def pacemaker(installation: Installation, node: str) -> ElementTree.Element:
-    """What pacemaker on a node says of the cluster."""
+    """Return pacemaker's view of the cluster from a node."""
     host = installation.lab.nodes[node].ssh()
     return ElementTree.fromstring(host.check_output("sudo podman exec pacemaker crm_mon -1 --output-as=xml"))
 
@@ -43,7 +43,7 @@ def online(status: ElementTree.Element) -> set[str]:
 
 
 def runs(status: ElementTree.Element, agent: str) -> dict[str, set[str]]:
-    """Where pacemaker runs the resources of an agent, by their names."""
+    """Return the nodes where pacemaker runs the resources of an agent, by their names."""
     by_name: dict[str, set[str]] = {}
     for resource in status.iter("resource"):
         if resource.attrib["resource_agent"] == agent and resource.get("role") == "Started":
@@ -61,18 +61,18 @@ def resets(installation: Installation, node: str, since: int) -> Iterator[Any]:
 
 
 def requests_so_far(installation: Installation) -> int:
-    """How many lines the BMCs' log has."""
+    """Count the lines of the BMCs' log."""
     return len((installation.lab.layout.log / "bmc-requests.jsonl").read_text().splitlines())
 
 
 def fenced(installation: Installation, lost: str, by: str, since: int) -> list[str]:
-    """What another node has told the BMC of the lost one to do."""
+    """List another node's orders to the BMC of the lost one."""
     address = installation.lab.nodes[by].spec.ip
     return [e["body"]["ResetType"] for e in resets(installation, lost, since) if e["from"] == address]
 
 
 def is_whole(installation: Installation, boots: dict[str, str], lost: str) -> bool:
-    """Whether the lost node is back in a new boot, and both run etcd and vote."""
+    """Return whether the lost node is back in a new boot, and both run etcd and vote."""
     names = set(boots)
     now = installation.ready_boots()
     return (

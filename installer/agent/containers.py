@@ -28,7 +28,7 @@ PULL_FAILED = 2
 
 @dataclass(frozen=True, kw_only=True)
 class AgentContext:
-    """What the install step passes on to the orchestrator."""
+    """The install step's parameters for the orchestrator."""
 
     url: str
     infra_env_id: str

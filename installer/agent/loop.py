@@ -49,7 +49,7 @@ class Deduper:
 
     @property
     def age(self) -> int:
-        """How often everything was forgotten so far: a caller compares it to see whether that happened meanwhile."""
+        """Count the times that everything was forgotten: a caller compares it to see if that happened meanwhile."""
         with self._lock:
             return self._flushed
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class StepContext:
-    """What steps may need."""
+    """Everything that steps may need."""
 
     host: HostSystem
     agent: AgentContext

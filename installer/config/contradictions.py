@@ -171,7 +171,7 @@ def _is_default(route: dict[str, Any]) -> bool:
 
 
 def _alone(host: Host, entry: HostAddresses[_Place]) -> Iterator[tuple[_Place, str]]:
-    """What is wrong with a host's network whatever the others have; one that asks may be given what is missing."""
+    """List a host's own network problems, whatever the others have; a host that asks may be given what is missing."""
     held = [(place, own) for _, own, place in entry.addresses if own is not None]
     document = host.network_config if isinstance(host.network_config, dict) else {}
     counted = {

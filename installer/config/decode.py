@@ -329,14 +329,14 @@ _NAMES = {str: "string", int: "number", bool: "boolean", float: "number"}
 
 
 def _kind(node: yaml.Node) -> str:
-    """What stands where a collection is wanted. A scalar is not shown: it may be a password whose name was left out."""
+    """Describe a value in a collection's place. A scalar is not shown: it may be a password whose name was left out."""
     if isinstance(node, yaml.MappingNode):
         return "a map"
     return "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
 
 
 def _what(node: yaml.Node) -> str:
-    """What stands where a single value is wanted."""
+    """Describe a value in a single value's place."""
     return f'"{shortened(node.value, 40)}"' if isinstance(node, yaml.ScalarNode) else _kind(node)
 
 

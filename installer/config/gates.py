@@ -27,7 +27,7 @@ FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def enabled(config: InstallConfig, gate: str) -> bool:
-    """Whether a gate is on: by an entry of its own (on counts more than off), by the feature set, or by default."""
+    """Return whether a gate is on: by its own entry (on counts more than off), by the feature set, or by default."""
     on = (gate in _DEFAULT and config.feature_set != CUSTOM) or config.feature_set in _PREVIEWS
     if config.feature_set == CUSTOM:
         return on or any(f"{gate}={value}" in config.feature_gates for value in TRUE)
@@ -35,7 +35,7 @@ def enabled(config: InstallConfig, gate: str) -> bool:
 
 
 def are_valid(config: InstallConfig) -> bool:
-    """Whether feature set and gates are well-formed, so that it is known which gates are on."""
+    """Return whether feature set and gates are well-formed, so that it is known which gates are on."""
     entries = [entry.split("=") for entry in config.feature_gates]
     return (
         config.feature_set in FEATURE_SETS
@@ -45,7 +45,7 @@ def are_valid(config: InstallConfig) -> bool:
 
 
 def forbidden_text(gate: str) -> str:
-    """Why a field must not be set."""
+    """Return the reason why a field must not be set."""
     return (
         f"this field is protected by the {gate} feature gate which must be enabled through either the "
         "TechPreviewNoUpgrade or CustomNoUpgrade feature set"

@@ -77,7 +77,7 @@ def _without_credentials(written: InstallConfig, complete: VSpherePlatform | Non
 
 
 def outdone(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -> Iterator[str]:
-    """What has no effect because of another field or the other file; `written` is the install-config as decoded."""
+    """List fields without effect because of another field or file; `written` is the install-config as decoded."""
     net, platform = written.networking or Networking(), written.platform.baremetal
     for name, old, new in (
         ("machineCIDR", net.machine_cidr, [entry.cidr for entry in net.machine_network]),

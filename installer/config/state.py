@@ -1,4 +1,4 @@
-"""What an asset directory remembers between commands: .openshift_install_state.json (reference/installer.md §2.2).
+"""The memory of an asset directory between commands: .openshift_install_state.json (reference/installer.md §2.2).
 
 Keys are the names of upstream's assets where there is such an asset, since scripts read tokens with
 `jq '."*gencrypto.AuthConfig".WatcherAuthToken'`; what only node0 has is under `*node0.<Name>`.
@@ -84,7 +84,7 @@ class State:
 
     @property
     def has_secrets(self) -> bool:
-        """Whether there are secrets, so that none are to be made. Raises StateError."""
+        """Return whether there are secrets, so that none are to be made. Raises StateError."""
         return bool(self.get(CREDENTIALS) or self.get(AUTH))
 
     def put(self, name: str, fields: dict[str, Any]) -> None:

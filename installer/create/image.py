@@ -72,18 +72,18 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
 
 @dataclass(frozen=True)
 class MinimalIso:
-    """Where the hosts of a minimal ISO get the root file system from: `url`, empty for where the payload says."""
+    """The source of a minimal ISO's root file system: `url`, empty for the payload's."""
 
     url: str = ""
 
     @property
     def published(self) -> bool:
-        """Whether it is there already, and not to be written beside the ISO."""
+        """Return whether it is there already, and not to be written beside the ISO."""
         return not self.url
 
 
 def minimal_iso(inputs: Inputs) -> MinimalIso | None:
-    """How the ISO is to be minimal, None for a full one. Raises ConfigError for a URL that cannot be used."""
+    """Return the minimal ISO's source, None for a full one. Raises ConfigError for a URL that cannot be used."""
     agent = inputs.agent
     if agent.minimal_iso:
         log.info("Minimal ISO will be created based on configuration")
@@ -100,7 +100,7 @@ def minimal_iso(inputs: Inputs) -> MinimalIso | None:
 
 
 def render_iso(inputs: Inputs, payload: Payload, secrets: Secrets, minimal: MinimalIso | None) -> LiveChanges:
-    """What the base ISO's live system gets. A minimal ISO's initrd has static networks: it fetches its root by them."""
+    """Make the base ISO's additions. A minimal ISO's initrd has static networks: it fetches its root by them."""
     live = live_inputs(inputs, payload.release, secrets, console=bool(payload.agent_files))
     networks = network_archive(host_config_files(live)) if minimal is not None else b""
     return LiveChanges(

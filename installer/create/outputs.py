@@ -1,4 +1,4 @@
-"""What a command writes into the asset directory: made beside what is there, and put in place all at once, at the end.
+"""The files that a command writes into the asset directory: made beside what is there, and put in place together, last.
 
 Whatever goes wrong before, a full disk or a signal, leaves the directory as it was.
 """

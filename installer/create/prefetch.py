@@ -1,4 +1,4 @@
-"""What `create image` can begin before it has read its inputs: copying the base ISO, and making keys.
+"""Work of `create image` before it has read its inputs: copying the base ISO, and making keys.
 
 Neither holds the interpreter's lock: the kernel copies, OpenSSL makes keys. On failure nothing of it stays.
 """

@@ -1,4 +1,4 @@
-"""What `agent create TARGET` does for all targets but `image` (reference/installer.md §2.2)."""
+"""All targets of `agent create` but `image` (reference/installer.md §2.2)."""
 
 from __future__ import annotations
 

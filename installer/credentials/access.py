@@ -34,12 +34,12 @@ def password_hash(password: str) -> str:
 
 
 def is_password(password: str, hashed: str) -> bool:
-    """Whether both have the form of kubeadmin's. Not whether they match, which takes a tenth of a second to check."""
+    """Return whether both have the form of kubeadmin's; a comparison would take a tenth of a second."""
     return bool(_PASSWORD.fullmatch(password) and _HASH.fullmatch(hashed))
 
 
 def is_kubeconfig(text: str) -> bool:
-    """Whether it is a kubeconfig with a cluster and a user."""
+    """Return whether it is a kubeconfig with a cluster and a user."""
     try:
         document = load(text)
         return bool(document["clusters"][0]["cluster"]["server"] and document["users"][0]["user"])

@@ -16,7 +16,7 @@ SCHEMES = ("agentAuth", "userAuth", "watcherAuth")
 
 @dataclass(frozen=True)
 class Tokens:
-    """Who may do what: agents, the user's scripts on node0, and watchers (wait-for). The private key is not kept."""
+    """Tokens of agents, of the user's scripts on node0, and of watchers (wait-for). The private key is not kept."""
 
     public_key_pem: str
     agent: str = field(repr=False)

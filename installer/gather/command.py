@@ -57,7 +57,7 @@ class Gathering:
         add_file(self.archive, f"{self.top}/{name}", io.BytesIO(data))
 
     def own_files(self) -> None:
-        """What the installer has written on this machine."""
+        """List the installer's own files on this machine."""
         for name in LOGS:
             try:
                 source = open_input(self.inputs.directory / name)

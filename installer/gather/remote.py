@@ -39,7 +39,7 @@ NOISE = re.compile(r"^(Warning: Permanently added|\*\* )")
 
 @dataclass(frozen=True)
 class Access:
-    """How to log in. ``key``: a private key's file, or None for what ssh uses by itself; times in seconds."""
+    """A login. ``key``: a private key's file, or None for what ssh uses by itself; times in seconds."""
 
     user: str = "core"
     key: Path | None = None

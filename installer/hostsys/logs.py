@@ -54,7 +54,7 @@ def redactor(host: HostSystem) -> Redactor:
 
 
 def output_of(host: HostSystem, command: tuple[str, ...]) -> str:
-    """What a command prints, followed by how it failed if it did."""
+    """Return a command's output, followed by how it failed if it did."""
     name = " ".join(command)
     try:
         done = commands.run(host.command(command), COMMAND_TIMEOUT, merged=True, largest=LARGEST_OUTPUT)

@@ -1,4 +1,4 @@
-"""What a minimal image needs before it has its root: static networks, in one more initrd (installer.md §3.3, §4.4).
+"""A minimal image's needs before it has its root: static networks, in one more initrd (installer.md §3.3, §4.4).
 
 dracut runs the hook, which picks the keyfiles of the host that the machine is; CoreOS takes them from
 /etc/coreos-firstboot-network. Ignition, which puts the same files in place for the live system, is part of that root's

@@ -101,7 +101,7 @@ class LiveInputs:
 
 
 def service_url(rendezvous_ip: str) -> str:
-    """Where the rendezvous service is: https://IP:8090/, an IPv6 address in brackets."""
+    """Return the rendezvous service's URL: https://IP:8090/, an IPv6 address in brackets."""
     address = ipaddress.ip_address(rendezvous_ip)
     host = f"[{address}]" if address.version == 6 else str(address)
     return f"https://{host}:{SERVICE_PORT}/"

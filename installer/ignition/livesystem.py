@@ -1,4 +1,4 @@
-"""What the live system itself needs: names on its console, proxies, clocks, and disks behind iSCSI or several paths.
+"""The live system's own files: names on its console, proxies, clocks, and disks on iSCSI or several paths.
 
 Paths and modes are those of reference/installer.md §4.2, for the sake of scripts and people that know them.
 """
@@ -61,7 +61,7 @@ For a report of what goes wrong run:
 
 
 def system_files(cluster_name: str, proxy: Mapping[str, str]) -> list[File]:
-    """What every live host has. `cluster_name`: empty where it is not known yet; `proxy`: as in `proxy_file`."""
+    """Make every live host's files. `cluster_name`: empty where it is not known yet; `proxy`: as in `proxy_file`."""
     title = "node0 agent installer image" + (f" for {cluster_name}" if cluster_name else "")
     return [
         proxy_file(proxy),

@@ -136,7 +136,7 @@ CONFIG: Shape = {
 
 
 def problems(config: Any) -> list[str]:
-    """What Ignition would refuse, each with the field's path; values that may be secret are not among it."""
+    """List what Ignition would refuse, each with the field's path; values that may be secret are not among it."""
     types: list[str] = []
     broken: list[str] = []
     _read(config, CONFIG, "", (types, broken))

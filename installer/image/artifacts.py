@@ -26,7 +26,7 @@ _S390X = "s390x"
 
 @dataclass(frozen=True)
 class LiveChanges:
-    """What a base ISO's live system gets: an Ignition config, edited kernel arguments, and more in its initrd.
+    """Changes of a base ISO's live system: an Ignition config, edited kernel arguments, and more in its initrd.
 
     `initrd`: compressed cpio archives, one behind the other; empty for none. `hint` ends the error of a config that is
     too big.

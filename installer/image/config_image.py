@@ -36,7 +36,7 @@ PATHS = (
 
 
 def belongs(path: str) -> bool:
-    """Whether a file of the live host is one of those that the config image brings."""
+    """Return whether a file of the live host is one of those that the config image brings."""
     return any(path == one or path.startswith(one + "/") for one in PATHS)
 
 

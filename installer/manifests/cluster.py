@@ -41,7 +41,7 @@ ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "": "x86_64"}
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the manifests are rendered from; `hosts` are agent-config's, or install-config's where it has none."""
+    """Inputs of the manifests; `hosts` are agent-config's, or install-config's where it has none."""
 
     install_config: InstallConfig
     ntp_sources: tuple[str, ...]

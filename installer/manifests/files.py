@@ -1,4 +1,4 @@
-"""Which files there are in cluster-manifests/ and mirror/, by their path below the asset directory (§2.1)."""
+"""Files of cluster-manifests/ and mirror/, by their path below the asset directory (§2.1)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Networks(Protocol):
 
 
 def errors(networking: Networks, hosts: int) -> Iterator[FieldError]:
-    """What is wrong with the networks for this number of hosts, by the fields of agent-cluster-install.yaml."""
+    """List the networks' problems for this number of hosts, by the fields of agent-cluster-install.yaml."""
     if networking.network_type == "OpenShiftSDN":
         for name, cidrs in (
             ("clusterNetwork", [entry.cidr for entry in networking.cluster_network]),

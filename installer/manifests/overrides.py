@@ -1,4 +1,4 @@
-"""What the service cannot know from the manifests: the AgentClusterInstall's install-config overrides (§2.1).
+"""The AgentClusterInstall's install-config overrides: what the service cannot know from the manifests (§2.1).
 
 They are merged into the install-config that the service writes for the cluster's own installer.
 """

@@ -49,7 +49,7 @@ class Networking:
 
 @dataclass(frozen=True)
 class ProvisionRequirements:
-    """How many hosts of each role the cluster needs."""
+    """The numbers of hosts of each role that the cluster needs."""
 
     control_plane_agents: int = 0
     arbiter_agents: int = 0
@@ -104,7 +104,7 @@ class ClusterInstallSpec:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What every object has."""
+    """The fields that every object has."""
 
     api_version: str = ""
     kind: str = ""
@@ -166,7 +166,7 @@ class ImageSet(Manifest):
 
 @dataclass(frozen=True)
 class LabelSelector:
-    """Which NMStateConfigs belong to an InfraEnv."""
+    """A choice of the NMStateConfigs that belong to an InfraEnv."""
 
     match_labels: dict[str, str] = field(default_factory=dict)
     match_expressions: Any = None

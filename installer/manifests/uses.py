@@ -1,4 +1,4 @@
-"""What becomes of every field of a manifest's spec: what the live host's client registers, and what nobody reads."""
+"""The use of every field of a manifest's spec: those that the live host's client registers, and those nobody reads."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _platform(manifests: ClusterManifests) -> Platform:
 def install_config(
     manifests: ClusterManifests, sources: tuple[DigestSource, ...], bundle: str, fencing: Fencing | None = None
 ) -> InstallConfig:
-    """What the manifests and mirror/ say, in install-config's words. Raises ConfigError.
+    """Translate manifests and mirror/ into install-config's words. Raises ConfigError.
 
     `fencing`: that of the install-config, if the manifests were made from one.
     """

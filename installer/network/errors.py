@@ -1,4 +1,4 @@
-"""What can be wrong with an nmstate document: every problem is kept, and all of them are reported together."""
+"""Problems of an nmstate document: every one is kept, and all of them are reported together."""
 
 from __future__ import annotations
 

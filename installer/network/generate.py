@@ -23,7 +23,7 @@ SUFFIX = ".nmconnection"
 
 
 def planned(config: Any) -> tuple[Document, Plan, Extra]:
-    """What a document says, and what comes of it; one that is None is empty. Raises InvalidNetworkConfig."""
+    """Read and plan a document; one that is None is empty. Raises InvalidNetworkConfig."""
     problems = Problems()
     document = read_document({} if config is None else config, problems)
     unread = _unread(config, problems.all)
@@ -54,7 +54,7 @@ def _unread(config: Any, problems: Sequence[Problem]) -> dict[str, str]:
 
 
 def _follows(problem: Problem, unread: Mapping[str, str]) -> bool:
-    """Whether a problem of how parts fit together may be there only because an interface could not be read."""
+    """Return whether a problem of how parts fit together may stem from an interface that could not be read."""
     if any(problem.path.startswith(path) for path in unread if path != "interfaces"):
         return True
     # The problem is that an interface lacks something, or that none has it.

@@ -1,4 +1,4 @@
-"""What the agent ISO carries for one host: /etc/assisted/network/hostN/ (nmstate.md §1.5, installer.md §4.2)."""
+"""Files of the agent ISO for one host: /etc/assisted/network/hostN/ (nmstate.md §1.5, installer.md §4.2)."""
 
 from __future__ import annotations
 

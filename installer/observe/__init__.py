@@ -1,1 +1,1 @@
-"""What wait-for and gather look at an installation with: the asset directory, the service, the cluster's API."""
+"""Views of an installation for wait-for and gather: the asset directory, the service, the cluster's API."""

@@ -29,7 +29,7 @@ def _hosts(document: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def translated(document: dict[str, Any]) -> dict[str, Any] | None:
-    """What node0's `create image` keeps for itself, taken from that state; None when that made no image."""
+    """Translate that state into node0's own of `create image`; None when it made no image."""
     if not isinstance(_at(document, AUTH), dict) or not isinstance(_at(document, IGNITION), dict):
         return None
     wanted = _at(document, INSTALL, "Config", "spec", "provisionRequirements") or {}

@@ -1,4 +1,4 @@
-"""What the administrator's side sees of hosts and registries while no service answers: it tells causes apart.
+"""The administrator's view of hosts and registries while no service answers: it tells causes apart.
 
 A host that answers ping and refuses a port is up, and the program behind that port is not; a host that answers nothing
 is off, unplugged or has another address. An image that cannot be had from here can hardly be had by a host.
@@ -32,7 +32,7 @@ MOST_READ = 1 << 30
 
 
 def port(address: str, number: int, timeout: float) -> str:
-    """What a TCP port does: "answers", "refuses connections", "resets connections", or why it cannot be reached."""
+    """Try a TCP port: "answers", "refuses connections", "resets connections", or why it cannot be reached."""
     try:
         with socket.create_connection((address, number), timeout=timeout):
             return "answers"
@@ -48,7 +48,7 @@ def port(address: str, number: int, timeout: float) -> str:
 
 
 def pings(address: str) -> bool | None:
-    """Whether it answers an echo request; None where there is no ping here, or it may not be used."""
+    """Return whether it answers an echo request; None where there is no ping here, or it may not be used."""
     if shutil.which("ping") is None:
         return None
     argv = ["ping", "-c", "1", "-W", str(PING_SECONDS), address]
@@ -61,7 +61,7 @@ def pings(address: str) -> bool | None:
 
 
 def banner(address: str, ssh_port: int, timeout: float) -> list[str]:
-    """What a live host says of itself to whoever connects to its sshd, without logging in, by line; none where it says
+    """Read the banner of a live host's sshd, without logging in, by line; none where it says
     nothing, or there is no ssh here."""
     if shutil.which("ssh") is None:
         return []
@@ -84,7 +84,7 @@ def _sentence(lines: Iterable[str]) -> str:
 
 
 def complaint(address: str, ssh_port: int, timeout: float) -> str:
-    """What a live host complains of, except that services do not run yet, which passes; empty for nothing."""
+    """Return a live host's complaint, except that services do not run yet, which passes; empty for nothing."""
     return _sentence(line for line in banner(address, ssh_port, timeout) if not line.startswith(STARTING))
 
 
@@ -119,14 +119,14 @@ def api(url: str, state: str, rendezvous_ip: str, timeout: float) -> str:
 
 
 def internal_api(name: str, number: int, timeout: float) -> str:
-    """What is wrong with the name at which kubelets look for the API, as seen from here; empty when all of its
+    """Describe the fault of the name at which kubelets look for the API, as seen from here; empty when all of its
     addresses answer."""
     where, ports = _leads(name, number, timeout)
     return "" if ports and set(ports.values()) == {"answers"} else where
 
 
 def _leads(name: str, number: int, timeout: float) -> tuple[str, dict[str, str]]:
-    """Where a name leads as seen from here, in words, and what the port does at each of its addresses."""
+    """Describe a name's addresses as seen from here, and the state of the port at each of them."""
     try:
         entries = socket.getaddrinfo(name, number, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -160,7 +160,7 @@ def _through_proxy(images: Images) -> bool:
 
 
 def image_problems(images: Images, timeout: float = REGISTRY_SECONDS, *, whole: bool = False) -> tuple[str, ...]:
-    """Why hosts cannot pull the images that they need from the start, as seen from here; empty when all can be pulled.
+    """List reasons why hosts cannot pull the first images, as seen from here; empty when all can be pulled.
 
     One line for a registry that serves nothing, else one for each image. With `whole`, what they consist of is read as
     well, at most 1 GiB of each.

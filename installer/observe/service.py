@@ -14,7 +14,7 @@ from installer.observe.state import Inputs
 
 @dataclass(frozen=True)
 class Reach:
-    """Where service and cluster are asked, and how long they may take, in seconds."""
+    """Access to service and cluster, and their deadlines, in seconds."""
 
     rest_port: int = 8090
     connect_timeout: float = 3.0

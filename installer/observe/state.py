@@ -1,4 +1,4 @@
-"""What `create image` left in the asset directory for `wait-for` to read."""
+"""The leavings of `create image` in the asset directory, for `wait-for` to read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Images:
-    """What hosts pull from the start (names by digest, by tag), and how: pull secret, trusted certificates, mirrors."""
+    """Images that hosts pull from the start (by digest, by tag), with pull secret, trusted certificates, mirrors."""
 
     names: Mapping[str, str]
     pull_secret: str = field(repr=False)
@@ -70,7 +70,7 @@ class Inputs:
 
     @property
     def logs(self) -> Path:
-        """Where evidence of a failure is put."""
+        """Return the folder of a failure's evidence."""
         return self.directory / "logs"
 
 

@@ -1,4 +1,4 @@
-"""What the bootstrap host leaves for the cluster's controller: where the service is (cluster.md §8.1, §8.2).
+"""The bootstrap host's message for the cluster's controller: where the service is (cluster.md §8.1, §8.2).
 
 The controller lives on when this host has rebooted, and reports to a service that lives on as well.
 """

@@ -27,7 +27,7 @@ REBOOT_SECONDS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the command line asks for."""
+    """The command line's request."""
 
     role: str
     boot_device: str

@@ -56,7 +56,7 @@ def text_of(config: Mapping[str, Any], path: str) -> str:
 
 @dataclass
 class Extraction:
-    """What was written: units to enable and mask, in the config's order."""
+    """An extraction's outcome: units to enable and mask, in the config's order."""
 
     enable: list[str] = field(default_factory=list)
     mask: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the orchestrator asks of, and tells, the service."""
+"""The orchestrator's requests and reports to the service."""
 
 from __future__ import annotations
 

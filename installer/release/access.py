@@ -1,4 +1,4 @@
-"""What skopeo needs to reach a registry: mirrors, credentials and CA certificates, as files in a private directory."""
+"""Files with which skopeo reaches a registry: mirrors, credentials and CA certificates, in a private directory."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
 
 
 def _is_cached(release: Release, architecture: str, iso: Path) -> bool:
-    """Whether the cache has the ISO; if so, notes it for `likely` and logs it. Raises OSError."""
+    """Return whether the cache has the ISO; if so, note it for `likely` and log it. Raises OSError."""
     if not image_cache.is_whole(iso):
         return False
     image_cache.remember(release.pullspec, architecture, iso)
@@ -108,7 +108,7 @@ def _published(release: Release, image: str, architecture: str) -> Path:
 
 
 def rootfs_url(release: Release, architecture: str = "x86_64") -> str:
-    """Where the stream metadata says that the root file system is. Raises ReleaseError."""
+    """Return the root file system's URL by the stream metadata. Raises ReleaseError."""
     image = release.image_for(TAG)
     try:
         return stream.rootfs(stream.read_stream(release, image), image, architecture).url

@@ -1,4 +1,4 @@
-"""Which images a release names, kept between runs: what a digest names does not change, so it is fetched once.
+"""A release's list of images, kept between runs: what a digest names does not change, so it is fetched once.
 
 It counts only for the same access as before (pull secret, mirrors, certificates): any other has yet to be seen to work.
 """
@@ -31,7 +31,7 @@ class ContentCache:
         self._way = json.dumps(access_values).encode()
 
     def recall(self, pullspec: str) -> Content | None:
-        """What was kept; None if that was with another access, or nothing was, or it cannot be read."""
+        """Return the kept content; None if that was with another access, or nothing was, or it cannot be read."""
         path = _path(pullspec)
         if path is None:
             return None
@@ -62,6 +62,6 @@ class ContentCache:
 
 
 def _path(pullspec: str) -> Path | None:
-    """Where a release by digest is kept; None for one by tag, which may change."""
+    """Return the path of a kept release by digest; None for one by tag, which may change."""
     match = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
     return image_cache.cache_dir().with_name("release_cache") / f"{match[1]}.json" if match else None

@@ -1,4 +1,4 @@
-"""Where base ISOs are kept between runs, and which one a release had last time. Loads quickly: it is needed first.
+"""A cache of base ISOs between runs, with a release's last one. Loads quickly: it is needed first.
 
 `<cache>/<digest of the image>/coreos-<arch>.iso` with a stamp beside it; `<cache>/<digest of the release>.<arch>` is a
 link to it.
@@ -52,7 +52,7 @@ def stamp(iso: Path) -> str:
 
 
 def is_whole(iso: Path) -> bool:
-    """Whether the cached ISO is the one that was verified when it was stored."""
+    """Return whether the cached ISO is the one that was verified when it was stored."""
     try:
         return stamp_of(iso).read_text() == stamp(iso)
     except OSError:

@@ -12,7 +12,7 @@ from installer.release.proxy import OpenImage
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a path is one of `patterns`, of which only the last part may be a glob."""
+    """Return whether a path is one of `patterns`, of which only the last part may be a glob."""
     folder, base = posixpath.split(name)
     split = (posixpath.split(normal(pattern)) for pattern in patterns)
     return any(folder == where and fnmatch.fnmatchcase(base, glob) for where, glob in split)

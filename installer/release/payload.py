@@ -31,7 +31,7 @@ def repository_of(pullspec: str) -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """What a release image says of itself: the files of its last layer by path, and its configuration's GOARCH."""
+    """A release image's self-description: the files of its last layer by path, and its configuration's GOARCH."""
 
     files: dict[str, bytes]
     architecture: str

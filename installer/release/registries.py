@@ -19,17 +19,17 @@ class Registry:
 
     @property
     def source(self) -> str:
-        """What the names of its images begin with, a wildcard for the host if that is `*.<domain>`."""
+        """Return the prefix of its images' names, a wildcard for the host if that is `*.<domain>`."""
         return self.prefix or self.location
 
     @property
     def rewrites(self) -> bool:
-        """Whether images come from another place than their names say, mirrors apart."""
+        """Return whether images come from another place than their names say, mirrors apart."""
         return self.location not in ("", self.source)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where images come from instead of where their names say, in this order."""
+        """List the places that images come from instead of where their names say, in this order."""
         return (*self.mirrors, self.location) if self.rewrites and not self.blocked else self.mirrors
 
 

@@ -44,7 +44,7 @@ def read_stream(release: Release, image: str) -> dict[str, Any]:
 
 
 def _artifact(stream: dict[str, Any], image: str, keys: tuple[str, ...]) -> Artifact:
-    """What the stream has at `keys`. Raises NotPublished where that cannot be downloaded."""
+    """Return the stream's artifact at `keys`. Raises NotPublished where that cannot be downloaded."""
     where = ".".join(keys)
     part: Any = stream
     for key in keys:

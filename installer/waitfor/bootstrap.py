@@ -291,7 +291,7 @@ class Bootstrap:
         return outside.host(self.inputs.rendezvous_ip, settings.rest_port, settings.ssh_port, settings.connect_timeout)
 
     def _complaint(self) -> str:
-        """What the rendezvous host complains of before its service is up; empty if nothing, or no answer."""
+        """Return the rendezvous host's complaint before its service is up; empty if nothing, or no answer."""
         address, settings = self.inputs.rendezvous_ip, self.settings
         complaint = outside.complaint(address, settings.ssh_port, settings.connect_timeout)
         return f"Rendezvous Host {address} says: {complaint}" if complaint else ""
@@ -300,11 +300,11 @@ class Bootstrap:
         return outside.api(self.kube.host, self.kube_state, self.inputs.rendezvous_ip, self.settings.connect_timeout)
 
     def image_problems(self, *, whole: bool = False) -> tuple[str, ...]:
-        """Why hosts cannot pull what they need to come up."""
+        """List reasons why hosts cannot pull the images that they need to come up."""
         return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
-        """What a time-out names first: who is missing, what fails, else what the service called an error, or how far it
+        """List a time-out's causes, the first ones: who is missing, what fails, else the service's errors, or how far it
         came."""
         return self._causes() or (f"No failure was reported: {self.last_seen()}",)
 

@@ -100,7 +100,7 @@ def cluster_failing(cluster: ClusterSeen) -> tuple[Check, ...]:
 
 
 def stuck(cluster: ClusterSeen, hosts: Sequence[HostSeen], expected: Expected) -> Fingerprint | None:
-    """What keeps the installation from starting, as (host or cluster id, validation id); None while it may still start.
+    """Return the obstacle to a start, as (host or cluster id, validation id); None while it may still start.
 
     None unless all expected hosts have registered, nothing that blocks is pending, and something that blocks failed.
     """
@@ -240,7 +240,7 @@ def refused(events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def unregistered(address: str, what: str, count: int, events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Why the service at that address has not one cluster or InfraEnv but ``count``: what it refused, else who has to
+    """Explain why the service there has not one cluster or InfraEnv but ``count``: what it refused, else who has to
     bring it."""
     if count:
         return (f"{count} {what} are known to the service on {address}",)

@@ -1,4 +1,4 @@
-"""What waiting adds to the installer's tree of exceptions."""
+"""Errors of waiting in the installer's tree of exceptions."""
 
 from __future__ import annotations
 

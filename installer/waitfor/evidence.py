@@ -1,4 +1,4 @@
-"""What is kept in DIR/logs: events as they come, and on a failure hosts, cluster and the service's log archive."""
+"""Evidence kept in DIR/logs: events as they come, and on a failure hosts, cluster and the service's log archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one evaluation saw of the cluster and its hosts, read tolerantly from the REST API's JSON."""
+"""One look at the cluster and its hosts, read tolerantly from the REST API's JSON."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def read(kube: Kube) -> list[Node]:
 
 
 def api_problem(nodes: Sequence[Node], inputs: Inputs, timeout: float) -> str:
-    """What is wrong with api-int as seen from here, where nodes have not joined and DNS is the user's; else empty.
+    """Describe the fault of api-int as seen from here, where nodes have not joined and DNS is the user's; else empty.
 
     ``timeout`` in seconds.
     """

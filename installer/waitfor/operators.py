@@ -59,7 +59,7 @@ def initialized(version: Json) -> bool:
 
 
 def progress(version: Json) -> str:
-    """What the cluster version is about: the message of Failing when True, else of Progressing."""
+    """Return the cluster version's occupation: the message of Failing when True, else of Progressing."""
     by_type = conditions(version)
     failing = by_type.get("Failing")
     if failing is not None and failing.status == "True":
@@ -83,7 +83,7 @@ def complaints(operators: Sequence[Json]) -> tuple[tuple[bool, str], ...]:
 
 @dataclass
 class Stability:
-    """Which operators have not been progressing for ``period`` seconds.
+    """Operators that have not been progressing for ``period`` seconds.
 
     Known by lastTransitionTime and the cluster's own clock, or by having watched that long without a change. This
     machine's wall clock does not count: it may be hours away from the cluster's, and be set at any time.

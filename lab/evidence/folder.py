@@ -52,7 +52,7 @@ def marks_of(folder: Path) -> str:
 
 
 def strangers(folder: Path, *, nested: bool = False) -> list[str]:
-    """What lies at the top of a folder that no run leaves there, sorted; `nested`: a folder with a mark is one only for
+    """List the entries at the top of a folder that no run leaves there; `nested`: a marked folder counts only for
     what no run leaves at its own top."""
     others = (path for path in folder.iterdir() if path.name not in NAMES)
     return sorted(p.name for p in others if not (nested and _is_marked(p) and not strangers(p, nested=True)))
@@ -63,7 +63,7 @@ def _is_marked(path: Path) -> bool:
 
 
 def has_evidence(folder: Path) -> bool:
-    """Whether evidence of ours lies in a folder; False of one that is empty, or is not there. Raises EvidenceError
+    """Return whether evidence of ours lies in a folder; False of one that is empty, or absent. Raises EvidenceError
     where evidence does not belong: a link, a folder with anything else in it."""
     if folder.is_symlink():
         raise EvidenceError(f"{folder}: is a link: name the folder itself")

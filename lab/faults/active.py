@@ -135,7 +135,7 @@ def _refuse_beside(lab: RunningLab, lasting: Iterable[Begun], fault: Fault) -> N
 
 
 def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
-    """What it changes in a way that has no measure: the end of one such fault would be the end of the other's, too."""
+    """Return the changes that have no measure: the end of one such fault would be the end of the other's, too."""
     match fault:
         case PowerCut() | Reset():
             return {("power", fault.node)}
@@ -180,7 +180,7 @@ def _end(lab: RunningLab, fault: Fault) -> None:
 
 
 def lasting(root: Path) -> list[Begun]:
-    """What lasts in the lab whose files are there, the oldest first. Raises LabError."""
+    """List the faults that last in the lab whose files are there, the oldest first. Raises LabError."""
     return _read(root).begun
 
 

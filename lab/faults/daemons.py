@@ -1,4 +1,4 @@
-"""What fails in the data centre around the machines: the lab's DNS, DHCP, NTP, registry and BMCs."""
+"""Faults of the data centre around the machines: the lab's DNS, DHCP, NTP, registry and BMCs."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def _configuration(lab: RunningLab, service: str) -> Path:
 
 
 def _original(path: Path) -> Path:
-    """Where the original of a configuration is kept while a fault has changed it."""
+    """Return the path where a configuration's original is kept while a fault has changed it."""
     return path.with_name(f"{path.name}.whole")
 
 

@@ -1,4 +1,4 @@
-"""What fails in a machine's disk. For disks that can (`can_fail` of a topology): lab.machines.failing."""
+"""Faults of a machine's disk, for disks that can fail (`can_fail` of a topology): lab.machines.failing."""
 
 from __future__ import annotations
 

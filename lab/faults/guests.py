@@ -1,4 +1,4 @@
-"""What fails of a machine as a whole, as its guest sees it: nothing runs in it any more, or hardly anything."""
+"""Faults of a whole machine as its guest sees it: nothing runs in it any more, or hardly anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to packets on their way, all but their loss: late, out of order, twice, with a wrong bit, too many.
+"""Faults of packets on their way, all but their loss: late, out of order, twice, with a wrong bit, too many.
 
 They go by a daemon of the lab (lab.daemons.switch.impair) instead of sch_netem, which the kernel of a lab's host may
 lack. Several can last on one card at once, and in both directions: a packet goes from each to the next.
@@ -26,7 +26,7 @@ _PROGRAM, _FROM = 80, 8
 
 
 class _Impaired(OfCables, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What these faults have in common. `place` is their order on a card, by which each is known there."""
+    """Base of these faults. `place` is their order on a NIC, by which each is known there."""
 
     place: ClassVar[int]
     node: str = ""

@@ -1,4 +1,4 @@
-"""What fails in a machine: its power, its processes, its disk."""
+"""Faults of a machine: its power, its processes, its disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a fault begins or ends: a moment of an installation, as data.
+"""Moments of an installation at which a fault begins or ends, as data.
 
 {stage: Writing image to disk, percent: 40, host: master-1}     that stage, or a later one
 {event: registered to cluster}                                  an event of the service's matches
@@ -29,7 +29,7 @@ class Watched(Protocol):
     """An installation that can be looked at from outside."""
 
     def rest(self, path: str) -> Any:
-        """What the service answers to GET, decoded. Raises OSError while it does not answer."""
+        """Return the service's answer to GET, decoded. Raises OSError while it does not answer."""
 
     def console_log(self, host: str) -> Path:
         """The file with a host's console."""
@@ -99,7 +99,7 @@ class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return lambda: self._seen(watched)
 
     def _seen(self, watched: Watched) -> bool:
-        """Whether the service says that it is here. Raises LabError with what it says instead."""
+        """Return whether the service reports this moment. Raises LabError with what it reports instead."""
         if self.event:
             messages = [str(event.get("message", "")) for event in watched.rest("events")]
             return _met(any(re.search(self.event, message) for message in messages), messages[-1:] or "no event")
@@ -136,7 +136,7 @@ def _host(watched: Watched, name: str) -> dict[str, Any]:
 
 
 def reached(host: dict[str, Any], stage: str, percent: int = 0) -> bool:
-    """Whether a host, as the REST API shows it, is at this stage, so far in it, or beyond.
+    """Return whether a host, as the REST API shows it, is at this stage, so far in it, or beyond.
 
     Raises LabError when it never comes there.
     """

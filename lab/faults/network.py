@@ -1,4 +1,4 @@
-"""What fails between machines: cables, lost and oversized packets, addresses that are taken."""
+"""Faults between machines: cables, lost and oversized packets, addresses that are taken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOSS, _SIZE, _NAMES = 101, 102, 104
 
 
 class OfCables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What faults of packets share: which way the packets go, and by which card of the machine (empty: all)."""
+    """Base of packets' faults: the direction, and the machine's NIC (empty: all)."""
 
     way: Way = "to"
     card: str = ""
@@ -185,7 +185,7 @@ def taps(lab: RunningLab, node: str, card: str = "") -> list[str]:
 
 
 def is_off(lab: RunningLab, node: str) -> bool:
-    """Whether a machine has no power, as what owns it says: the lab's BMCs may have a fault of their own."""
+    """Return whether a machine has no power, by its owner's word: the lab's BMCs may have a fault of their own."""
     return lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF
 
 

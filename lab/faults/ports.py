@@ -1,4 +1,4 @@
-"""What is wrong at the switch: a port in another VLAN, two cables in each other's ports, a port that comes and goes."""
+"""Faults of the switch: a port in another VLAN, two cables in each other's ports, a port that comes and goes."""
 
 from __future__ import annotations
 

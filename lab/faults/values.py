@@ -1,4 +1,4 @@
-"""What faults are told: numbers within limits, which `node0-lab fault` and the rows hold alike, and addresses."""
+"""Values that faults take: numbers within limits, which `node0-lab fault` and the rows hold alike, and addresses."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Amount(msgspec.Struct, frozen=True):
         return f"{self.mib} MiB of memory, {self.vcpu} vCPU, {self.disk_gib} GiB of disk"
 
     def short(self, free: Amount) -> list[str]:
-        """What `free` does not have enough of, in words."""
+        """Describe the resources of which `free` does not have enough."""
         rows = (("memory", self.mib, free.mib), ("vCPUs", self.vcpu, free.vcpu), ("disk", self.disk_gib, free.disk_gib))
         return [name for name, wanted, left in rows if wanted > left]
 
@@ -81,7 +81,7 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What one lab holds or, while `waiting`, asks for.
+    """An amount that a lab holds or, while `waiting`, asks for.
 
     Of one that waits: `budget` is what all labs together may use as its process was told, and `looked` when it last
     checked for its turn, in seconds since the machine's start; older versions of node0 write neither.
@@ -100,22 +100,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def looks(self) -> bool:
-        """Whether its process still checks for its turn."""
+        """Return whether its process still checks for its turn."""
         return self.looked is None or time.monotonic() - self.looked < _LOOKS_SECONDS
 
     @property
     def lives(self) -> bool:
-        """Whether the process that it belongs to is alive."""
+        """Return whether the process that it belongs to is alive."""
         return self.boot in ("", boot_id()) and alive(self.pid, self.started)
 
     @property
     def amount(self) -> Amount:
-        """What it holds or asks for."""
+        """Return the amount that it holds or asks for."""
         return Amount(self.mib, self.vcpu, self.disk_gib)
 
 
 def capacity(labs: Path) -> Amount:
-    """What all labs together may use.
+    """Return the amount that all labs together may use.
 
     The machine's memory less a reserve, its CPUs several times over (a lab with more vCPUs runs alone), and what is
     free on the file system of `labs` or used by them. $NODE0_BUDGET_MIB and $NODE0_BUDGET_VCPU override it.
@@ -140,7 +140,7 @@ def _from_environment(name: str, most: int, otherwise: int) -> int:
 
 
 def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0, *, contained: bool = False) -> Amount:
-    """What a lab needs: number of guests, their memory (MiB) and vCPUs in all, how many of their disks are full of data
+    """Return a lab's amount: number of guests, memory (MiB) and vCPUs in all, how many of the disks are full of data
     beforehand, and whether they are containers."""
     if contained:
         guest, memory_mib = CONTAINER_OVERHEAD_MIB, memory_mib // CONTAINER_PART
@@ -151,7 +151,7 @@ def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0, *, contai
 
 
 def need_of(topology: Topology) -> Amount:
-    """What a lab of that topology needs."""
+    """Return the amount that a lab of that topology needs."""
     nodes = topology.nodes
     full = sum(disk.holds == "data" for node in nodes for disk in node.disks)
     vcpus = sum(node.vcpu for node in nodes)
@@ -225,17 +225,17 @@ class Ledger:
         return entries
 
     def entries(self) -> list[Entry]:
-        """What labs hold now, and what others wait for, the longest-waiting first."""
+        """List what labs hold now, and what others wait for, the longest-waiting first."""
         with self._open() as entries:
             return list(entries)
 
     def foreign(self) -> int:
-        """How many entries this version cannot read."""
+        """Count the entries that this version cannot read."""
         with self._open():
             return self._foreign
 
     def free(self, entries: list[Entry]) -> Amount:
-        """What these entries leave free."""
+        """Return the amount that these entries leave free."""
         left = self.capacity - _held(entries)
         # The host may have become smaller, or fuller, since.
         return Amount(max(left.mib, 0), max(left.vcpu, 0), max(left.disk_gib, 0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot (proc(5), stat field 22); None when there is none."""
+    """Return the process' start time, in clock ticks since boot (proc(5), stat field 22); None when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -17,7 +17,7 @@ def start_time(pid: int) -> int | None:
 
 
 def alive(pid: int, started: int) -> bool:
-    """Whether that pid is still the process that started then, and not a zombie."""
+    """Return whether that pid is still the process that started then, and not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

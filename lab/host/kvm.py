@@ -1,4 +1,4 @@
-"""Whether this machine can run a guest with KVM: determined by running two.
+"""A test of KVM: two guests that run.
 
 /dev/kvm may open, its version may be right and libvirt may list it, and yet every guest may hang at its first
 instruction (reference/feasibility.md), or run simple code and stop where firmware begins (kvm-pvm emulates guests
@@ -44,7 +44,7 @@ _EXIT_CODE = (0x10 << 1) | 1
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether KVM is usable, and why (not)."""
+    """A finding on KVM: usable or not, and why."""
 
     usable: bool
     reason: str
@@ -116,7 +116,7 @@ def _look() -> Verdict:
 
 
 def _asked() -> str:
-    """What a verdict depends on besides the boot: the guests, this QEMU, and whether /dev/kvm exists."""
+    """Return a verdict's inputs besides the boot: the guests, this QEMU, and whether /dev/kvm exists."""
     about: list[object] = [rom().hex(), FIRMWARE_SAYS.decode(), Path("/dev/kvm").exists()]
     for file in (shutil.which(QEMU), OVMF_CODE):
         if file is not None and Path(file).exists():
@@ -126,7 +126,7 @@ def _asked() -> str:
 
 
 def probe() -> Verdict:
-    """Whether KVM is usable; determined once per boot. NODE0_ACCEL=tcg or kvm overrides it."""
+    """Find out whether KVM is usable, once per boot. NODE0_ACCEL=tcg or kvm overrides it."""
     forced = os.environ.get("NODE0_ACCEL")
     if forced:
         return Verdict(forced == "kvm", f"NODE0_ACCEL={forced}")

@@ -90,7 +90,7 @@ class NamespaceThreads:
         os.chdir(cwd)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `function(*args, **kwargs)` returns or raises, run inside the namespaces."""
+        """Return or raise the outcome of `function(*args, **kwargs)`, run inside the namespaces."""
         return self._pool.submit(function, *args, **kwargs).result()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where labs keep files: a cache that may be deleted, and the state of running labs."""
+"""Folders of labs: a cache that may be deleted, and the state of running labs."""
 
 from __future__ import annotations
 

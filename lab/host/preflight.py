@@ -1,4 +1,4 @@
-"""Whether this machine can run a lab: every reason why not, one clear line each."""
+"""A check of this machine before a lab: every reason why it cannot run one, a clear line each."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def runs(self) -> bool:
-        """Whether its supervisor is alive, or its owner is still making it."""
+        """Return whether its supervisor is alive, or its owner is still making it."""
         return look_at(self.root).state is State.RUNS
 
     def save(self, folder: Path | None = None) -> None:
@@ -75,7 +75,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(enum.Enum):
-    """What can be proven about a lab."""
+    """A lab's state as far as it can be proven."""
 
     RUNS = "runs"
     ENDED = "ended"

@@ -1,4 +1,4 @@
-"""What a topology asks for and a lab on this host cannot make: one line each, with the field and what could be done."""
+"""Wishes of a topology that a lab on this host cannot fulfil: a line each, with the field and a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS = 10
 
 
 def host_has(kind: str) -> bool:
-    """Whether this host's kernel makes interfaces of a kind (ip-link(8)): it is tried, in a namespace of its own."""
+    """Return whether this host's kernel makes interfaces of a kind (ip-link(8)), tried in a namespace of its own."""
     over = ["link", "lo"] if kind == "vlan" else []
     rest = ["id", "2"] if kind == "vlan" else []
     words = ["unshare", "--net", "ip", "link", "add", *over, "name", "try0", "type", kind, *rest]

@@ -127,7 +127,7 @@ def _own_files(store: Store, component: Component) -> Layer | None:
 
 @dataclass(frozen=True)
 class PauseInputs:
-    """What the pause program is made from; the compiler and the C library, which is linked in, by version."""
+    """Inputs of the pause program; the compiler and the C library, which is linked in, by version."""
 
     source: File
     tools: Mapping[str, str]

@@ -30,7 +30,7 @@ START_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class RegistryConfig:
-    """What a docker-registry serves, where and to whom.
+    """Settings of a docker-registry: what it serves, where and to whom.
 
     ``address`` is host:port to listen on. Without certificate and key it speaks plain HTTP. With an htpasswd file
     (bcrypt only, checked at each request) every request needs a user. ``readonly`` refuses pushes and never writes to
@@ -75,12 +75,12 @@ class RegistryConfig:
 
 
 def tags_folder(storage: Path) -> Path:
-    """Where docker-registry keeps our repository's tags in a storage directory, a folder each."""
+    """Return the folder of our repository's tags in docker-registry's storage directory, a folder each."""
     return storage / "docker" / "registry" / "v2" / "repositories" / REPOSITORY / "_manifests" / "tags"
 
 
 def has_manifest(storage: Path, digest: str, tag: str) -> bool:
-    """Whether a storage directory holds a manifest under a tag, looked up in docker-registry's own file layout."""
+    """Return whether a storage directory holds a manifest under a tag, by docker-registry's own file layout."""
     tags = tags_folder(storage)
     current = tags / tag / "current" / "link"
     kind, _, value = digest.partition(":")

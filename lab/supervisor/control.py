@@ -35,7 +35,7 @@ class Control:
         return reply.running
 
     def running(self) -> dict[str, bool]:
-        """Which services run."""
+        """List the services that run."""
         return self._ask(Request("status"))
 
     def stop(self, service: str) -> None:

@@ -104,7 +104,7 @@ def _bridge(bridge: Bridge) -> list[str]:
 
 
 def _ntp_answers(address: str) -> bool:
-    """Whether an NTP server there answers a client's packet (RFC 5905 §7.3: version 4, mode 3)."""
+    """Return whether an NTP server there answers a client's packet (RFC 5905 §7.3: version 4, mode 3)."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(0.2)
         sock.sendto(struct.pack("!B47x", 0x23), (address, 123))

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a service counts as ready: it accepts on a TCP port or a UNIX socket, or answers NTP."""
+    """The condition for a service to be ready: it accepts on a TCP port or a UNIX socket, or answers NTP."""
 
     kind: Literal["tcp", "unix", "ntp"]
     address: str
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor reports while it starts: `forked` (init's pid), then `up` or `failed`."""
+    """A report of the supervisor while it starts: `forked` (init's pid), then `up` or `failed`."""
 
     event: Literal["forked", "up", "failed"]
     pid: int = 0

@@ -1,1 +1,1 @@
-"""What tests of the lab share."""
+"""Kits of the lab's tests."""

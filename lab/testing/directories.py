@@ -111,7 +111,7 @@ def planned(texts: Sequence[str], directory: Path, capsys: pytest.CaptureFixture
 
 
 def facts(shape: Topology) -> dict[str, Any]:
-    """What a plan says, in short."""
+    """Return a plan's facts, in short."""
     node = shape.nodes[0]
     summary = {name: getattr(shape, name) for name in ("addressing", "proxy", "load_balancer", "gateway")}
     networks = [(" ".join(map(str, one.subnets)), one.vlan, one.gateway_of(4), one.mtu) for one in shape.all_networks]

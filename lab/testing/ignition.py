@@ -1,4 +1,4 @@
-"""What tests of Ignition configs share with others."""
+"""Helpers for tests of Ignition configs."""
 
 import base64
 import gzip

@@ -48,7 +48,7 @@ ip neigh add 198.51.100.2 lladdr 02:00:00:00:00:01 dev fault0 nud permanent
 
 
 def received(device: str) -> int:
-    """How many packets a card of this network namespace has received so far."""
+    """Count the packets that a NIC of this network namespace has received so far."""
     argv = ["ip", "-json", "-s", "link", "show", "dev", device]
     text = subprocess.run(argv, capture_output=True, check=True, timeout=10).stdout
     return int(json.loads(text)[0]["stats64"]["rx"]["packets"])
@@ -75,7 +75,7 @@ class Services:
         self.process: subprocess.Popen[bytes]
 
     def running(self) -> dict[str, bool]:
-        """Whether it runs, once it has been started."""
+        """Return whether it runs, once it has been started."""
         return {"impair": True} if self._runs else {}
 
     def start(self, service: str) -> None:
@@ -117,7 +117,7 @@ class World:
         subprocess.run(self._argv, check=True, timeout=SECONDS)
 
     def here(self, function: Callable[..., Any], *args: Any, **words: Any) -> Any:
-        """What a function returns on the lab's side."""
+        """Return a function's result on the lab's side."""
         return self._near.call(function, *args, **words)
 
     def ip(self, words: str) -> None:
@@ -145,7 +145,7 @@ class World:
                     listening.settimeout(0.3)
 
     def transferred(self, content: bytes, segment: int = 0, seconds: float = SECONDS) -> bytes:
-        """What comes of these bytes by TCP, in segments of at most so many bytes with TCP's own options (0: as the card
+        """Return these bytes as TCP carries them, in segments of so many bytes with TCP's own options (0: as the NIC
         has it). Raises TimeoutError when nothing comes for so long."""
 
         def serve() -> bytes:
@@ -171,7 +171,7 @@ class World:
             return served.result(SECONDS)
 
     def wrong_checksums(self) -> int:
-        """How many UDP packets the other side has thrown away for their checksums."""
+        """Count the UDP packets that the other side has thrown away for their checksums."""
         text: str = self._far.call(Path("/proc/thread-self/net/snmp").read_text)
         names, values = re.findall(r"^Udp: (.*)$", text, re.MULTILINE)
         return int(dict(zip(names.split(), values.split(), strict=True))["InCsumErrors"])

@@ -1,4 +1,4 @@
-"""What tests with real members of etcd share."""
+"""A kit for tests with real members of etcd."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -46,7 +46,7 @@ def entry(name: str, path: bytes) -> bytes:
 
 
 def order(*entries: int) -> bytes:
-    """What BootOrder says."""
+    """Return the content of BootOrder."""
     return struct.pack(f"<{len(entries)}H", *entries)
 
 

@@ -1,1 +1,1 @@
-"""Which scenarios there are, and in which order: ids, the table of faults, a topology of a file, scheduling."""
+"""The catalogue of scenarios and their order: ids, the table of faults, a topology of a file, scheduling."""

@@ -1,4 +1,4 @@
-"""What scenarios raise on purpose: what is wrong with the tables of the catalogue."""
+"""Errors in the tables of the catalogue."""
 
 from __future__ import annotations
 

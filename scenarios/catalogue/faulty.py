@@ -74,7 +74,7 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def elsewhere(self) -> dict[str, str]:
-        """What is asked of the page, the console and the archive, by field."""
+        """Return the texts wanted of the page, the console and the archive, by field."""
         asked = {"page": self.page, "console": self.console, "archive": self.archive}
         return {field: pattern for field, pattern in asked.items() if pattern is not None}
 
@@ -133,7 +133,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return f"{self.scenario}-{self.name}"
 
     def told_minutes(self, machine: MachineKind) -> int:
-        """How many minutes `wait-for` is given on machines of that kind to say what is wrong; 0 for what completes."""
+        """Return the minutes in which `wait-for` on such machines must say what is wrong; 0 for what completes."""
         longer = EMULATED if machine == "vm" and "container" in self.lanes else 1
         return self.told.minutes * longer if self.told else 0
 
@@ -171,7 +171,7 @@ ROWS = load({path.name: path.read_bytes() for path in sorted(TABLES.glob("*.yaml
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an installation: `wait-for`'s exit code and output, seconds since power on, and where else a row's
+    """An installation's outcome: `wait-for`'s exit code and output, seconds since power on, and where else a row's
     cause is missing, as lines."""
 
     code: int

@@ -45,7 +45,7 @@ GRAMMAR: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What an id says."""
+    """The words of an id, understood."""
 
     shape: str
     stack: Stack
@@ -126,7 +126,7 @@ def edit_configs(scenario_id: str, install: dict[str, Any], agent: dict[str, Any
 
 
 def edit_cluster_install(scenario_id: str, access: Access) -> Callable[[dict[str, Any]], None] | None:
-    """How the id's variants change the decoded agent-cluster-install.yaml; None where they leave it alone."""
+    """Apply the id's variants to the decoded agent-cluster-install.yaml; None where they leave it alone."""
     edits = [variant.cluster_install for variant in _variants(words_of(scenario_id)) if variant.edits_manifests]
 
     def change(manifest: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def edit_cluster_install(scenario_id: str, access: Access) -> Callable[[dict[str
 
 
 def further_files(scenario_id: str) -> dict[str, str]:
-    """What the id's variants put beside the two config files: paths in the installer's directory, and texts."""
+    """Return the id's further files beside the two config files: paths in the installer's directory, and texts."""
     topology = topology_of(scenario_id)
     files: dict[str, str] = {}
     for variant in _variants(words_of(scenario_id)):

@@ -45,7 +45,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     thorough: bool = False
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with it, a line each."""
+        """List its problems, a line each."""
         if not _NAME.fullmatch(self.name):
             yield f"name {self.name!r}: want words of lower-case letters and digits joined by -"
         if self.minutes < 1:
@@ -68,7 +68,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
-        """How often it runs, in what, and what the public client (discovery-iso) may warn of."""
+        """Return marks for how often it runs, in what, and what the public client (discovery-iso) may warn of."""
         import pytest  # a third of what node0-ci loads, which asks for no marks
 
         often = {"nightly": [pytest.mark.nightly], "weekly": [pytest.mark.weekly]}

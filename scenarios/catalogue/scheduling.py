@@ -1,4 +1,4 @@
-"""How pytest-xdist hands out scenarios: one at a time, the longest first by what earlier runs took.
+"""Scheduling of scenarios under pytest-xdist: one at a time, the longest first by what earlier runs took.
 
 All tests of one scenario id, in whichever file, share one installation, so they are one unit of work. xdist's own modes
 give every worker two units at the start, so an hour-long install may queue behind another while other workers idle
@@ -34,7 +34,7 @@ def longest_first(units: Iterable[str], seconds: dict[str, float]) -> list[str]:
 
 
 class Durations:
-    """How long each unit took when it last passed, in seconds, in a JSON file that pytest processes share."""
+    """Durations of each unit when it last passed, in seconds, in a JSON file that pytest processes share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""What can fail of hosts that are only data: rows with these run in the swarm lane alone (docs/faults.md)."""
+"""Faults of hosts that are only data: rows with these run in the swarm lane alone (docs/faults.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Cloned(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """What agents send comes twice, the second time after what they have sent since."""
+    """A fault by which agents' reports come twice, the second time after what they have sent since."""
 
 
 class Apart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

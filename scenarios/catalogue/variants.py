@@ -1,4 +1,4 @@
-"""What a variant of a scenario changes: its machines and networks, or the files that the installer is given."""
+"""Variants of a scenario: changes of its machines and networks, or of the files that the installer is given."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _none(_topology: Topology) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Variant:
-    """How a variant changes a scenario: other machines, other configs, or further files, by their paths in the
+    """A change of a scenario: other machines, other configs, or further files, by their paths in the
     installer's directory; and with which addressing there can be such a scenario, or whether of several nodes only."""
 
     machines: Callable[[Topology], Topology] = _same
@@ -66,12 +66,12 @@ class Variant:
 
     @property
     def edits_manifests(self) -> bool:
-        """Whether it changes what `create cluster-manifests` has made."""
+        """Return whether it changes what `create cluster-manifests` has made."""
         return self.cluster_install is not _unchanged
 
     @property
     def written(self) -> bool:
-        """Whether it is in the installer's files, which a service that discovers hosts is not given."""
+        """Return whether it is in the installer's files, which a service that discovers hosts is not given."""
         edits = (self.install_config, self.agent_config, self.cluster_install)
         return any(edit is not _unchanged for edit in edits) or self.files is not _none
 
@@ -367,5 +367,5 @@ CHAOS = re.compile(r"chaos_(?P<seed>\d{1,9})(?P<only>(?:_\d)*)")
 
 
 def variant_of(word: str) -> Variant | None:
-    """What a word of an id changes; None for a word that is no variant."""
+    """Return the change for a word of an id; None for a word that is no variant."""
     return Variant() if CHAOS.fullmatch(word) else VARIANTS.get(word)

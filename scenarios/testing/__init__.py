@@ -1,1 +1,1 @@
-"""What scenarios share: a cluster as a subject, the service, its page, and how runs are told of."""
+"""Kits of the scenarios: a cluster as a subject, the service, its page, and reports of runs."""

@@ -1,4 +1,4 @@
-"""What a deployment ends in: an installed cluster, or an installation that has stopped."""
+"""An installation's end: an installed cluster, or an installation that has stopped."""
 
 from __future__ import annotations
 
@@ -119,11 +119,11 @@ class Installation:
         return config.new_client_from_config(str(self.deployment.kubeconfig))
 
     def api_ready(self) -> bool:
-        """Whether kube-apiserver reports that it is ready."""
+        """Return whether kube-apiserver reports that it is ready."""
         return self.kubectl("get", "--raw", "/readyz") == "ok"
 
     def nodes_ready(self) -> bool:
-        """Whether every node's condition Ready is True."""
+        """Return whether every node's condition Ready is True."""
         return len(self.ready_boots()) == len(self.topology.nodes)
 
     def ready_boots(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whether a cluster that has been through something is whole again."""
+"""Health of a cluster that has been through something."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def etcd_is_whole(installation: Installation) -> bool:
 
 
 def console_answers(installation: Installation) -> bool:
-    """Whether the console answers through the ingress VIP, without a retry."""
+    """Return whether the console answers through the ingress VIP, without a retry."""
     return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
 
 

@@ -1,4 +1,4 @@
-"""What a run says while it is under way."""
+"""The log of a run while it is under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of one scenario share."""
+"""Parts that the tests of one scenario share."""
 
 from __future__ import annotations
 

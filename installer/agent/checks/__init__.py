@@ -1,1 +1,1 @@
-"""What a host can do: reach others, resolve names, write quickly."""
+"""Checks of a host's abilities: reaching others, resolving names, writing quickly."""

@@ -1,4 +1,4 @@
-"""Who answers for IPv4 addresses on a network: ARP requests for many at once over one packet socket (RFC 826).
+"""Owners of IPv4 addresses on a network: ARP requests for many at once over one packet socket (RFC 826).
 
 A process for each of 254 addresses costs a minute of an emulated CPU; this costs one second of waiting.
 """

@@ -1,1 +1,1 @@
-"""What a host is: its hardware, disks, networks and name, read from the kernel."""
+"""A host's hardware, disks, networks and name, read from the kernel."""

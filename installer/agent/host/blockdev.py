@@ -100,7 +100,7 @@ def best_id(names: list[str]) -> str:
 
 
 def _udev(host: HostSystem, node: dict[str, Any]) -> dict[str, str]:
-    """What udev's database has of a device (systemd: sd-device's db files)."""
+    """Read a device's entry in udev's database (systemd: sd-device's db files)."""
     lines = host.read(f"/run/udev/data/b{_text(node.get('maj:min'))}").splitlines()
     return dict(line[2:].split("=", 1) for line in lines if line.startswith("E:") and "=" in line)
 

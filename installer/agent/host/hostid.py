@@ -1,4 +1,4 @@
-"""Who this host is: the same id at every boot (installer.md §6.1)."""
+"""The host's id, the same at every boot (installer.md §6.1)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ NAMESPACE = uuid.UUID("9a0c1d6e-3c5b-5b57-9a52-3f1f5b1c6f11")
 
 @dataclass(frozen=True)
 class Site:
-    """What all hosts share: their network, and how long a stage of an installation takes (s)."""
+    """Properties that all hosts share: their network, and how long a stage of an installation takes (s)."""
 
     network: IPv4Network
     stage_seconds: float = 1.0

@@ -67,7 +67,7 @@ class Tally:
                 self.errors[error] += 1
 
     def seconds(self, begin: float = 0.0, end: float = float("inf")) -> dict[str, list[float]]:
-        """How long requests took that ended from ``begin`` to ``end``, by kind."""
+        """List the durations (s) of requests that ended from ``begin`` to ``end``, by kind."""
         with self.lock:
             return {
                 kind: [each for at, each in zip(ends, took, strict=True) if begin <= at <= end]
@@ -75,7 +75,7 @@ class Tally:
             }
 
     def unanswered(self) -> list[float]:
-        """How long requests have been waiting that have no answer yet: what hangs is slow, though it never ends."""
+        """List the waiting times of requests without an answer yet: what hangs is slow, though it never ends."""
         now = time.monotonic()
         with self.lock:
             return [now - begin for begin in self.waiting.values()]
@@ -106,7 +106,7 @@ class TimedClient(AssistedClient):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do.
+    """A run's tasks.
 
     Hosts are dealt to the infra-envs ``share`` by ``share``, ``rate`` hosts start in a second, all is over after
     ``seconds``. With ``step`` that many start at a time; each step is held for ``hold`` seconds after its last host
@@ -129,7 +129,7 @@ class Plan:
     stage_seconds: float = 1.0
 
     def infra_env_of(self, number: int) -> str:
-        """Where host ``number`` registers."""
+        """Return the infra-env in which host ``number`` registers."""
         return self.infra_envs[number // (self.share or self.hosts) % len(self.infra_envs)]
 
 

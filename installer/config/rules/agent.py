@@ -29,7 +29,7 @@ def version(config: AgentConfig) -> FieldError | None:
 
 
 def agent_config(config: AgentConfig) -> Iterator[FieldError]:
-    """What is wrong with agent-config.yaml, its version and its hosts apart."""
+    """List the problems of agent-config.yaml, its version and its hosts apart."""
     if config.rendezvous_ip and check.address(config.rendezvous_ip) is None:
         yield invalid("rendezvousIP", config.rendezvous_ip, f'"{config.rendezvous_ip}" is not a valid IP')
     for source in config.additional_ntp_sources:
@@ -106,7 +106,7 @@ def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:
 
 
 def _unreadable(document: object) -> str:
-    """Why a document's addresses cannot be read; empty if they can."""
+    """Return the reason why a document's addresses cannot be read; empty if they can."""
     if not isinstance(document, dict | None):
         return "networkConfig must be a map"
     interfaces = (document or {}).get("interfaces")

@@ -20,7 +20,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Host:
-    """What agent-config says of one host."""
+    """A host of agent-config."""
 
     hostname: str = ""
     _: KW_ONLY

@@ -80,7 +80,7 @@ class NutanixResource:
 
 @dataclass(frozen=True)
 class NutanixDiskDevice:
-    """How a virtual machine sees a disk."""
+    """A disk as a virtual machine sees it."""
 
     device_type: str = ""
     adapter_type: str = ""
@@ -89,7 +89,7 @@ class NutanixDiskDevice:
 
 @dataclass(frozen=True)
 class NutanixStorage:
-    """Where a disk is kept."""
+    """A disk's storage."""
 
     disk_mode: str = ""
     storage_container: NutanixResource | None = None
@@ -146,7 +146,7 @@ class VCenter:
 
 @dataclass(frozen=True, kw_only=True)
 class VSphereTopology:
-    """Where in a vCenter the machines of a failure domain are; inventory paths are absolute."""
+    """The place of a failure domain's machines in a vCenter; inventory paths are absolute."""
 
     datacenter: str = ""
     compute_cluster: str = ""
@@ -238,7 +238,7 @@ class VSpherePlatform:
 
 @dataclass(frozen=True)
 class PrismEndpoint:
-    """Where a Prism Central or Element answers."""
+    """The address of a Prism Central or Element."""
 
     address: str = ""
     port: Annotated[int, Bits(32)] | None = None

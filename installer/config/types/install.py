@@ -29,7 +29,7 @@ class OwnerReference:
 
 @dataclass(frozen=True, kw_only=True)
 class ManagedFields:
-    """Who has set which fields of an object."""
+    """The setter of an object's fields."""
 
     manager: str = ""
     operation: str = ""
@@ -63,7 +63,7 @@ class ObjectMeta:
 
 @dataclass(frozen=True, kw_only=True)
 class FencingCredential:
-    """Where one control plane host's BMC is, for fencing; the host is named by its name, or by a NIC's MAC address."""
+    """A control plane host's BMC, for fencing; the host is named by its name, or by a NIC's MAC address."""
 
     host_name: str = ""
     mac_address: str = ""
@@ -82,7 +82,7 @@ class Fencing:
 
 @dataclass(frozen=True)
 class DiskPlace:
-    """Which disk, and for a user's own where it is mounted."""
+    """A disk, and a user's own mount point for it."""
 
     platform_disk_id: str = key("platformDiskID", default="")
     mount_path: str = ""
@@ -167,7 +167,7 @@ class ImageSource:
 
     @property
     def policy(self) -> str:
-        """Whether the source itself may be contacted; empty for the default."""
+        """Return the policy for contacting the source itself; empty for the default."""
         return ""
 
 
@@ -179,7 +179,7 @@ class DigestSource(ImageSource):
 
     @property
     def policy(self) -> str:
-        """Whether the source itself may be contacted; empty for the default."""
+        """Return the policy for contacting the source itself; empty for the default."""
         return self.source_policy
 
 

@@ -38,7 +38,7 @@ class PoolPlatform:
 
 @dataclass(frozen=True, kw_only=True)
 class RootDeviceHints:
-    """Which disk to install to; all given hints must match (reference §1.3)."""
+    """The disk to install to; all given hints must match (reference §1.3)."""
 
     device_name: str = ""
     hctl: str = ""

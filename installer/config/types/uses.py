@@ -1,4 +1,4 @@
-"""What becomes of every field of the configs: one row a type, down to what is ignored as a whole."""
+"""The use of every field of the configs: one row a type, down to what is ignored as a whole."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def note(path: str, value: object, default: object = None, *, shown: bool = True
 
 
 def unused(config: object, use: Use, path: str = "", table: Table = FIELDS) -> Iterator[str]:
-    """What is set of the fields that have this use, each as `<path>: <value> is ignored`."""
+    """List the set fields of this use, each as `<path>: <value> is ignored`."""
     if isinstance(config, tuple):
         for index, entry in enumerate(config):
             yield from unused(entry, use, f"{path}[{index}]", table)

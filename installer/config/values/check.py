@@ -82,7 +82,7 @@ def network(value: str) -> Network | None:
 
 
 def cidr_text(value: str) -> str:
-    """What Go's net.ParseCIDR takes, as it prints it; host bits stay. Raises ValueError."""
+    """Return a network as Go's net.ParseCIDR takes and prints it; host bits stay. Raises ValueError."""
     if network(value) is None:
         raise ValueError(f"failed to Parse cidr string to net.IPNet: invalid CIDR address: {value}")
     own = ipaddress.ip_interface(value)
@@ -166,7 +166,7 @@ def pull_secret_hosts(value: str) -> list[str]:
 
 
 def redacted_pull_secret(value: str) -> str:
-    """What an error message may show of a pull secret: its registries at most."""
+    """Return the part of a pull secret that an error message may show: its registries at most."""
     try:
         hosts = ", ".join(dict.fromkeys(map(shown_registry, pull_secret_hosts(value))))
     except ValueError:
@@ -180,7 +180,7 @@ def without_private_key(text: str) -> str:
 
 
 def ssh_key(text: str) -> str | None:
-    """What is wrong with lines of authorized_keys: the first line that holds a key must hold one of a known type."""
+    """Check lines of authorized_keys: the first line that holds a key must hold one of a known type."""
     return "ssh: no key found" if _first_key(text) is None else None
 
 
@@ -328,7 +328,7 @@ def repository(value: str) -> str | None:
 
 
 def url(value: str, *, request: bool = False) -> str | None:
-    """What Go's net/url says of a URL; `request`: it must be an absolute one, or a path."""
+    """Check a URL as Go's net/url does; `request`: it must be an absolute one, or a path."""
     try:
         urls.parse(value, request=request)
     except ValueError as error:

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the user gave, validated.
+    """The user's inputs, validated.
 
     `install`: with the machine network of node0 in its proxy's noProxy. `host_files`: what is written for each of
     `hosts`. `ntp_sources` and `rendezvous_ip` are what follows from both configs. `agent_text`: agent-config.yaml as it
@@ -176,7 +176,7 @@ def _has_release(sources: Iterable[ImageSource]) -> bool:
 
 
 def _check_networks(install: InstallConfig, target: str) -> None:
-    """What agent-cluster-install.yaml would be refused for. Raises ConfigError."""
+    """Refuse networks as agent-cluster-install.yaml would be. Raises ConfigError."""
     if install.networking is not None:
         stage = f'failed to fetch dependency of "{target}": failed to generate asset "AgentClusterInstall Config"'
         problems = list(networks.errors(install.networking, install.masters + install.workers))
@@ -225,7 +225,7 @@ def _discard(files: InputFiles, target: str) -> None:
 
 
 def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool) -> dict[str, dict[str, bytes]]:
-    """What goes into the state, `manifests` with it; what newer configs replace goes out of it."""
+    """Return the state's new content, `manifests` with it; what newer configs replace goes out of it."""
     consumed = dict(files.on_disk)
     if manifests or files.install_changed or files.state.files(MANIFESTS):
         consumed[MANIFESTS] = manifests

@@ -1,4 +1,4 @@
-"""What is written to the live host for every host of the inputs: keyfiles, hints, names."""
+"""Files on the live host for every host of the inputs: keyfiles, hints, names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def network_files(host: Host) -> dict[str, str]:
 
 
 def host_files(hosts: Sequence[Host], target: str, *, required: int) -> list[HostFiles]:
-    """What is written for every host; `target` is for messages. The first `required` of them are those of the configs,
+    """Make the files for every host; `target` is for messages. The first `required` of them are those of the configs,
     the others those that only NMStateConfigs name. Raises ConfigError with the faulty network configs of all hosts."""
     files, errors = [], []
     for index, host in enumerate(hosts):

@@ -125,7 +125,7 @@ def _effective_manifests(
 
 
 def _same(one: dict[str, bytes], kept: dict[str, bytes]) -> bool:
-    """Whether an install-config says what the kept one does: how it is written does not count."""
+    """Return whether an install-config says the same as the kept one; its style does not count."""
     if not kept or one == kept:
         return bool(kept)
     try:

@@ -31,7 +31,7 @@ def proxy_environment(config: InstallConfig) -> dict[str, str]:
 
 
 def kernel_arguments(config: InstallConfig) -> tuple[str, ...]:
-    """What is added to the live system's kernel arguments (reference §3.3)."""
+    """Return the kernel arguments added to the live system's (reference §3.3)."""
     external = config.platform.external
     console = ("console=ttyS0",) if external is not None and external.platform_name == "oci" else ()
     return (*console, *(("fips=1",) if config.fips else ()))

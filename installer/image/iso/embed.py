@@ -56,7 +56,7 @@ def _within(iso: Iso, area: Extent, what: str) -> Extent:
 
 
 def ignition_area(iso: Iso) -> Extent:
-    """Where an Ignition config goes: by igninfo.json, else the whole ignition.img, else the header of 2020's images."""
+    """Find an Ignition config's place: by igninfo.json, else all of ignition.img, else the header of 2020's images."""
     info = _json(iso, "coreos/igninfo.json")
     if info is not None:
         name = str(info.get("file", ""))

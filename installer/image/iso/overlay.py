@@ -39,7 +39,7 @@ class Segment:
         return self.start + self.length
 
     def part(self, start: int, end: int) -> Segment:
-        """What of this segment lies in [start, end), which must not be empty."""
+        """Return this segment's part in [start, end), which must not be empty."""
         start, end = max(start, self.start), min(end, self.end)
         skip = start - self.start
         source = self.source
@@ -157,7 +157,7 @@ class Overlay(io.RawIOBase):
 
     @property
     def in_place_possible(self) -> bool:
-        """Whether all that is kept of the base stays where it is, or is now behind the base's end."""
+        """Return whether all that is kept of the base stays where it is, or is now behind the base's end."""
         return not any(
             isinstance(s.source, int) and s.source != s.start and s.start < self.base_size for s in self._segments
         )

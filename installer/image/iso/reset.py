@@ -1,4 +1,4 @@
-"""What was changed in an image since it was made, and how to undo it."""
+"""The changes of an image since it was made, and their undoing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from installer.image.iso.overlay import Overlay
 
 @dataclass(frozen=True)
 class Growth:
-    """Whether the embed area is longer than it was made, and by how many bytes the initrd is."""
+    """Growth of an image: whether the embed area is longer than it was made, and by how many bytes the initrd is."""
 
     area: bool
     initrd: int
@@ -29,7 +29,7 @@ def _lengths(overlay: Overlay, path: object) -> tuple[int, int]:
 
 
 def growth(overlay: Overlay, path: object) -> Growth:
-    """What has grown in the image, which is not changed. Raises IsoError."""
+    """Measure the growth of an image, which is not changed. Raises IsoError."""
     probe = Overlay(overlay.base)
     current = _lengths(probe, path)
     while undo_growth(probe, path):

@@ -1,4 +1,4 @@
-"""Who belongs to whom: ports and controllers, parents, MAC addresses borrowed, and in which order profiles come."""
+"""Relations of interfaces: ports and controllers, parents, MAC addresses borrowed, and the order of profiles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Plan:
         return self.attachments.get(key_of(one))
 
     def has_ip(self, one: Interface) -> bool:
-        """Whether the profile has [ipv4] and [ipv6]: ports have none, except those of a VRF and OVS interfaces."""
+        """Return whether the profile has [ipv4] and [ipv6]: ports have none, but those of a VRF and OVS interfaces do."""
         attachment = self.attachment(one)
         return attachment is None or one.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
 
@@ -60,7 +60,7 @@ class Plan:
 
 
 def key_of(one: Interface) -> Key:
-    """What tells an interface from all others: its name, and whether it is outside the kernel."""
+    """Return an interface's key among all others: its name, and whether it is outside the kernel."""
     return one.name, userspace(one)
 
 

@@ -1,4 +1,4 @@
-"""What a document says, after reading: frozen data, addresses in canonical form, nothing placed or rendered yet."""
+"""A document after reading: frozen data, addresses in canonical form, nothing placed or rendered yet."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class IpConfig:
 
     @property
     def auto(self) -> bool:
-        """Whether the network gives this family its addresses."""
+        """Return whether the network gives this family its addresses."""
         return self.enabled and (self.dhcp or self.autoconf)
 
     @property
     def static(self) -> bool:
-        """Whether this family has only addresses from the document."""
+        """Return whether this family has only addresses from the document."""
         return self.enabled and not self.auto and bool(self.addresses)
 
 
@@ -50,7 +50,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the section of one interface type says: its own keyfile sections, ports, parent, and peer."""
+    """The section of an interface's type: its own keyfile sections, ports, parent, and peer."""
 
     sections: Sections = field(default_factory=dict)
     ports: tuple[Port, ...] | None = None
@@ -87,13 +87,13 @@ class Interface:
         return self.ipv4 if family == 4 else self.ipv6
 
     def enabled(self, family: int) -> bool:
-        """Whether the family is on."""
+        """Return whether the family is on."""
         config = self.ip(family)
         return config is not None and config.enabled
 
     @property
     def present(self) -> bool:
-        """Whether the interface gets a profile."""
+        """Return whether the interface gets a profile."""
         return self.state in ("up", "down")
 
 

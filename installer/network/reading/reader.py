@@ -87,7 +87,7 @@ class Fields:
         return self._source[names[0]] if names else None
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field is there and not null."""
         return self._source.get(name) is not None
 
     def refuse_null(self, *names: str) -> None:

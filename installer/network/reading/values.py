@@ -33,7 +33,7 @@ _shortener.maxlevel = 2
 
 
 def may_be_secret(path: str, value: object) -> bool:
-    """Whether a field, or one inside its value, is named as passwords and keys are, mistyped ones among them, or is of
+    """Return whether a field, or one inside its value, is named as passwords and keys are, mistyped ones too, or is of
     802.1x."""
     if _SECRET_SECTION in path or _SECRET.search(path.rpartition(".")[2]):
         return True

@@ -1,4 +1,4 @@
-"""What runs of `node0` in a test's process share: keys take 0.26 s of processor time a set, the parser 7 ms."""
+"""Parts shared by runs of `node0` in a test's process: keys take 0.26 s of processor time a set, the parser 7 ms."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ LOG = ".openshift_install.log"
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds the directory's lock: by the kernel's list, since trying the lock would take it."""
+    """Return whether a process holds the directory's lock, by the kernel's list: trying it would take it."""
     inode = f":{folder.stat().st_ino} "
     return any("FLOCK" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 

@@ -28,7 +28,7 @@ COMPONENTS = (
 
 
 def base_iso_files(iso: Path) -> dict[str, bytes]:
-    """What machine-os-images has: the base ISO and its checksum."""
+    """Make the files of machine-os-images: the base ISO and its checksum."""
     data = iso.read_bytes()
     return {
         "coreos/coreos-x86_64.iso": data,

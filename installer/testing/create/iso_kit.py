@@ -52,14 +52,14 @@ LAYOUTS = {
 
 
 def place(iso: Iso, path: str) -> Extent:
-    """Where a file lies in an ISO that has it."""
+    """Return the offset of a file in an ISO."""
     extent = iso.find(path)
     assert extent is not None
     return extent
 
 
 def kargs_text(size: int, entry: dict[str, str]) -> str:
-    """What fills a kargs area of `size` bytes at first."""
+    """Return the first content of a kargs area of `size` bytes."""
     return (KARGS + entry.get("end", "\n")).ljust(size, entry.get("pad", "#"))
 
 

@@ -50,7 +50,7 @@ def create(target: str, directory: Path) -> int:
 
 
 def names(directory: Path) -> list[str]:
-    """What lies in the directory, hidden files apart."""
+    """List the directory's entries, hidden files apart."""
     return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file() and p.name[0] != ".")
 
 

@@ -10,7 +10,7 @@ DAEMON = Path(__file__).with_name("network_manager.sh")
 
 
 def why_not(daemon: bool = False) -> str:
-    """Why the real program cannot be asked here; empty when it can."""
+    """Return the reason why the real program cannot be asked here; empty when it can."""
     needed = ["nmcli", *(["NetworkManager", "dbus-daemon", "unshare", "ip"] if daemon else [])]
     missing = [
         name for name in needed if shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None

@@ -41,7 +41,7 @@ def pull_rules(files: Parsed) -> list[str]:
 
 
 def differences(ours: dict[str, str], theirs: dict[str, str]) -> list[str]:
-    """What differs between two sets of keyfiles, one line each."""
+    """List the differences of two sets of keyfiles, one line each."""
     left = {name: parse(text) for name, text in ours.items()}
     right = {name: parse(text) for name, text in theirs.items()}
     lines = [f"{name}: only {'ours' if name in left else 'upstream'}" for name in sorted(set(left) ^ set(right))]

@@ -41,7 +41,7 @@ class FencingCredential:
 
 @dataclass(frozen=True)
 class InstallConfig:
-    """What was asked for; ``text`` is the whole file, for the ConfigMap cluster-config-v1."""
+    """An install-config; ``text`` is the whole file, for the ConfigMap cluster-config-v1."""
 
     name: str
     base_domain: str
@@ -77,12 +77,12 @@ class InstallConfig:
 
     @property
     def dual_stack(self) -> bool:
-        """Whether nodes, pods and services have addresses of IPv4 and of IPv6."""
+        """Return whether nodes, pods and services have addresses of IPv4 and of IPv6."""
         return len(self.families) > 1
 
     @property
     def any_address(self) -> str:
-        """Where servers listen: `::`, which takes IPv4 as well, as soon as there is IPv6."""
+        """Return the address on which servers listen: `::`, which takes IPv4 as well, as soon as there is IPv6."""
         return "::" if 6 in self.families else "0.0.0.0"
 
     @property
@@ -95,7 +95,7 @@ class InstallConfig:
 
     @property
     def no_proxy(self) -> str:
-        """What is reached without the proxy: what was asked for, and the cluster's own names and networks, which
+        """List the destinations without the proxy: those asked for, and the cluster's own names and networks, which
         OpenShift's network operator adds."""
         own = ("127.0.0.1", "localhost", ".svc", ".cluster.local", f"api-int.{self.domain}")
         networks = (*self.machine_networks, *self.service_networks, *(cidr for cidr, _ in self.cluster_networks))
@@ -104,7 +104,7 @@ class InstallConfig:
 
     @property
     def nodes(self) -> int:
-        """How many nodes the cluster is to have."""
+        """Count the nodes that the cluster is to have."""
         return self.etcd_members + self.compute_replicas
 
     @property
@@ -114,12 +114,12 @@ class InstallConfig:
 
     @property
     def holds_vips(self) -> bool:
-        """Whether the nodes hold the virtual IPs: there are some, and no load balancer of the user's has them."""
+        """Return whether the nodes hold the virtual IPs: there are some, and no user's load balancer has them."""
         return bool(self.api_vips) and not self.own_load_balancer
 
     @property
     def etcd_members(self) -> int:
-        """How many nodes run a member of etcd: the control plane's, and arbiters."""
+        """Count the nodes that run a member of etcd: the control plane's, and arbiters."""
         return self.control_plane_replicas + self.arbiter_replicas
 
     @property
@@ -129,13 +129,13 @@ class InstallConfig:
 
     @property
     def enough_members(self) -> int:
-        """How many members of etcd vote before the bootstrap host may go: itself and two more, or one more where there
+        """Count the voting members of etcd before the bootstrap host may go: itself and two more, or one where there
         are to be two (reference/cluster.md §2.5, delayed HA)."""
         return 2 if self.fenced else 3
 
     @property
     def first_api_servers(self) -> int:
-        """How many other nodes have an API server before the bootstrap host may go: beside an arbiter there is one."""
+        """Count the other nodes with an API server before the bootstrap host may go: beside an arbiter there is one."""
         return min(2, self.control_plane_replicas - 1)
 
     @property
@@ -145,12 +145,12 @@ class InstallConfig:
 
     @property
     def schedulable_masters(self) -> bool:
-        """Whether control plane nodes are workers too (OpenShift: when there are no workers)."""
+        """Return whether control plane nodes are workers too (OpenShift: when there are no workers)."""
         return self.compute_replicas == 0
 
     @property
     def api_host(self) -> str:
-        """Where hosts find the machine-config server: the first API VIP on bare metal, else api-int by name."""
+        """Return the host of the machine-config server: the first API VIP on bare metal, else api-int by name."""
         vip = self.api_vips[0] if self.platform == "baremetal" and self.api_vips else f"api-int.{self.domain}"
         return f"[{vip}]" if ":" in vip else vip
 

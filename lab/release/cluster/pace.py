@@ -1,4 +1,4 @@
-"""How long a loop that looks at the cluster pauses between two looks."""
+"""The pause between two looks at the cluster."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str,
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """What goes into a layer or zipapp of ours: files by their path (None: an empty one), and the byte code's version.
+    """Inputs of a layer or zipapp of ours: files by their path (None: an empty one), and the byte code's version.
     ``module`` is what a zipapp starts, ``python`` the interpreter that packs it."""
 
     files: Mapping[str, File | None]
@@ -84,7 +84,7 @@ def _code_layer(store: Store, inputs: CodeInputs, out: Path) -> None:
 
 
 def module_exists(module: str, checkout: Path = CHECKOUT) -> bool:
-    """Whether ``python -m module`` can be run from this checkout."""
+    """Return whether ``python -m module`` can be run from this checkout."""
     path = checkout / module.replace(".", "/")
     return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
 

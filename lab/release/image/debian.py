@@ -91,18 +91,18 @@ class Packages:
     skip: tuple[str, ...] = ()
 
     def takes(self, deb: str) -> bool:
-        """Whether a .deb file's package is to be unpacked."""
+        """Return whether a .deb file's package is to be unpacked."""
         return not any(fnmatch.fnmatchcase(deb.split("_", 1)[0], pattern) for pattern in self.skip)
 
 
 def wanted(name: str) -> bool:
-    """Whether a path (relative, after the /usr merge) of a package belongs into an image."""
+    """Return whether a path (relative, after the /usr merge) of a package belongs into an image."""
     return _KEPT.fullmatch(name) is not None or _UNWANTED.match(name) is None
 
 
 @dataclass(frozen=True)
 class BaseInputs:
-    """What the base layer is made from; ``tools`` by version."""
+    """Inputs of the base layer; ``tools`` by version."""
 
     suite: str
     packages: tuple[str, ...]

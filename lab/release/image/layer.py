@@ -36,7 +36,7 @@ _MERGED = ("bin", "sbin", "lib", "lib64")
 
 
 class Compression(StrEnum):
-    """How a layer's tar is stored; the value is the media type's suffix."""
+    """The compression of a stored layer's tar; the value is the media type's suffix."""
 
     ZSTD = "zstd"
     GZIP = "gzip"

@@ -65,7 +65,7 @@ def normalised(name: str) -> str:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the layer of wheels is made from: names, all pins (dependencies come from the same file) and the byte code's
+    """Inputs of the layer of wheels: names, all pins (dependencies come from the same file) and the byte code's
     version; of the file with the pins, only the pins count."""
 
     wheels: tuple[str, ...]

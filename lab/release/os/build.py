@@ -88,7 +88,7 @@ def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None)
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the machine OS is made from: the Debian root, all files of this package, files of others by their place in
+    """Inputs of the machine OS: the Debian root, all files of this package, files of others by their place in
     the system, kernel arguments, and the host's tools, of which some leave files of theirs in it."""
 
     rootfs: Built

@@ -1,4 +1,4 @@
-"""How fast this machine's time stamp counter runs, which QEMU's emulated CPUs show to their guests.
+"""The speed of this machine's time stamp counter, which QEMU's emulated CPUs show to their guests.
 
 A guest measures it when it boots, against the emulated PIT. When another guest takes the CPU between the start of the
 PIT's counter and the first read of the TSC, it measures too low a rate (652 MHz instead of 2,596 was seen) and keeps

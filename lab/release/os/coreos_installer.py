@@ -40,7 +40,7 @@ REREAD_SECONDS = 60.0
 
 
 class Reader(Protocol):
-    """What an image is read from: the raw end of a pipe, a file."""
+    """A source of an image's bytes: the raw end of a pipe, a file."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Fill ``buffer`` as far as there is data; 0 at the end."""
@@ -226,7 +226,7 @@ def partition(device: str, number: int) -> str:
 
 
 def is_mounted(device: str, mounts: str) -> bool:
-    """Whether a disk or a partition of it is among these mounts (proc(5))."""
+    """Return whether a disk or a partition of it is among these mounts (proc(5))."""
     whole = f"/dev/mapper/{name}" if (name := mapped(device)) else device
     first = partition(device, 1)[:-1]
     return re.search(rf"^({re.escape(whole)}|{re.escape(first)}\d+)\s", mounts, re.MULTILINE) is not None
@@ -258,7 +258,7 @@ def mounted(source: str) -> Iterator[Path]:
 
 
 def installed_cfg(root_uuid: str, boot_uuid: str, *, append: Sequence[str], delete: Sequence[str], default: str) -> str:
-    """What grub.cfg sources: this disk's own partitions, and the kernel arguments as asked for.
+    """Make the file that grub.cfg sources: this disk's own partitions, and the kernel arguments as asked for.
 
     Raises:
         InstallError: an argument cannot stand in GRUB's quotes.

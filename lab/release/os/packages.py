@@ -1,4 +1,4 @@
-"""What the machine OS is made of: Debian packages, kernel modules, and what of a package is left out."""
+"""Parts of the machine OS: Debian packages, kernel modules, and what of a package is left out."""
 
 from __future__ import annotations
 

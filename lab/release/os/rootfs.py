@@ -35,7 +35,7 @@ def build_rootfs(store: Store) -> Path:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the root is made from: packages asked for, dpkg's path filters, patterns of what is removed afterwards."""
+    """Inputs of the root: packages asked for, dpkg's path filters, patterns of what is removed afterwards."""
 
     suite: str
     packages: tuple[str, ...]

@@ -48,7 +48,7 @@ class File:
         return cls(path, file_sha256(path))
 
     def key(self) -> object:
-        """What a key says of it."""
+        """Return its part of a key."""
         return {"sha256": self.sha256, "executable": os.access(self.path, os.X_OK)}
 
 
@@ -59,7 +59,7 @@ class Built:
     path: Path
 
     def key(self) -> object:
-        """What a key says of it."""
+        """Return its part of a key."""
         return {"stage": f"{self.path.parent.name}/{self.path.name}"}
 
 

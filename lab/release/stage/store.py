@@ -96,7 +96,7 @@ class Store:
         return path
 
     def path(self, name: str, key: str) -> Path:
-        """Where the stage ``name`` with key ``key`` lies once it is finished."""
+        """Return the path of the finished stage ``name`` with key ``key``."""
         return self.root / name / key[:16]
 
     def stage(self, name: str, inputs: Inputs, build: Callable[[Store, Inputs, Path], None]) -> Path:
@@ -128,7 +128,7 @@ class Store:
 
 
 def abandoned(path: Path) -> bool:
-    """Whether a directory of `scratch` is no longer in use: the process that made it has ended."""
+    """Return whether a directory of `scratch` is no longer in use: the process that made it has ended."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

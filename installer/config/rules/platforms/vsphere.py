@@ -189,7 +189,7 @@ def _inventory_paths(path: str, topology: VSphereTopology) -> Iterator[FieldErro
 
 @rule("vsphere", _PATH)
 def others(config: InstallConfig) -> Iterator[FieldError]:
-    """What the page leaves to "vsphere validation": disk type, load balancer, the nodes' networks, gates."""
+    """Check the rest of "vsphere validation": disk type, load balancer, the nodes' networks, gates."""
     platform = config.platform.vsphere
     if platform is None:
         return

@@ -189,7 +189,7 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
 
 
 def served_config(cluster: Cluster, host: Host, objects: Sequence[Object], pool: str) -> Config:
-    """What the machine-config server gives a node of a pool during the bootstrap (§3.2)."""
+    """Return the machine-config server's config for a node of a pool during the bootstrap (§3.2)."""
     current = next(
         o for o in objects if o["kind"] == "MachineConfig" and o["metadata"]["name"].startswith(f"rendered-{pool}-")
     )

@@ -86,7 +86,7 @@ def read_request(csr: Object) -> Request:
 
 
 def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) -> str:
-    """Why this request must not be approved; empty when it may be."""
+    """Return the reason why this request must not be approved; empty when it may be."""
     node = request.common_name.removeprefix("system:node:")
     if not request.common_name.startswith("system:node:") or not node:
         return f"its common name is {request.common_name!r}, not system:node:<name>"
@@ -172,7 +172,7 @@ class Approver:
 
 
 def expected_nodes(kube: Kube) -> int | None:
-    """How many nodes the install-config asked for; None while it is not in the cluster."""
+    """Return the number of nodes that the install-config asked for; None while it is not in the cluster."""
     config = read_config(kube)
     return config.nodes if config else None
 

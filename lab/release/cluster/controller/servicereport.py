@@ -44,7 +44,7 @@ CONFIG = "config.openshift.io/v1"
 
 @dataclass(frozen=True)
 class Target:
-    """Where to report, and whose progress: what the bootstrap host left in the cluster."""
+    """A report's destination and subject, as the bootstrap host left them in the cluster."""
 
     url: str
     ca_pem: str
@@ -184,7 +184,7 @@ class Reporter:
             log.info("Host %s is %s", host.get("requested_hostname"), stage)
 
     def _tell(self, method: str, path: str, body: object) -> bool:
-        """Whether the service accepted it; another node's controller may have been first (409)."""
+        """Report, and return whether the service accepted it; another node's controller may have been first (409)."""
         try:
             self._service.call(method, path, body)
         except ServiceError as error:

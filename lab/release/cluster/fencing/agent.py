@@ -68,7 +68,7 @@ META = f"""<?xml version="1.0"?>
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to run here, and where the other node's etcd is (pods.pacemaker.plan)."""
+    """A plan for this node: its etcd, and the other node's address (pods.pacemaker.plan)."""
 
     node: str
     url: str
@@ -111,7 +111,7 @@ class Agent:
     # -- what is so ------------------------------------------------------------------------------------------------
 
     def healthy(self) -> bool:
-        """Whether etcd here votes and follows a leader."""
+        """Return whether etcd here votes and follows a leader."""
         certs = self._resources / "etcd-certs"
         pair = (certs / "server.crt", certs / "server.key")
         return not nodeinstall.answers(f"{self._plan.client}/health", certs / "ca.crt", pair, HEALTH_SECONDS)
@@ -122,7 +122,7 @@ class Agent:
         return etcdapi.Etcd([endpoint], str(certs / "ca.crt"), pair)
 
     def _of_kubelet(self) -> bool:
-        """Whether kubelet has etcd yet."""
+        """Return whether kubelet has etcd yet."""
         ours = (self._directory / pacemaker.POD).read_bytes()
         return self._kubelet_pod.exists() and self._kubelet_pod.read_bytes() != ours
 
@@ -223,7 +223,7 @@ class Agent:
         return whole
 
     def monitor(self) -> int:
-        """Whether etcd runs. To have lost its leader is a failure when the other node is gone: then it begins alone."""
+        """Return whether etcd runs. A lost leader is a failure when the other node is gone: then it begins alone."""
         if not self._plan.etcd.active():
             return NOT_RUNNING
         standalone = host.attribute(STANDALONE)
@@ -258,7 +258,7 @@ class Agent:
 
 
 def _others_stay() -> bool:
-    """Whether the other's etcd runs and is not about to stop as well: what pacemaker says of the clone (notify)."""
+    """Return whether the other's etcd runs and is not about to stop, by pacemaker's word on the clone (notify)."""
     words = {
         what: os.environ.get(f"OCF_RESKEY_CRM_meta_notify_{what}_uname", "").split() for what in ("active", "stop")
     }
@@ -275,7 +275,7 @@ def _listens(url: str) -> bool:
 
 
 def _patiently(ask: Callable[[], T], seconds: float) -> T:
-    """What etcd answers, asked until it does. Raises EtcdError."""
+    """Ask etcd until it answers, and return its answer. Raises EtcdError."""
     deadline = time.monotonic() + seconds
     while True:
         try:

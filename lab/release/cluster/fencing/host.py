@@ -49,7 +49,7 @@ class Etcd:
 
     @staticmethod
     def active() -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return run([*HOST, "systemctl", "is-active", "--quiet", "etcd.service"]).returncode == 0
 
     def pull(self, seconds: float) -> None:
@@ -109,7 +109,7 @@ def set_attribute(name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What pacemaker says of a node: whether it is a member now, and whether what it does is known. One that is neither
+    """Pacemaker's view of a node: whether it is a member now, and whether its activity is known. One that is neither
     online nor unclean has been fenced, or has ended of itself."""
 
     online: bool
@@ -122,7 +122,7 @@ class Seen:
 
 
 def node(name: str) -> Seen:
-    """What pacemaker says of a node. Raises AgentError."""
+    """Return pacemaker's view of a node. Raises AgentError."""
     try:
         root = ElementTree.fromstring(must(["crm_mon", "--one-shot", "--output-as=xml"]))
     except ElementTree.ParseError as error:

@@ -1,4 +1,4 @@
-"""Which Ignition version a client of the machine-config server gets (reference/cluster.md §3.2)."""
+"""The choice of an Ignition version for a client of the machine-config server (reference/cluster.md §3.2)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ REQUEST_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Resource:
-    """How one kind is served: its plural and whether objects live in namespaces."""
+    """A kind as it is served: its plural and whether objects live in namespaces."""
 
     plural: str
     namespaced: bool
@@ -128,7 +128,7 @@ class Kube:
         return response
 
     def ready(self, seconds: float = 10.0) -> tuple[bool, str]:
-        """Whether /readyz says ok, and what it said."""
+        """Return whether /readyz says ok, and its text."""
         try:
             return True, self.request("GET", "/readyz", seconds=seconds).text
         except ApiError as error:

@@ -32,7 +32,7 @@ def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
 
 
 def is_status(conditions: Sequence[Condition], kind: str, status: str = "True") -> bool:
-    """Whether the condition is there with that status."""
+    """Return whether the condition is there with that status."""
     condition = find(conditions, kind)
     return condition is not None and condition.get("status") == status
 
@@ -56,7 +56,7 @@ def put(
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a pass failed: reason and message of Failing, and the summary that Progressing quotes (§5.2)."""
+    """A pass's failure: reason and message of Failing, and the summary that Progressing quotes (§5.2)."""
 
     reason: str
     message: str
@@ -65,7 +65,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Work:
-    """Where the version operator is: manifests applied of all, operators waited for, what went wrong, all done."""
+    """The version operator's progress: manifests applied of all, operators waited for, what went wrong, all done."""
 
     version: str
     image: str

@@ -58,7 +58,7 @@ class Manifest:
         return f'{self.object["kind"].lower()} "{where}{meta["name"]}"'
 
     def annotated(self, key: str) -> bool:
-        """Whether an annotation says "true"."""
+        """Return whether an annotation says "true"."""
         return (self.object["metadata"].get("annotations") or {}).get(key) == "true"
 
 
@@ -94,7 +94,7 @@ def load_images(root: Path) -> Images:
 
 
 def included(obj: Object, capabilities: Iterable[str] = CAPABILITIES) -> bool:
-    """Whether the annotations admit this manifest on this cluster (§1.3)."""
+    """Return whether the annotations admit this manifest on this cluster (§1.3)."""
     notes = obj["metadata"].get("annotations") or {}
     if notes.get(PROFILE) != "true":
         return False

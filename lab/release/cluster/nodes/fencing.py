@@ -34,7 +34,7 @@ def credential_name(host: str) -> str:
 
 
 def bootstrap_objects(config: InstallConfig) -> list[Object]:
-    """What the bootstrap host leaves in the API for this: credentials as OpenShift's installer does, and corosync's
+    """Make the bootstrap host's objects for this: credentials as OpenShift's installer does, and corosync's
     key."""
     if not config.fenced:
         return []

@@ -1,4 +1,4 @@
-"""What each ClusterOperator's Available rests on: real probes, whose messages say what they looked at."""
+"""Probes on which each ClusterOperator's Available rests; their messages say what they looked at."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class View:
 
     @property
     def missing_masters(self) -> int:
-        """How many control plane nodes have not joined."""
+        """Count the control plane nodes that have not joined."""
         return max((self.config.control_plane_replicas if self.config else 1) - len(self.masters), 0)
 
     @property
@@ -62,7 +62,7 @@ class View:
 
     @property
     def missing_members(self) -> int:
-        """How many nodes that are to have a member of etcd have not joined."""
+        """Count the nodes that are to have a member of etcd and have not joined."""
         return max((self.config.etcd_members if self.config else 1) - len(self.etcd_nodes), 0)
 
     @property
@@ -92,12 +92,12 @@ def address(node: Object) -> str:
 
 
 def node_ready(node: Object) -> bool:
-    """Whether the node's condition Ready is True."""
+    """Return whether the node's condition Ready is True."""
     return is_status(node.get("status", {}).get("conditions") or [], "Ready")
 
 
 def pod_ready(pod: Object) -> bool:
-    """Whether the pod's condition Ready is True."""
+    """Return whether the pod's condition Ready is True."""
     return is_status(pod.get("status", {}).get("conditions") or [], "Ready")
 
 
@@ -132,7 +132,7 @@ def _readyz(ip: str, ca_file: str) -> tuple[int, str]:
 
 
 def _static_pods(view: View, namespace: str, name: str) -> tuple[int, int]:
-    """How many of the control plane nodes have this static pod Ready, and how many nodes there are."""
+    """Count the control plane nodes that have this static pod Ready, and all of them."""
     ready = {
         pod["spec"].get("nodeName")
         for pod in view.pods

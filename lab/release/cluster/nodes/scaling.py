@@ -46,7 +46,7 @@ LEAVE_SECONDS = 120.0
 
 
 def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
-    """What the bootstrap host leaves in the API for the operator: common files, the etcd CA, its own address."""
+    """Make what the bootstrap host leaves in the API for the operator: common files, the etcd CA, its own address."""
     signer = cluster.pairs["etcd-signer"]
     endpoints = config_map(NAMESPACE, "etcd-endpoints", {})
     endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
@@ -60,7 +60,7 @@ def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
 
 
 def running_nodes(kube: Kube, kind: str) -> int:
-    """How many nodes an operator.openshift.io object says run revision 1 or later."""
+    """Count the nodes that an operator.openshift.io object says run revision 1 or later."""
     obj = kube.get(OPERATOR, kind, "cluster")
     statuses = ((obj or {}).get("status") or {}).get("nodeStatuses") or []
     return sum(1 for status in statuses if status.get("currentRevision", 0) >= 1)

@@ -19,7 +19,7 @@ ASSETS = "/opt/openshift"
 
 @dataclass(frozen=True)
 class Inputs:
-    """What goes into the config; ``manifests`` and ``openshift`` are file name to text."""
+    """Inputs of the config; ``manifests`` and ``openshift`` are file name to text."""
 
     config: InstallConfig
     pairs: Mapping[str, KeyPair]

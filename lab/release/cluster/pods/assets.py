@@ -1,4 +1,4 @@
-"""What the installer left on the bootstrap host, and the files that static pods read, made of it."""
+"""The installer's files on the bootstrap host, and those that static pods read, made of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the installer left in /opt/openshift."""
+    """The content of /opt/openshift, as the installer left it."""
 
     config: InstallConfig
     pairs: Mapping[str, KeyPair]
@@ -70,7 +70,7 @@ def load(assets: Path, root: Path = Path("/")) -> Cluster:
 
 
 def ingress_files(cluster: Cluster) -> dict[str, str]:
-    """What router and console read, by path under static-pod-resources."""
+    """Make the files that router and console read, by path under static-pod-resources."""
     router = cluster.pairs["router-certs"]
     domain = cluster.config.domain
     api = "localhost" if cluster.config.schedulable_masters else f"api-int.{domain}"
@@ -86,7 +86,7 @@ def ingress_files(cluster: Cluster) -> dict[str, str]:
 
 
 def control_plane_files(cluster: Cluster) -> dict[str, str]:
-    """What the static pods of every control plane node read, by path under static-pod-resources."""
+    """Make the files that the static pods of every control plane node read, by path under static-pod-resources."""
     pairs = cluster.pairs
     files = {
         "etcd-certs/ca.crt": pairs["etcd-signer"].cert,

@@ -1,4 +1,4 @@
-"""What pacemaker and corosync read on two nodes that fence each other, as OpenShift's etcd operator sets them up (Two
+"""Files of pacemaker and corosync on two nodes that fence each other, as OpenShift's etcd operator sets them up (Two
 Nodes with Fencing: cluster-etcd-operator, pkg/tnf): a fence agent for each node's BMC, and etcd as a clone of two."""
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Peer:
 
     @property
     def url(self) -> str:
-        """Where its etcd listens for its peer."""
+        """Return the URL on which its etcd listens for its peer."""
         return staticpods.peer_url(self.address)
 
     @property
     def client_url(self) -> str:
-        """Where its etcd listens for clients."""
+        """Return the URL on which its etcd listens for clients."""
         return f"https://{staticpods.url_host(self.address)}:2379"
 
 
@@ -142,7 +142,7 @@ def cib(nodes: Sequence[Peer], credentials: Sequence[FencingCredential]) -> str:
 
 
 def plan(config: InstallConfig, images: Images, node: Peer, other: Peer) -> str:
-    """What the agent runs on a node, and where the other's etcd is."""
+    """Return the agent's plan for a node: its own etcd, and where the other's is."""
     peers = ",".join(f"{one.name}={one.url}" for one in (node, other))
     pod = staticpods.etcd(node.address, node.name, peers, listen=config.any_address)
     document = {

@@ -25,7 +25,7 @@ def url_host(ip: str) -> str:
 
 
 def peer_url(node_ip: str) -> str:
-    """Where an etcd member listens for its peers."""
+    """Return the URL on which an etcd member listens for its peers."""
     return f"https://{url_host(node_ip)}:2380"
 
 
@@ -127,7 +127,7 @@ RETIRED_APIS = (
 
 
 def feature_gates(config: InstallConfig) -> list[str]:
-    """What Kubernetes 1.20 needs for two families: the API server drops a node's second pod network without it
+    """Return Kubernetes 1.20's gates for two families: without them the API server drops a node's second pod
     (pkg/registry/core/node/strategy.go)."""
     return ["--feature-gates=IPv6DualStack=true"] if config.dual_stack else []
 
@@ -383,5 +383,5 @@ def worker() -> list[Stage]:
 
 
 def ingress() -> list[StaticPod]:
-    """What answers for *.apps: on workers, or on control plane nodes that are workers too."""
+    """Make the pod that answers for *.apps: on workers, or on control plane nodes that are workers too."""
     return [router(), console()]

@@ -56,7 +56,7 @@ def view(kube: Kube, files: Path, before: View | None = None) -> View:
 
 
 def node_patch(node: Object, schedulable_masters: bool) -> Object:
-    """What a node's role requires and it lacks: labels, MachineConfig annotations, the taint; else {} (§4).
+    """Return the labels, MachineConfig annotations and taint that a node's role requires and it lacks; else {} (§4).
 
     The kubelet may not give itself roles, but reports with which rendered config it booted.
     """

@@ -69,7 +69,7 @@ class Syncer:
         return False
 
     def renew(self) -> bool:
-        """Whether this instance leads. Raises ApiError; LeaseLost when it led for so long ago that another may."""
+        """Renew the lease, and return whether this instance leads. Raises ApiError; LeaseLost when another may lead."""
         began = time.monotonic()
         if began - self._renewed < RENEW_SECONDS:
             return True

@@ -1,4 +1,4 @@
-"""What UEFI starts of the machine OS: Debian's shim, which Microsoft signed, then Debian's GRUB, which Debian signed as
+"""UEFI's boot files of the machine OS: Debian's shim, which Microsoft signed, and Debian's GRUB, which Debian signed as
 it signed the kernel. So it boots with secure boot and without.
 
 A signed GRUB reads its configuration where Debian has it: from /EFI/debian of the file system that it was loaded from;
