@@ -242,7 +242,7 @@ def test_swarm_has_options_of_its_own(capsys):
 
 
 def test_starts_light():
-    """What takes time at a start is what is imported: nothing heavy, and little in all, is so for --help."""
+    """Imports take the time of a start: --help loads nothing heavy, and little in all."""
     code = "import sys; from installer.cli import parser; parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not {"yaml", "cryptography", "kubernetes", "aiohttp", "requests", "jwt", "msgspec", "asyncio"} & set(loaded)

@@ -1,4 +1,4 @@
-"""What users give that is no file, or too much of one: one line at every entrance, at once."""
+"""Users' inputs that are no file, or too long: one line at every entrance, at once."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ class Bootstrap:
         return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
-        """List a time-out's causes, the first ones: who is missing, what fails, else the service's errors, or how far it
+        """List a time-out's causes, the first ones: who is missing, what fails, the service's errors, or how far it
         came."""
         return self._causes() or (f"No failure was reported: {self.last_seen()}",)
 

@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> int:
-    """What `lab.commands.cli.main` returns, or 130 after a Ctrl-C, at whatever moment that comes."""
+    """Return the code of `lab.commands.cli.main`, or 130 after a Ctrl-C, at whatever moment that comes."""
     try:
         from installer.common.streams import with_streams
         from lab.commands import cli

@@ -19,7 +19,7 @@ _DNS_NAMES = ("api", "api-int", "registry")
 
 
 def offer(parser: argparse.ArgumentParser, chosen: Chosen) -> None:
-    """Where the shell asks for completions, print them and exit; else do nothing. `chosen` finds a command's lab."""
+    """Print completions and exit if the shell asks for them; else do nothing. `chosen` finds a command's lab."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     import argcomplete

@@ -1,4 +1,4 @@
-"""What `node0-lab deploy DIR` copies of DIR: the user's files, and nothing that lies there for other reasons."""
+"""The copy of DIR by `node0-lab deploy DIR`: the user's files, and nothing that lies there for other reasons."""
 
 import os
 from types import SimpleNamespace

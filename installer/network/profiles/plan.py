@@ -38,7 +38,7 @@ class Plan:
         return self.attachments.get(key_of(one))
 
     def has_ip(self, one: Interface) -> bool:
-        """Return whether the profile has [ipv4] and [ipv6]: ports have none, but those of a VRF and OVS interfaces do."""
+        """Return whether the profile has [ipv4] and [ipv6]: ports have none, except in a VRF and OVS interfaces."""
         attachment = self.attachment(one)
         return attachment is None or one.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
 

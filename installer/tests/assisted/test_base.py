@@ -13,7 +13,7 @@ COPIES = ("ignition/data/bin/common.sh", "rendezvous/data/page.html")
 
 
 def naming() -> dict[str, set[str]]:
-    """What the installer's own files have of it, by their paths."""
+    """Return the lines of the installer's own files that name it, by their paths."""
     files = (path for path in ROOT.rglob("*") if path.suffix in (".py", ".sh", ".html", "") and path.is_file())
     own = (path.relative_to(ROOT) for path in files)
     kept = [path for path in own if not {"tests", "testing", "__pycache__"} & set(path.parts)]

@@ -125,7 +125,7 @@ def test_a_file_that_grows_is_sent_as_it_was_announced() -> None:
 
 
 def test_a_file_that_shrinks_is_told_at_once() -> None:
-    """What was promised cannot be sent: the connection is closed, and nobody waits for the rest."""
+    """The promised length cannot be sent: the connection is closed, and nobody waits for the rest."""
     came: list[int] = []
 
     def takes(service: SocketService, connection: socket.socket, stream: Any) -> None:

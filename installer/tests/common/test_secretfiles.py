@@ -1,4 +1,4 @@
-"""What is left of secrets when a command ends, and when it is ended: nothing."""
+"""Secrets after a command's end, natural or not: none are left."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def prepared(directory: Path, text: str) -> Path:
 
 
 def refusals(directory: Path, *, configs: bool = True) -> list[str]:
-    """What each user of the state says who refuses it; any other exception gets through."""
+    """Return the refusals of each user of the state; any other exception gets through."""
     refused = []
     for use in uses(directory, configs=configs):
         try:

@@ -172,7 +172,7 @@ def run(lab, tmp_path, monkeypatch):
 
 
 def check_archive(packed: bytes, folder: Path) -> None:
-    """What cpio unpacks from the additions is what the hosts need."""
+    """Unpack the additions with cpio and compare them with the hosts' needs."""
     folder.mkdir()
     unpack = ["cpio", "-idm", "--quiet", "--no-absolute-filenames"]
     # The hook's folder is in every dracut initrd; were it in this archive, it would replace a link that may be there.

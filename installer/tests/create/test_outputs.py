@@ -31,7 +31,7 @@ URL = "http://192.168.111.1:8080/boot"
 
 
 def brought(path: Path) -> dict[str, bytes]:
-    """What a config image brings."""
+    """Return the files that a config image brings."""
     with path.open("rb") as file:
         packed = Iso(file, path).file("config.gz")
     assert packed is not None

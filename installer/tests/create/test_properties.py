@@ -43,7 +43,7 @@ SCALARS = st.sampled_from(
 
 @st.composite
 def mutations(draw):
-    """What happens to one of the files: a list of (how, where in thousandths, with what)."""
+    """Draw mutations of one of the files: a list of (how, where in thousandths, with what)."""
     kind = st.tuples(
         st.sampled_from(["drop", "twice", "value", "insert", "cut", "indent", "key"]), st.integers(0, 999), SCALARS
     )

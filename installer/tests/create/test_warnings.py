@@ -1,4 +1,4 @@
-"""What `create` says of inputs that are valid: nothing of what is used, and a line for each thing that is not."""
+"""Warnings of `create` for inputs that are valid: none of what is used, and a line for each thing that is not."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def once(caplog):
 
 @pytest.fixture
 def warnings(tmp_path, caplog, monkeypatch):
-    """What is warned of with these inputs, beside what SNO and its agent-config give."""
+    """List the warnings for these inputs, beside those of SNO and its agent-config."""
     monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
 
     def get(install=SNO, agent=AGENT):

@@ -1,4 +1,4 @@
-"""What becomes of ssh when gathering a host's archive is cut short: nothing is left behind."""
+"""Ends of ssh when gathering a host's archive is cut short: nothing is left running."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_host_that_says_nothing(ssh: Programs, tmp_path: Path) -> None:
 
 
 def test_a_host_that_hangs_up_before_the_script_is_sent(ssh: Programs, tmp_path: Path) -> None:
-    """What could not be sent is let go at once: not found unsent, and an error of nobody's, when memory is tidied."""
+    """The unsent rest is let go at once: not found unsent, and an error of nobody's, when memory is tidied."""
     ssh.put("ssh", "exec 0<&-; echo 'connect: Connection refused' >&2; exit 255")
     for _ in range(20):
         assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()) == "connect: Connection refused"
@@ -61,7 +61,7 @@ def test_a_host_that_hangs_up_before_the_script_is_sent(ssh: Programs, tmp_path:
 
 
 def test_an_ssh_that_never_stops_complaining(ssh: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says is read, so that it ends, and is kept nowhere: temporary files may take no byte here."""
+    """Its words are read, so that it ends, and kept nowhere: temporary files may take no byte here."""
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     ssh.put("ssh", "cat > /dev/null; echo 'no route' >&2; head -c 8000000 /dev/zero >&2; exit 255")
     assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()).startswith("no route")

@@ -144,7 +144,7 @@ def nothing_leaks(files: dict[str, str]) -> None:
 
 
 def all_is_there(files: dict[str, str]) -> None:
-    """What is no secret is as it was."""
+    """Everything that is no secret is as it was."""
     assert files["journal.log"].count(corpus.BEFORE) == len(VECTORS)
     assert files["journal.log"].count(corpus.AFTER) == len(VECTORS)
     [container] = json.loads(files["system/podman-inspect.json"])

@@ -1,4 +1,4 @@
-"""Where the host is, as seen from a host, from our containers, and from another agent's."""
+"""The detection of a host's environment: on a host, in our containers, in another agent's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live system itself needs: files that are always there, and the user data of Oracle's cloud."""
+"""Files of the live system itself: those that are always there, and the user data of Oracle's cloud."""
 
 import base64
 import os

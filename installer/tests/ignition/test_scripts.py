@@ -86,7 +86,7 @@ CLOCK_WAS_SET = {"SECONDS": "86400"}
 
 
 def test_bash_counts_its_seconds_by_the_clock():
-    """What the tests below stand on: SECONDS may be anything, whatever time has passed."""
+    """The tests below stand on this: SECONDS may be anything, whatever time has passed."""
     done = subprocess.run(["bash", "-c", "echo $SECONDS"], env={**os.environ, **CLOCK_WAS_SET}, capture_output=True)
     assert int(done.stdout) >= 86400
 

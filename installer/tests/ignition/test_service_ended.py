@@ -1,4 +1,4 @@
-"""What the live host's console shows of a service that has ended."""
+"""The live host's console after a service's end."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ BIN = Path(str(resources.files("installer.ignition") / "data/bin"))
 
 
 def the_service_ended(tmp_path: Path, how: str, state: str) -> str:
-    """What the console shows of the service's end: systemd's words for it, and for the unit's state."""
+    """Return the console's lines on the service's end: systemd's words for it, and for the unit's state."""
     (tmp_path / "systemctl").write_text(f"#!/bin/sh\nprintf '{state}'\n")
     (tmp_path / "systemctl").chmod(0o755)
     script = (BIN / "assisted-service.sh").read_text().replace("/usr/local/bin/", f"{BIN}/")

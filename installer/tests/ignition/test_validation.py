@@ -1,4 +1,4 @@
-"""What Ignition refuses is refused here: each verdict is that of ignition-validate 2.14 but where it says otherwise."""
+"""Configs that Ignition refuses are refused here: by ignition-validate 2.14's verdict unless a test says otherwise."""
 
 from __future__ import annotations
 

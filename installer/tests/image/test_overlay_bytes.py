@@ -100,7 +100,7 @@ def test_zeros_of_any_length(tmp_path):
 
 
 def test_an_image_onto_a_device(tmp_path):
-    """What is no plain file is written as it is, and stays what it is."""
+    """A device or pipe is written as it is, and stays what it is."""
     (tmp_path / "base").write_bytes(b"0123456789")
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

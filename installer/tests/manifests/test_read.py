@@ -290,7 +290,7 @@ def test_bad_mirror(files, message):
 
 
 def refusal(use):
-    """What is wrong with the input, empty if nothing is; any other exception gets through."""
+    """Return the input's fault, empty if there is none; any other exception gets through."""
     try:
         use()
     except InstallerError as error:

@@ -1,4 +1,4 @@
-"""What follows from a mistake is not reported as another one; independent mistakes all are."""
+"""Follow-on errors: a mistake is reported once; independent mistakes all are."""
 
 import copy
 

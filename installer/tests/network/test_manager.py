@@ -1,4 +1,4 @@
-"""What the real NetworkManager makes of our keyfiles: it takes them all, and understands every key as it was meant."""
+"""Our keyfiles in the real NetworkManager: it takes them all, and understands every key as it was meant."""
 
 import re
 from ipaddress import IPv6Address

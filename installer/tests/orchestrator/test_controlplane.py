@@ -1,4 +1,4 @@
-"""What is waited for: the new cluster's API on the bootstrap host, the service elsewhere; nothing comes too early."""
+"""Waiting for the new cluster's API on the bootstrap host, for the service elsewhere; nothing comes too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which disk is cleaned and written: command lines of programs that really run."""
+"""The disk that is cleaned and written: command lines of programs that really run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cleaners(site: Site) -> None:
 
 
 def clean(site: Site, lsblk: str, pvs: str = "") -> tuple[list[str], list[str]]:
-    """What was reported, and the command lines that change something."""
+    """Return the reports, and the command lines that change something."""
     cleaners(site)
     site.programs.says("lsblk", lsblk)
     site.programs.says("pvs", pvs)

@@ -1,4 +1,4 @@
-"""What a bootstrap config leaves in a system's files."""
+"""A bootstrap config in a system's files."""
 
 from __future__ import annotations
 

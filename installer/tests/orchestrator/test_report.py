@@ -1,4 +1,4 @@
-"""What the orchestrator asks the service and tells it: again while it is away, and never against its word."""
+"""The orchestrator's talk with the service: again while it is away, and never against its word."""
 
 from __future__ import annotations
 

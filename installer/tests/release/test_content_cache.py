@@ -1,4 +1,4 @@
-"""What a release names is fetched once: with a registry that goes away, and with access that changes."""
+"""A release's content is fetched once: with a registry that goes away, and with access that changes."""
 
 import shutil
 import stat

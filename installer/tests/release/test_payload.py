@@ -1,4 +1,4 @@
-"""What a release image says of itself, when it does not say it as a release image does: one line, never a traceback."""
+"""Damaged descriptions of a release image: one line, never a traceback."""
 
 from __future__ import annotations
 

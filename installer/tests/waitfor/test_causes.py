@@ -30,7 +30,7 @@ NAMES = ("host-0", "host-1", "host-2")
 
 
 def moment(fleet: Fleet) -> Moment:
-    """What the service would answer now."""
+    """Return the service's answers at this moment."""
     views = Views(fleet.world.engine)
     hosts = fleet.world.store.hosts(infra_env_id=fleet.infra_env_id)
     rows = fleet.world.store.select_events("ORDER BY seq", [])

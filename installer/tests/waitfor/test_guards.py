@@ -20,7 +20,7 @@ CLUSTER = ClusterSeen("c", "insufficient", "not ready")
 
 
 def stuck(cluster: ClusterSeen, hosts: list[HostSeen], wanted: Expected) -> set[tuple[str, str]] | None:
-    """What `decide.stuck` found, as a set that can be written down."""
+    """Return the findings of `decide.stuck`, as a set that can be written down."""
     fingerprint = decide.stuck(cluster, hosts, wanted)
     return None if fingerprint is None else set(fingerprint)
 
@@ -175,7 +175,7 @@ def test_causes_first_in_their_order_then_consequences():
 
 
 def test_a_host_that_sent_no_inventory_and_fell_silent_is_the_first_cause():
-    """What it has not sent is missing for no other reason; one that had sent it has causes of its own."""
+    """Its inventory is missing for no other reason; a host that had sent it has causes of its own."""
     unsent = [Check("has-inventory", "failure", "not received"), Check("hostname-valid", "failure", "missing")]
     silent = host("e", "disconnected", *unsent, status_info="since noon")
     assert [line.partition(" failed")[0] for line in decide.causes(CLUSTER, [host("d"), silent])] == [

@@ -158,7 +158,7 @@ def test_an_installation_that_failed_after_its_bootstrap_is_reported_so_again(ru
 
 
 def test_openshifts_service_may_give_up_a_cluster_that_completes(run):
-    """What it no longer waits for goes on: its installer looks at the cluster alone."""
+    """The cluster goes on without the service: its installer looks at the cluster alone."""
     moments = [Moment(cluster("error", "cluster has hosts in error"), [LOST], kube=WORKING), Moment(kube=READY_CLUSTER)]
     assert run(moments, target="install-complete", openshift=True) == 0
     assert [line for line in run.lines("WARNING") if "cluster installation ended" in line] == [

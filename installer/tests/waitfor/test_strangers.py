@@ -1,4 +1,4 @@
-"""What answers in the place of the rendezvous service: the first error says what it does, and blames no host."""
+"""Answers from others in the rendezvous service's place: the first error says what they do, and blames no host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shell is offered where somebody presses Tab."""
+"""Completions that the shell is offered when somebody presses Tab."""
 
 import argparse
 import os

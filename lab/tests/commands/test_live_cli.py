@@ -48,7 +48,7 @@ esac
 
 @dataclass(frozen=True)
 class Completed:
-    """What a command ended with and said."""
+    """A command's exit code and output."""
 
     returncode: int
     stdout: str

@@ -1,4 +1,4 @@
-"""What is said of a command line that is not one."""
+"""Command lines that are none: the errors' words."""
 
 import os
 import time

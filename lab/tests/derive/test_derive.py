@@ -1,4 +1,4 @@
-"""Which lab somebody's config files lead to, and what the lab adds to them."""
+"""Labs for somebody's config files, and the lab's additions to them."""
 
 import copy
 import ipaddress
@@ -217,7 +217,7 @@ def test_whatever_is_in_the_files_is_a_lab_or_a_line(data):
 
 
 def outcome(documents):
-    """Whether it is a lab, or lines that name a file."""
+    """Return whether it is a lab, or lines that name a file."""
     if not all(isinstance(document, dict) for document in documents.values()):
         return True  # `read` has refused it
     try:

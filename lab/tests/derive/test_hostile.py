@@ -1,4 +1,4 @@
-"""What a stranger's files may have: each is told by file and field, soon, and nothing is planned of it."""
+"""A stranger's files: each oddity is reported by file and field, soon, and nothing is planned of it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is collected of a machine has limits of ours: it may be anybody's."""
+"""Limits of ours for all that is collected of a machine: it may be anybody's."""
 
 import tracemalloc
 from types import SimpleNamespace

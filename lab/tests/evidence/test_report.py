@@ -15,7 +15,7 @@ EVIL = "<script>alert('x')</script> & \"quotes\""
 
 
 class Page(HTMLParser):
-    """What a browser would see."""
+    """A page as a browser would see it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

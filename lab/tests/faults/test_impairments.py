@@ -105,7 +105,7 @@ def test_several_at_once_are_done_each_once(world: World) -> None:
 
 @pytest.fixture
 def _one_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is far is a machine with one card."""
+    """A machine with one NIC is the far side."""
     monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0"])
     monkeypatch.setattr(impairments, "taps", lambda *_: ["lab0"])
 
@@ -277,7 +277,7 @@ def _sent_by(card: str) -> int:
 
 
 def _dropped_by(card: str) -> int:
-    """How many packets its programs have dropped."""
+    """Count the packets that its programs have dropped."""
     argv = ["tc", "-json", "-s", "qdisc", "show", "dev", card]
     text = subprocess.run(argv, check=True, capture_output=True, timeout=SECONDS).stdout
     [drops] = [one["drops"] for one in json.loads(text) if one["kind"] == "clsact"]

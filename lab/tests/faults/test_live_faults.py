@@ -55,7 +55,7 @@ pytestmark = [pytest.mark.lab, skip_without_labs()]
 
 
 def clock_answers():
-    """Whether the NTP server answers within a second."""
+    """Return whether the NTP server answers within a second."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(1)
         sock.sendto(NTP, ("192.168.111.1", 123))
@@ -132,7 +132,7 @@ def test_each_fault_begins_and_ends(tmp_path):
 
 
 def _arrived(size, count=400):
-    """How many of so many packets arrive at the other end of a pair of cards, which is made where there is none."""
+    """Count the packets that arrive at the other end of a pair of NICs, which is made where there is none."""
     before = received("fault1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""What fails within a host: its processes, its disk, its memory, on the machine OS; needs root and a release."""
+"""Faults within a host: its processes, its disk, its memory, on the machine OS; needs root and a release."""
 
 import socket
 import time
@@ -97,7 +97,7 @@ def test_a_host_fails_within_and_is_whole_again(tmp_path, monkeypatch):
 
 
 def connecting(address):
-    """How long it takes to connect to the host's sshd at that address: the quickest of three attempts."""
+    """Return the time to connect to the host's sshd at that address: the quickest of three attempts."""
     taken = []
     for _ in range(3):
         begin = time.monotonic()
@@ -127,7 +127,7 @@ def test_each_of_two_cables_fails_alone(tmp_path, monkeypatch):
         host = lab.nodes[NODE].ssh(PATIENCE)
 
         def up():
-            """Whether each card has a link, as the host sees it."""
+            """Return whether each NIC has a link, as the host sees it."""
             shown = host.run("cat /sys/class/net/enp1s0/carrier /sys/class/net/enp2s0/carrier")
             assert shown.rc == 0, shown.stderr
             return shown.stdout.split() == ["1", "1"], shown.stdout.split()

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.lab, skip_without_labs()]
 
 
 def _sent(port, count=200):
-    """How many of so many small packets from a UDP port come to the other end of the pair of cards."""
+    """Count the small packets from a UDP port that come to the other end of the pair of NICs."""
     before = received("fault1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("198.51.100.1", port))
@@ -43,7 +43,7 @@ def _sent(port, count=200):
 
 
 def _spread(seconds):
-    """Which of the packets that are sent for so many seconds, each 10 ms, arrive: as a list of booleans."""
+    """Send packets for so many seconds, each 10 ms, and list which arrive, as booleans."""
     arrived, end = [], time.monotonic() + seconds
     before = received("fault1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -102,7 +102,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         assert [taps(lab, node.name, card) for card in ("enp1s0", "enp2s0")] == [[first], [second]]
 
         def programs(way):
-            """How many programs each of the machine's ports has for packets that go this way."""
+            """Count the programs that each of the machine's ports has for packets that go this way."""
             shown = (lab.run(["tc", "filter", "show", "dev", port, way], timeout=10) for port in (first, second))
             return [one.stdout.count("direct-action") for one in shown]
 

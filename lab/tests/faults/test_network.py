@@ -1,4 +1,4 @@
-"""Where faults of a lab's networks are, by its topology; nothing runs."""
+"""Places of network faults, by a lab's topology; nothing runs."""
 
 from pathlib import Path
 from types import SimpleNamespace

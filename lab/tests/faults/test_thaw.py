@@ -1,4 +1,4 @@
-"""How a frozen process goes on: one that is gone is not frozen, and a host that cannot say is told."""
+"""Thawing a frozen process: if it is gone it is not frozen, and a host that cannot say is reported."""
 
 import os
 import signal

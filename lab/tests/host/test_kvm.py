@@ -1,4 +1,4 @@
-"""Whether this machine runs guests: the probe, its verdict and what it may be fooled by."""
+"""The probe for KVM, its verdict and what it may be fooled by."""
 
 import pytest
 

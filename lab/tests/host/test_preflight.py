@@ -1,4 +1,4 @@
-"""What a machine lacks that is to run a lab, and whether container machines can be limited here."""
+"""Missing parts of a machine that is to run a lab, and limits for container machines."""
 
 from pathlib import Path
 

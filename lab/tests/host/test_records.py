@@ -1,4 +1,4 @@
-"""Which labs are removed: those that are proven dead, and no other, whoever made them."""
+"""Removal of labs: those that are proven dead, and no other, whoever made them."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""What a lab on this host cannot make is told by field, before anything starts."""
+"""A host's limits are reported by the topology's field, before anything starts."""
 
 import msgspec
 import pytest

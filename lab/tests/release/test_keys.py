@@ -147,7 +147,7 @@ class Asked(Exception):
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """What the first stage that a call needs is known by: asked(call) -> key."""
+    """Return the key of the first stage that a call needs: asked(call) -> key."""
     seen: list[str] = []
 
     class Spy(Store):

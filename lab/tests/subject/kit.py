@@ -88,7 +88,7 @@ def served(address, repository, name):
 
 
 def blob(layout, digest):
-    """What the layout has under a digest."""
+    """Return the layout's blob under a digest."""
     return (layout.root / "blobs/sha256" / digest.partition(":")[2]).read_bytes()
 
 

@@ -64,12 +64,12 @@ def copy(made, tmp_path):
 
 
 def told(copy, name=None):
-    """What is said of a directory: of the release of this name, else of what is found."""
+    """Return the message on a directory: on the release of this name, else on the finding."""
     return line(lambda: from_directory(Cache(copy.root.parent / "subjects"), copy.root, name))
 
 
 def told_when_read(copy, name):
-    """What is said of the release of this name when it has been copied."""
+    """Return the message on the release of this name when it has been copied."""
     return line(lambda: check(read_payload(OciLayout(copy.root), name.rpartition("@")[2], "x"), "x"))
 
 

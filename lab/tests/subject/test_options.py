@@ -1,4 +1,4 @@
-"""What the options name: it is checked before anything is copied, and no secret of theirs is shown."""
+"""Subjects that the options name: checked before anything is copied, and no secret of theirs is shown."""
 
 import json
 import os

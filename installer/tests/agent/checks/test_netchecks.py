@@ -48,7 +48,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, list[str], int]]:
-    """What was asked by ARP; the peer alone answers."""
+    """List the addresses asked for by ARP; the peer alone answers."""
     calls: list[tuple[str, str, list[str], int]] = []
 
     def scan(nic: str, source: str, addresses: Iterable[str], rounds: int = 2) -> dict[str, str]:

@@ -201,7 +201,7 @@ LUN = {"vendor": "DELL", "model": "PERC H740P Mini", "serial": "00a1"}
 
 
 def linked(host: Host, programs: Programs, *nodes: dict[str, Any], **links: list[str]) -> list[inv.Disk]:
-    """What the agent reports of these devices, where udev has made these links: by_id__sda for those of sda."""
+    """Return the agent's report on these devices, where udev has made these links: by_id__sda for those of sda."""
     for key, names in links.items():
         directory, device = key.split("__")
         folder = host.path(f"/dev/disk/{directory.replace('_', '-')}")

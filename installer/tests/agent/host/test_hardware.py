@@ -1,4 +1,4 @@
-"""What the agent tells of a host's hardware, from files and programs as they are on machines of many kinds."""
+"""Tests of a host's hardware in the agent's words, from files and programs as they are on machines of many kinds."""
 
 from __future__ import annotations
 

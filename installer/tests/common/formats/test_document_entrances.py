@@ -105,7 +105,7 @@ def test_kubeconfigs(tmp_path, name):
 
 
 def test_a_kubeconfig_keeps_its_form():
-    """What is read is written again as it was, the CA apart."""
+    """The file is written again as it was, the CA apart."""
     document = {
         "clusters": [{"cluster": {"certificate-authority-data": "", "server": "https://x"}, "name": "c"}],
         "users": [{"name": "u", "user": {"token": "2024-01-01", "client-key-data": base64.b64encode(b"k").decode()}}],

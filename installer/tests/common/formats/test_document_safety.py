@@ -18,7 +18,7 @@ from installer.testing.yaml_kit import HARM, laughs
 
 
 def refusal(function, *arguments):
-    """What it says when it refuses, None if it does not. Any other error is a test's."""
+    """Return the refusal's text, None without one. Any other error is the test's."""
     try:
         function(*arguments)
     except YamlError as error:
@@ -98,7 +98,7 @@ def test_aliases_become_separate_values():
 
 
 def test_aliases_are_counted_as_go_counts_them():
-    """What go-yaml 3.0.4 says of the same documents: three levels of ten pass, the fourth does not."""
+    """As go-yaml 3.0.4 has it: three levels of ten pass, the fourth does not."""
     assert len(load(laughs(3))["a2"]) == 10
     with pytest.raises(YamlError, match="excessive aliasing"):
         load(laughs(4))

@@ -50,7 +50,7 @@ def opened(text: str, depth: int = 3) -> str:
 
 
 def faults(vector: values.Vector, text: str) -> list[str]:
-    """What is wrong once a text that has the vector is redacted."""
+    """List the faults of a redacted text that has the vector."""
     clean = redact(around(text))
     everything = opened(clean)
     found = [f"left {secret}" for secret in vector.secrets if secret in everything]

@@ -1,4 +1,4 @@
-"""What the lab release renders for control planes of two, four and five nodes, and for an arbiter."""
+"""The lab release's manifests for control planes of two, four and five nodes, and for an arbiter."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_a_machine_without_the_counter_says_nothing():
 
 @pytest.fixture
 def placed(tmp_path, monkeypatch):
-    """What the ISO's builder lays out, without the programs that make an image of it."""
+    """Lay out the ISO as its builder does, without the programs that make an image of it."""
     kept: dict[str, str] = {}
 
     def run(command, **_):

@@ -1,4 +1,4 @@
-"""What UEFI finds of the machine OS: signed programs in their places, configurations that GRUB can read."""
+"""UEFI's view of the machine OS: signed programs in their places, configurations that GRUB can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How udev treats network devices, by the udev of the host, which is the machine OS's (Debian 12), and how the
+"""Network devices in udev, that of the host, which is the machine OS's (Debian 12), and how the
 initramfs gives them back to the real root, where programs are stand-ins that note their words."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ udevadm test-builtin net_setup_link /sys/class/net/known 2>&1
 
 
 def udev_report(kind: str, links: Path | None) -> str:
-    """What udev says of a new device of that kind, with the files of a directory besides Debian's own."""
+    """Return udev's report on a new device of that kind, with the files of a directory besides Debian's own."""
     argv = ["unshare", "-mn", "sh", "-c", SCRIPT, "sh", kind, str(links or "")]
     completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     if "Unknown device type" in completed.stderr or "not supported" in completed.stderr:

@@ -10,7 +10,7 @@ from lab.release.os import packages
 
 
 def kept(path: str) -> bool:
-    """What dpkg does with a path."""
+    """Return whether dpkg keeps a path."""
     verdict = True
     for rule in packages.dpkg_filters():
         kind, _, pattern = rule.partition("=")

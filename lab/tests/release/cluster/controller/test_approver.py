@@ -1,4 +1,4 @@
-"""Which CSRs are approved: the shapes of a kubelet's two requests, and everything one step beside them."""
+"""Approval of CSRs: the shapes of a kubelet's two requests, and everything one step beside them."""
 
 import base64
 import datetime as dt

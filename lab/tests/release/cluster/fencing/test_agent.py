@@ -26,7 +26,7 @@ ONLINE, UNCLEAN, GONE = host.Seen(True, False), host.Seen(False, True), host.See
 
 
 class Process:
-    """What host.Etcd does on a node, without podman and systemd: the plan's own command line with other paths."""
+    """A stand-in for host.Etcd without podman and systemd: the plan's own command line with other paths."""
 
     def __init__(self, place, address, command):
         self.place, self.address, self.command = place, address, command

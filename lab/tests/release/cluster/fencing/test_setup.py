@@ -1,4 +1,4 @@
-"""What two nodes are given to fence each other, when, and what the cluster says of it."""
+"""The fencing set-up of two nodes: when it comes, and what the cluster says of it."""
 
 import datetime as dt
 import json

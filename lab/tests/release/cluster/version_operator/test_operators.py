@@ -1,4 +1,4 @@
-"""What the operators write about nodes and pools; merging; the lease; the machine-config server over HTTP."""
+"""The operators' writing about nodes and pools; merging; the lease; the machine-config server over HTTP."""
 
 import datetime as dt
 import http.client
