@@ -126,21 +126,21 @@ def _add_wait_for(commands: Any) -> None:
     wait = _command(commands, "wait-for", "Follow an installation to its end")
     wait_targets = wait.add_subparsers(dest="target", required=True, metavar="TARGET")
     for name, text in WAIT_FOR.items():
-        one = _command(
+        command = _command(
             wait_targets,
             name,
             text,
             epilog="exit codes: 0 done, 5 bootstrap failed or timed out, 6 install failed, 7 operators not stable,\n"
             "            8 interrupted",
         )
-        one.add_argument(
+        command.add_argument(
             "--timeout",
             type=numbers.real_type(1, LONGEST_WAIT, "seconds"),
             metavar="SECONDS",
             help=f"give up after this long, 1 s to 30 days (default, as OpenShift's: {TIMEOUTS[name]})",
         )
         if name == "install-complete":
-            one.add_argument(
+            command.add_argument(
                 "--skip-password-print", action="store_true", help="say where the kubeadmin password is, not what it is"
             )
 

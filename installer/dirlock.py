@@ -93,9 +93,9 @@ def _holder(fd: int) -> str:
 def _has_open(pid: str, status: os.stat_result) -> bool:
     """Return whether the process has the file open: some file systems have other device numbers in /proc/locks."""
     with contextlib.suppress(OSError):
-        for one in os.listdir(f"/proc/{pid}/fd"):
+        for entry in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(f"/proc/{pid}/fd/{one}"), status):
+                if os.path.samestat(os.stat(f"/proc/{pid}/fd/{entry}"), status):
                     return True
     return False
 

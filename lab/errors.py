@@ -43,10 +43,10 @@ class TopologyError(LabError):
 
     def __init__(self, source: str, message: str | Sequence[str]) -> None:
         messages = [message] if isinstance(message, str) else message
-        self.lines = tuple(" ".join(one.split()) for one in messages)  # one line each, whatever a value holds
+        self.lines = tuple(" ".join(line.split()) for line in messages)  # one line each, whatever a value holds
         self.source = source
         self.message = "; ".join(self.lines)
-        super().__init__("\n".join(f"{source}: {one}" for one in self.lines))
+        super().__init__("\n".join(f"{source}: {line}" for line in self.lines))
 
 
 class ConfigsError(TopologyError):

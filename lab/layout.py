@@ -129,7 +129,7 @@ class Layout:
 
     def bridge(self, network: Network) -> str:
         """The bridge that a network is."""
-        return f"{_BRIDGES}{[one.name for one in self.topology.all_networks].index(network.name)}"
+        return f"{_BRIDGES}{[known.name for known in self.topology.all_networks].index(network.name)}"
 
     @property
     def bmc_url(self) -> str:

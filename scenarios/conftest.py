@@ -114,9 +114,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """With -n auto, as many workers as single-node labs fit on the machine; bigger labs wait for the ledger."""
-    one = budget.need_of(shapes.sno())
+    smallest = budget.need_of(shapes.sno())
     room = budget.capacity(labs_dir())
-    return max(1, min(room.mib // one.mib, room.vcpu // one.vcpu))
+    return max(1, min(room.mib // smallest.mib, room.vcpu // smallest.vcpu))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioScheduling:
@@ -206,7 +206,7 @@ def _ended(item: pytest.Item, lab: Lab) -> list[Ended]:
     """Parts of a test's lab that have ended, but for those that the test ends itself (`ends_daemon`): one that dies by
     itself meanwhile is the lab's failure as ever."""
     own = {name for marker in item.iter_markers("ends_daemon") for name in marker.args}
-    return [one for one in lab.ended() if not (one.asked and one.service in own)]
+    return [end for end in lab.ended() if not (end.asked and end.service in own)]
 
 
 def _broken(item: pytest.Item, error: BaseException | None) -> str:
@@ -214,7 +214,7 @@ def _broken(item: pytest.Item, error: BaseException | None) -> str:
     unit, stash = unit_of(item.nodeid), item.session.stash
     lab = stash.get(LABS, {}).get(unit)
     if lab is not None and (ended := _ended(item, lab)):
-        return "\n".join(text for one in ended for text in (described(one), one.tail) if text)
+        return "\n".join(text for end in ended for text in (described(end), end.tail) if text)
     while error is not None:
         if isinstance(error, LabBrokenError):
             return str(error)

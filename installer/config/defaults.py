@@ -56,16 +56,16 @@ def _networking(networking: Networking) -> Networking:
 
 def _vips(name: str, platform: VipPlatform, errors: list[FieldError]) -> dict[str, tuple[str, ...]]:
     vips: dict[str, tuple[str, ...]] = {}
-    for path, one, many in (
+    for path, single, many in (
         ("apiVIPs", platform.api_vip, platform.api_vips),
         ("ingressVIPs", platform.ingress_vip, platform.ingress_vips),
     ):
-        vips[path] = many or ((one,) if one else ())
-        if one and many and one not in many:
+        vips[path] = many or ((single,) if single else ())
+        if single and many and single not in many:
             errors.append(
                 invalid(
                     f"platform.{name}.{path}",
-                    one,
+                    single,
                     f"differs from the deprecated singular field, which must be one of {path} or absent",
                 )
             )

@@ -21,8 +21,8 @@ _DOCKER = "172.17.0.0/16"
 
 def log_notes(written: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `written` is the config as it was written, `complete` with its defaults."""
-    told = (*unused(written, Use.IGNORED), *_without_credentials(written, complete.platform.vsphere))
-    for line in (*overlaps(complete), *told, *architectures(complete), *partitioning(complete)):
+    notes = (*unused(written, Use.IGNORED), *_without_credentials(written, complete.platform.vsphere))
+    for line in (*overlaps(complete), *notes, *architectures(complete), *partitioning(complete)):
         log.warning(line)
     for line in unused(written, Use.HARMLESS):
         log.debug(line)

@@ -144,4 +144,4 @@ def blaming_state(path: Path, kept: bool) -> Iterator[None]:
 
 def _may_have(asset: str, path: str) -> bool:
     folder, _, name = path.rpartition("/")
-    return bool(name) and any(one in (path, f"{folder}/") for one in FILES[asset])
+    return bool(name) and any(known in (path, f"{folder}/") for known in FILES[asset])

@@ -37,7 +37,7 @@ PATHS = (
 
 def belongs(path: str) -> bool:
     """Return whether a file of the live host is one of those that the config image brings."""
-    return any(path == one or path.startswith(one + "/") for one in PATHS)
+    return any(path == part or path.startswith(part + "/") for part in PATHS)
 
 
 def config_archive(ignition: bytes) -> bytes:

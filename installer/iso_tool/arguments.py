@@ -28,10 +28,10 @@ def add_commands(parent: Any, add: Add) -> None:
     minimal = add(parent, "minimal", "Make an ISO without root file system, which it then gets from a URL")
     minimal.add_argument("--rootfs-url", required=True, metavar="URL", help="where the hosts will find it")
     minimal.add_argument("--rootfs", metavar="FILE", help="write the root file system here")
-    for one in (show, embed, reset, kargs, minimal):
-        one.add_argument("iso", metavar="ISO", help=_ISO)
-    for one in (embed, reset, kargs):
-        one.add_argument("-o", "--output", metavar="OUT", help=_OUT)
+    for command in (show, embed, reset, kargs, minimal):
+        command.add_argument("iso", metavar="ISO", help=_ISO)
+    for command in (embed, reset, kargs):
+        command.add_argument("-o", "--output", metavar="OUT", help=_OUT)
     minimal.add_argument("-o", "--output", metavar="OUT", required=True, help="the new image, - for standard output")
     extract = add(parent, "extract", "Print a file of an ISO, or list a directory of it")
     extract.add_argument("iso", metavar="ISO", help=_ISO)

@@ -216,7 +216,7 @@ def extract(args: argparse.Namespace) -> int:
             raise IsoError(args.iso, f"has no file {args.path}")
         _check_outputs(args.iso, {"--output": args.output})
         if extent.directory:
-            for name, entry in sorted(iso.entries(extent), key=lambda one: (one[0] or one[1].name).lower()):
+            for name, entry in sorted(iso.entries(extent), key=lambda item: (item[0] or item[1].name).lower()):
                 entry_name = name or entry.name.partition(";")[0]
                 print(entry_name + ("/" if entry.directory else ""))
             return 0

@@ -43,7 +43,7 @@ def run_gc(file: str | None, output: str) -> int:
     except OSError as err:
         return _fail(name, [{"path": "", "value": "", "rule": f"cannot be read: {err.strerror or err}"}], output)
     except InvalidNetworkConfig as err:
-        problems = [{"path": one.path, "value": one.value, "rule": one.rule} for one in err.problems]
+        problems = [{"path": problem.path, "value": problem.value, "rule": problem.rule} for problem in err.problems]
         return _fail(name, problems, output)
     except NetworkConfigError as err:
         return _fail(name, [{"path": err.path, "value": "", "rule": err.message}], output)

@@ -27,7 +27,9 @@ def read_document(config: Any, problems: Problems) -> Document:
     fields = Fields(config, "", problems)
     fields.remark("description")
     fields.refuse_null("interfaces", "routes", "route-rules")
-    interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
+    interfaces = [
+        interface for entry in fields.tables("interfaces") if (interface := read_interface(entry)) is not None
+    ]
     document = Document(
         interfaces=tuple(interfaces), routes=read_routes(fields), rules=read_rules(fields), dns=read_dns(fields)
     )

@@ -37,7 +37,7 @@ def planned(config: Any) -> tuple[Document, Plan, Extra]:
 
 def profiles(plan: Plan, extra: Extra) -> list[tuple[str, Sections]]:
     """(profile id, sections) of every profile, in upstream's order."""
-    return [profile for one in plan.ordered() for profile in interface_profiles(one, plan, extra)]
+    return [profile for interface in plan.ordered() for profile in interface_profiles(interface, plan, extra)]
 
 
 def _unread(config: Any, problems: Sequence[Problem]) -> dict[str, str]:

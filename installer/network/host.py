@@ -93,12 +93,18 @@ def _mapped(
     boot script would give that one the NIC's name. Warns of those, of names without use, and of NICs without a name.
     """
     nics = _nics(plan)
-    kinds = {one.name: one.kind for one in document.interfaces} | {one.name: one.kind for one in plan.interfaces}
+    kinds = {interface.name: interface.kind for interface in document.interfaces} | {
+        interface.name: interface.kind for interface in plan.interfaces
+    }
     written = {name for _, name in pairs}
     mapped = []
     for mac, name in pairs:
         # The NIC may set its own address again, or be found by it.
-        same = [one for one in nics.values() if one and one.mac == mac.upper() and one.name not in written]
+        same = [
+            interface
+            for interface in nics.values()
+            if interface and interface.mac == mac.upper() and interface.name not in written
+        ]
         if name not in nics and len(same) == 1:
             if name and not same[0].by_mac:
                 warn("interface %s of MAC address %s is taken for %s of networkConfig", name, mac, same[0].name)
@@ -128,12 +134,13 @@ def _mapped(
 
 def _nics(plan: Plan) -> dict[str, Interface | None]:
     """The hardware that the document names, by name: None for what is only the base of a VLAN or the like."""
-    peers = {one.shape.peer for one in plan.interfaces}
-    made = {one.name: one for one in plan.interfaces}
-    bases = {one.shape.parent for one in plan.interfaces if one.shape.parent} - made.keys() - peers
+    peers = {interface.shape.peer for interface in plan.interfaces}
+    made = {interface.name: interface for interface in plan.interfaces}
+    bases = {interface.shape.parent for interface in plan.interfaces if interface.shape.parent} - made.keys() - peers
     hardware = {
-        one.name: one
-        for one in plan.interfaces
-        if (one.kind == "ethernet" or (one.kind == "infiniband" and not one.shape.parent)) and one.name not in peers
+        interface.name: interface
+        for interface in plan.interfaces
+        if (interface.kind == "ethernet" or (interface.kind == "infiniband" and not interface.shape.parent))
+        and interface.name not in peers
     }
     return hardware | dict.fromkeys(sorted(bases))

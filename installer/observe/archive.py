@@ -121,15 +121,15 @@ def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequ
     Links, devices, absolute paths, paths with `..` and those of more than 100 parts are left out. Raises
     tarfile.TarError, EOFError or OSError for a damaged archive, ValueError past 4 GiB.
     """
-    fresh, old = hidden(target), hidden(target)
-    fresh.mkdir(mode=0o700, parents=True)
+    new, old = hidden(target), hidden(target)
+    new.mkdir(mode=0o700, parents=True)
     try:
-        skipped = _unpack(packed, fresh, redactor or Redactor())
+        skipped = _unpack(packed, new, redactor or Redactor())
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)
-        fresh.rename(target)
+        new.rename(target)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
     return skipped
 

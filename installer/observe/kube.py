@@ -107,8 +107,12 @@ class Kube:
         found: dict[str, dict[str, tuple[str, str, str]]] = self._nodes(
             lambda nodes: {
                 str(node.metadata.name): {
-                    str(one.type): (str(one.status or ""), str(one.reason or ""), str(one.message or ""))
-                    for one in node.status.conditions or ()
+                    str(condition.type): (
+                        str(condition.status or ""),
+                        str(condition.reason or ""),
+                        str(condition.message or ""),
+                    )
+                    for condition in node.status.conditions or ()
                 }
                 for node in nodes.items
             }

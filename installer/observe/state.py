@@ -120,8 +120,8 @@ def _images(part: dict[str, Any]) -> Images | None:
         if not names:
             return None
         sources = tuple(
-            DigestSource(str(one["source"]), tuple(map(str, one["mirrors"])), one["policy"] == NEVER_CONTACT)
-            for one in registry["sources"]  # type: ignore[index]
+            DigestSource(str(source["source"]), tuple(map(str, source["mirrors"])), source["policy"] == NEVER_CONTACT)
+            for source in registry["sources"]  # type: ignore[index]
         )
         texts = {str(tag): str(name) for tag, name in names.items()}
         return Images(texts, str(registry["pullSecret"]), str(registry["trustBundle"]), sources)  # type: ignore[index]

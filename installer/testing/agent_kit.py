@@ -49,10 +49,10 @@ class Programs:
     def put(self, name: str, script: str) -> None:
         """Make or replace a program; ``$log`` in it is a file of its own."""
         text = f'#!/bin/bash\nlog={self.folder}/{name}.log\necho "$*" >> {self.folder}/{name}.calls\n{script}\n'
-        fresh = self.folder / f".{name}.new"
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.rename(self.folder / name)
+        partial = self.folder / f".{name}.new"
+        partial.write_text(text)
+        partial.chmod(0o755)
+        partial.rename(self.folder / name)
 
     def calls(self, name: str) -> list[str]:
         """The arguments of each call, joined by spaces."""

@@ -176,15 +176,15 @@ def server(
 @contextmanager
 def serving(*servers: ThreadingHTTPServer) -> Iterator[None]:
     """Serve for the length of the block."""
-    threads = [threading.Thread(target=one.serve_forever, args=(0.02,)) for one in servers]
+    threads = [threading.Thread(target=server.serve_forever, args=(0.02,)) for server in servers]
     for thread in threads:
         thread.start()
     try:
         yield
     finally:
-        for one in servers:
-            one.shutdown()
-            one.server_close()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
         for thread in threads:
             thread.join()
 

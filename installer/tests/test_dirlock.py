@@ -126,8 +126,13 @@ def test_other_paths_to_it_are_the_same_lock(tmp_path, monkeypatch):
     folder.mkdir()
     link.symlink_to(folder)
     monkeypatch.chdir(folder)
-    for one, other in ((link, folder), (folder, link), (folder / ".." / "a", link), (link, folder.relative_to(folder))):
-        with locked(one), pytest.raises(DirectoryBusy), locked(other):
+    for first, other in (
+        (link, folder),
+        (folder, link),
+        (folder / ".." / "a", link),
+        (link, folder.relative_to(folder)),
+    ):
+        with locked(first), pytest.raises(DirectoryBusy), locked(other):
             pass
     with locked(folder), locked(tmp_path):
         pass  # another directory

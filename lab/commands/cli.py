@@ -284,9 +284,9 @@ def _ls(_arguments: argparse.Namespace) -> int:
 
 def _tell_what_ended(lab_dir: records.LabDirectory) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
-    for one in watch.noted(lab_dir.root):
-        last = one.tail.splitlines()[-1:] or ["it logged nothing"]
-        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {strip_control(last[0])}")
+    for note in watch.noted(lab_dir.root):
+        last = note.tail.splitlines()[-1:] or ["it logged nothing"]
+        print(f"{lab_dir.id}  FAILED: {watch.described(note)}: {strip_control(last[0])}")
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:

@@ -55,7 +55,7 @@ def _images(lab: records.Record | None) -> Sequence[str]:
 
 
 def _faults(lab: records.Record | None) -> Sequence[str]:
-    return [str(one.number) for one in active.lasting(lab.root)] if lab else ()
+    return [str(fault.number) for fault in active.lasting(lab.root)] if lab else ()
 
 
 #: The names that an option may have, by what the parser calls it.

@@ -157,20 +157,20 @@ def run(arguments: argparse.Namespace, record: records.Record) -> int:
         return 0
     failed = watch.noted(record.root)
     if arguments.what == "begin" and failed:
-        parts = "; ".join(watch.described(one) for one in failed)
+        parts = "; ".join(watch.described(item) for item in failed)
         raise LabBrokenError(f"lab {record.id} itself has failed, so that no fault can begin: {parts}")
     # What lasts in one that has failed can be ended.
     with Lab.attach(record.id, watched=not failed) as lab:
         if arguments.what == "begin":
             fault = fault_of(arguments)
-            one = active.begin(lab, fault)
-            mends = f"begun; `node0-lab fault end {one.number}` mends it" if one else "done; there is nothing to end"
-            print(f"{one.number if one else '-'}  {_text(fault)}: {mends}")
+            item = active.begin(lab, fault)
+            mends = f"begun; `node0-lab fault end {item.number}` mends it" if item else "done; there is nothing to end"
+            print(f"{item.number if item else '-'}  {_text(fault)}: {mends}")
         else:
             lines = 0
-            for one in active.end(lab, arguments.number):
+            for item in active.end(lab, arguments.number):
                 lines += 1
-                print(f"{one.number}  {_text(one.fault)}: ended")
+                print(f"{item.number}  {_text(item.fault)}: ended")
             if not lines:
                 print(f"no fault lasts in lab {lab.id}")
     return 0

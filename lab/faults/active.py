@@ -81,9 +81,9 @@ def _read(root: Path) -> _File:
 
 
 def _write(root: Path, file: _File) -> None:
-    fresh = _path(root).with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(file))
-    fresh.replace(_path(root))
+    partial = _path(root).with_suffix(".new")
+    partial.write_bytes(msgspec.json.encode(file))
+    partial.replace(_path(root))
 
 
 @contextmanager
@@ -126,12 +126,12 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
 
 def _refuse_beside(lab: RunningLab, lasting: Iterable[Begun], fault: Fault) -> None:
     """Raises LabError where one that lasts is the same, or has changed what this one would."""
-    for one in lasting:
-        ends = f"`node0-lab fault end {one.number}` ends it"
-        if one.fault == fault:
-            raise LabError(f"that lasts since {one.since}: {ends}")
-        if _changed(lab, one.fault) & _changed(lab, fault):
-            raise LabError(f"fault {one.number} has changed the same since {one.since}: {ends}")
+    for begun in lasting:
+        ends = f"`node0-lab fault end {begun.number}` ends it"
+        if begun.fault == fault:
+            raise LabError(f"that lasts since {begun.since}: {ends}")
+        if _changed(lab, begun.fault) & _changed(lab, fault):
+            raise LabError(f"fault {begun.number} has changed the same since {begun.since}: {ends}")
 
 
 def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
@@ -190,17 +190,17 @@ def end(lab: RunningLab, number: int | None = None) -> Iterator[Begun]:
     root, failed = lab.layout.root, []
     with _alone(root):
         file = _read(root)
-        chosen = [one for one in reversed(file.begun) if number in (None, one.number)]
+        chosen = [begun for begun in reversed(file.begun) if number in (None, begun.number)]
         if number is not None and not chosen:
             raise LabError(f"no fault {number} lasts in this lab; `node0-lab fault ls` lists them")
-        for one in chosen:
+        for begun in chosen:
             try:
-                _end(lab, one.fault)
+                _end(lab, begun.fault)
             except (LabError, DriverError, OSError) as error:
-                failed.append(f"fault {one.number} lasts: {error}")
+                failed.append(f"fault {begun.number} lasts: {error}")
                 continue
-            file.begun.remove(one)
+            file.begun.remove(begun)
             _write(root, file)
-            yield one
+            yield begun
     if failed:
         raise LabError("; ".join(failed))

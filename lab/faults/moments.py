@@ -140,7 +140,7 @@ def reached(host: dict[str, Any], stage: str, percent: int = 0) -> bool:
 
     Raises LabError when it never comes there.
     """
-    stages = [str(one) for one in host.get("progress_stages") or []]
+    stages = [str(name) for name in host.get("progress_stages") or []]
     progress = host.get("progress") or {}
     now = str(progress.get("current_stage") or "")
     if not now:

@@ -143,12 +143,12 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     def begin(self, lab: RunningLab) -> None:
         """Take it. Raises LabError for one that is the lab's anyway, or in none of its networks."""
         topology = lab.layout.topology
-        own = {text.partition("/")[0] for one in topology.all_networks for text in topology.lab_addresses(one)}
+        own = {text.partition("/")[0] for network in topology.all_networks for text in topology.lab_addresses(network)}
         if self.address in own:
             raise LabError(f"{self.address} is the lab's own: nobody else would notice")
         bridge = self._bridge(lab)
         if not bridge:
-            subnets = ", ".join(str(subnet) for one in topology.all_networks for subnet in one.subnets)
+            subnets = ", ".join(str(subnet) for network in topology.all_networks for subnet in network.subnets)
             raise LabError(f"{self.address} is in none of the lab's networks, {subnets}: nobody would notice")
         ip(lab, f"address add {self._single_address} dev {bridge}")
 
@@ -159,7 +159,7 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     def _bridge(self, lab: RunningLab) -> str:
         """The bridge of the network that has the address; empty without one."""
         networks = lab.layout.topology.all_networks
-        return next((lab.layout.bridge(one) for one in networks if one.subnet_of(self.address)), "")
+        return next((lab.layout.bridge(network) for network in networks if network.subnet_of(self.address)), "")
 
     @property
     def _single_address(self) -> str:
@@ -191,7 +191,9 @@ def is_off(lab: RunningLab, node: str) -> bool:
 
 def devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
     """The lab's ends of a machine's cables, or of one card's; without a machine, the bridges of all networks."""
-    return taps(lab, node, card) if node else [lab.layout.bridge(one) for one in lab.layout.topology.all_networks]
+    return (
+        taps(lab, node, card) if node else [lab.layout.bridge(network) for network in lab.layout.topology.all_networks]
+    )
 
 
 def running_devices(lab: RunningLab, node: str, card: str = "") -> list[str]:

@@ -70,8 +70,8 @@ def _of_the_kernel(topology: Topology, has: Callable[[str], bool]) -> Iterator[s
     for index, node in enumerate(topology.nodes):
         for number, _ in enumerate(node.bonds):
             wanted.setdefault("bond", f"nodes[{index}].bonds[{number}]")
-        for number, one in enumerate((*node.nics, *node.bonds)):
-            if one.trunk:
+        for number, link in enumerate((*node.nics, *node.bonds)):
+            if link.trunk:
                 path = f"nics[{number}]" if number < len(node.nics) else f"bonds[{number - len(node.nics)}]"
                 wanted.setdefault("vlan", f"nodes[{index}].{path}.trunk")
     names = {"bond": "bonds (CONFIG_BONDING)", "vlan": "tagged networks (CONFIG_VLAN_8021Q)"}

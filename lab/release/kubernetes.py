@@ -185,13 +185,13 @@ def _replace_reflect2(tree: Path) -> None:
     vendored = tree / VENDORED_REFLECT2
     if not vendored.is_dir():
         raise RecipeMismatch(f"{VENDORED_REFLECT2} is not in the source package")
-    fresh = [p for p in sorted(REFLECT2.glob("*")) if p.suffix in (".go", ".s") and not p.name.endswith("_test.go")]
-    if not fresh:
+    sources = [p for p in sorted(REFLECT2.glob("*")) if p.suffix in (".go", ".s") and not p.name.endswith("_test.go")]
+    if not sources:
         raise ToolMissing(f"sources of reflect2 in {REFLECT2}", f"apt-get install {_HOST_PACKAGES[-1]}")
     for old in vendored.iterdir():
         if old.suffix in (".go", ".s"):
             old.unlink()
-    for path in fresh:
+    for path in sources:
         shutil.copy(path, vendored / path.name)
 
 

@@ -44,7 +44,7 @@ def _before(path: str, script: str) -> Change:
     real = f"usr/libexec/variant/{name}"
 
     def change(component: Component) -> Component:
-        commands = {real if one == path else one: module for one, module in component.commands.items()}
+        commands = {real if command == path else command: module for command, module in component.commands.items()}
         text = f'#!/bin/bash\n{script}\nexec /{real} "$@"\n'
         return replace(component, commands=commands, programs={**component.programs, path: text})
 

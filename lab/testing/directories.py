@@ -114,16 +114,18 @@ def facts(shape: Topology) -> dict[str, Any]:
     """Return a plan's facts, in short."""
     node = shape.nodes[0]
     summary = {name: getattr(shape, name) for name in ("addressing", "proxy", "load_balancer", "gateway")}
-    networks = [(" ".join(map(str, one.subnets)), one.vlan, one.gateway_of(4), one.mtu) for one in shape.all_networks]
-    answers = [text.partition("/")[0] for one in shape.all_networks for text in shape.lab_addresses(one)]
+    networks = [
+        (" ".join(map(str, item.subnets)), item.vlan, item.gateway_of(4), item.mtu) for item in shape.all_networks
+    ]
+    answers = [text.partition("/")[0] for item in shape.all_networks for text in shape.lab_addresses(item)]
     return summary | {
         "ip": node.ip,
-        "roles": "".join(one.role[0] for one in shape.nodes),
+        "roles": "".join(item.role[0] for item in shape.nodes),
         "macs": [nic.mac for nic in node.all_nics],
         "addresses": list(node.addresses),
         "last": shape.nodes[-1].ip,
-        "bonds": [(one.mode, " ".join(one.nics), " ".join(one.trunk)) for one in node.bonds],
+        "bonds": [(item.mode, " ".join(item.nics), " ".join(item.trunk)) for item in node.bonds],
         "nets": networks,
-        "disks": [(one.bus, one.root) for one in node.all_disks],
+        "disks": [(item.bus, item.root) for item in node.all_disks],
         "answers": answers,
     }

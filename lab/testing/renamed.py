@@ -59,8 +59,8 @@ def rename(release: Release, target: Path) -> str:
     entries = [(f"{release.version}-x86_64", digest, write(data, digest))]
     for tag, name in release.components.items():
         part = name.rpartition("@")[2]
-        for one in parts(store, part):
-            link(one)
+        for found in parts(store, part):
+            link(found)
         entries.append((f"{release.version}-x86_64-{tag}", part, (blobs / part.partition(":")[2]).stat().st_size))
     (target / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     kind, name = document["mediaType"], "org.opencontainers.image.ref.name"

@@ -47,11 +47,11 @@ def tables(source: str) -> list[set[str]]:
     named: list[set[str]] = []
     if sum(name in source for name in TELLING) < 2:
         return named  # without parsing it, which is most of the time
-    for one in ast.walk(ast.parse(source)):
-        if isinstance(one, ast.Tuple | ast.List | ast.Set):
-            parts: list[ast.expr | None] = list(one.elts)
-        elif isinstance(one, ast.Dict):
-            parts = [*one.keys, *one.values]
+    for item in ast.walk(ast.parse(source)):
+        if isinstance(item, ast.Tuple | ast.List | ast.Set):
+            parts: list[ast.expr | None] = list(item.elts)
+        elif isinstance(item, ast.Dict):
+            parts = [*item.keys, *item.values]
         else:
             continue
         names = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
@@ -98,9 +98,9 @@ def test_the_page_names_all_of_them():
 @pytest.mark.parametrize("bus", BUSES)
 def test_a_disk_of_it_is_what_the_table_says(bus, tmp_path):
     kernel, link, wwn, rotation, lengths, attached_by, in_containers = TABLE[bus]
-    one = BUSES[bus]
-    assert (one.wwn, one.rotation, one.attached_by) == (wwn, rotation, attached_by)
-    assert (one.model_length, one.vendor_length) == lengths
+    item = BUSES[bus]
+    assert (item.wwn, item.rotation, item.attached_by) == (wwn, rotation, attached_by)
+    assert (item.model_length, item.vendor_length) == lengths
     shape = lab_with(bus)
     [node] = shape.nodes
     layout = Layout(tmp_path, shape)

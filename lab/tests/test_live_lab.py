@@ -128,19 +128,19 @@ def test_one_image_for_three_machines_is_neither_transferred_nor_copied(tmp_path
         volumes = list(lab.layout.pool.iterdir())
         assert len(volumes) == 3
         assert all(volume.samefile(image) for volume in volumes)
-        fresh = beside_labs / "fresh"
-        fresh.write_bytes(b"another image")
-        fresh.replace(image)
+        new = beside_labs / "fresh"
+        new.write_bytes(b"another image")
+        new.replace(image)
         node.media.insert(image)
         assert sum(volume.samefile(image) for volume in lab.layout.pool.iterdir()) == 1
     assert image.read_bytes() == b"another image"
 
 
 def test_two_labs_with_the_same_addresses(tmp_path):
-    with Lab(small(topology.sno()), tmp_path / "a") as one, Lab(small(topology.sno()), tmp_path / "b") as two:
-        assert one.bmc.systems() == [one.nodes["master-0"].uuid]
+    with Lab(small(topology.sno()), tmp_path / "a") as first, Lab(small(topology.sno()), tmp_path / "b") as two:
+        assert first.bmc.systems() == [first.nodes["master-0"].uuid]
         assert two.bmc.systems() == [two.nodes["master-0"].uuid]
-        assert one.nodes["master-0"].uuid != two.nodes["master-0"].uuid
+        assert first.nodes["master-0"].uuid != two.nodes["master-0"].uuid
 
 
 ENV = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -90,7 +90,7 @@ def test_two_pytest_processes_share_the_machine_and_leave_nothing(tmp_path, stat
     (tmp_path / "t/test_labs.py").write_text(TESTS)
     (tmp_path / "t/pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  disruptive: x\n")
     shape = small(topology.sno())
-    one = budget.need(1, shape.memory_mib, 2)
+    item = budget.need(1, shape.memory_mib, 2)
     env = os.environ | {
         "PYTHONPATH": str(ROOT),
         "SEEN": str(tmp_path / "seen"),
@@ -98,7 +98,7 @@ def test_two_pytest_processes_share_the_machine_and_leave_nothing(tmp_path, stat
         "NODE0_CACHE": str(tmp_path / "cache"),
         "NODE0_BUDGET": str(tmp_path / "budget.json"),
         # Room for two of the four labs that want to run at once.
-        "NODE0_BUDGET_MIB": str(2 * one.mib + 1),
+        "NODE0_BUDGET_MIB": str(2 * item.mib + 1),
         "NODE0_BUDGET_VCPU": "8",
     }
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", str(tmp_path / "t")]
@@ -111,7 +111,7 @@ def test_two_pytest_processes_share_the_machine_and_leave_nothing(tmp_path, stat
     spans = [(float(took), float(left)) for *_, took, left in labs]
     for took, _ in spans:
         assert sum(begin <= took < end for begin, end in spans) <= 2, spans
-    assert re.search(rf"lab sno-\w+ waits for memory: needs {one.mib} MiB .*; free \d+ MiB", "".join(outputs)), outputs
+    assert re.search(rf"lab sno-\w+ waits for memory: needs {item.mib} MiB .*; free \d+ MiB", "".join(outputs)), outputs
     nothing_is_left(
         state / "labs", tmp_path / "budget.json", [lab[0] for lab in labs], [(lab[2], float(lab[4])) for lab in labs]
     )

@@ -276,7 +276,7 @@ def test_a_contradiction_names_its_field(old, new, line):
     assert old in WIDE
     with pytest.raises(TopologyError) as caught:
         topology.load_text(WIDE.replace(old, new, 1), source="w.yaml")
-    assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
+    assert [text for text in str(caught.value).splitlines() if text.startswith(f"w.yaml: {line}")], caught.value
 
 
 def test_a_number_that_is_none_hides_nothing_else():
@@ -310,7 +310,7 @@ def test_what_follows_from_another_fault_is_not_told():
 def test_what_a_part_says_twice_is_told_once(old, new, line):
     with pytest.raises(TopologyError) as caught:
         topology.load_text(WIDE.replace(old, new, 1))
-    assert [one.partition(",")[0][: len(line)] for one in caught.value.lines] == [line]
+    assert [text.partition(",")[0][: len(line)] for text in caught.value.lines] == [line]
 
 
 def test_a_balancer_may_answer_dns_and_hold_the_virtual_ips():

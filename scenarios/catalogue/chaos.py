@@ -139,7 +139,7 @@ def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()
     faults = []
     for place, name in enumerate(rng.sample(sorted(KINDS), rng.randint(1, MOST))):
         kind = KINDS[name]
-        node = rng.choice([one.name for one in topology.nodes])
+        node = rng.choice([candidate.name for candidate in topology.nodes])
         if kind.at_rendezvous:
             node = topology.masters[0].name
         begin = rng.choice(kind.moments)(rng, node)

@@ -55,9 +55,9 @@ class Durations:
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             merged = {**self.read(), **seconds}
-            fresh = self.path.with_suffix(".new")
-            fresh.write_text(json.dumps(merged, indent=1, sort_keys=True))
-            fresh.replace(self.path)
+            partial = self.path.with_suffix(".new")
+            partial.write_text(json.dumps(merged, indent=1, sort_keys=True))
+            partial.replace(self.path)
 
 
 class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -319,7 +319,7 @@ def _large_manifests(_topology: Topology) -> dict[str, str]:
 
 
 #: The BMCs through which a cluster can be installed (docs/bmcs.md).
-BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one in working())
+BMCS: tuple[Bmc, ...] = tuple(profile for profile in get_args(Bmc) if profile in working())
 #: Variants whose clusters get installed: what a row of the matrix may have (matrix.yaml).
 FEATURES: dict[str, Variant] = {
     # Without static addresses in agent-config.yaml there is none to choose the rendezvous IP from.

@@ -215,11 +215,11 @@ def install_discovered(service: Service, image_type: str, names: Mapping[str, st
 
         count = len(lab.nodes)
         wait_until(
-            lambda: sum(bool(one["disks"]) for one in inventories().values()) == count,
+            lambda: sum(bool(found["disks"]) for found in inventories().values()) == count,
             DISCOVER_SECONDS,
             f"{count} hosts to register and send their inventories",
         )
-    by_mac = {nic["mac_address"]: (key, one) for key, one in inventories().items() for nic in one["interfaces"]}
+    by_mac = {nic["mac_address"]: (key, found) for key, found in inventories().items() for nic in found["interfaces"]}
     hosts = {}
     for node in lab.nodes.values():
         host_id, inventory = by_mac[node.spec.mac]

@@ -110,11 +110,13 @@ def _unreadable(document: object) -> str:
     if not isinstance(document, dict | None):
         return "networkConfig must be a map"
     interfaces = (document or {}).get("interfaces")
-    if not isinstance(interfaces, list | None) or not all(isinstance(one, dict | None) for one in interfaces or ()):
+    if not isinstance(interfaces, list | None) or not all(
+        isinstance(interface, dict | None) for interface in interfaces or ()
+    ):
         return "interfaces must be a list of maps"
-    for index, one in enumerate(interfaces or ()):
+    for index, interface in enumerate(interfaces or ()):
         for family in ("ipv4", "ipv6"):
-            path, settings = f"interfaces[{index}].{family}", (one or {}).get(family)
+            path, settings = f"interfaces[{index}].{family}", (interface or {}).get(family)
             if not isinstance(settings, dict | None):
                 return f"{path} must be a map"
             entries = (settings or {}).get("address")

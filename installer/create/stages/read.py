@@ -124,12 +124,12 @@ def _effective_manifests(
     return remaining, tuple(name for name in on_disk[MANIFESTS] if name not in remaining)
 
 
-def _same(one: dict[str, bytes], kept: dict[str, bytes]) -> bool:
+def _same(new: dict[str, bytes], kept: dict[str, bytes]) -> bool:
     """Return whether an install-config says the same as the kept one; its style does not count."""
-    if not kept or one == kept:
+    if not kept or new == kept:
         return bool(kept)
     try:
-        return bool(load(one[INSTALL_CONFIG_FILE]) == load(kept[INSTALL_CONFIG_FILE]))
+        return bool(load(new[INSTALL_CONFIG_FILE]) == load(kept[INSTALL_CONFIG_FILE]))
     except YamlError:
         return False
 

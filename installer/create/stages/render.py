@@ -46,15 +46,15 @@ def manifest_files(inputs: Inputs, release: ResolvedRelease) -> dict[str, bytes]
         inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release_version=release.version
     )
     if inputs.manifests is not None:
-        files, given = {**cluster.image_set_file(release.image, release.version), **inputs.manifests}, inputs.manifests
+        files, kept = {**cluster.image_set_file(release.image, release.version), **inputs.manifests}, inputs.manifests
     else:
-        files, given = {**cluster.cluster_manifests(source), **inputs.kept}, inputs.kept
+        files, kept = {**cluster.cluster_manifests(source), **inputs.kept}, inputs.kept
     refused = refusals(
         files,
         inputs.extra_manifests,
         release_image=release.image,
         version=release.version,
-        generated=files.keys() - given.keys(),
+        generated=files.keys() - kept.keys(),
     )
     if refused:
         texts = [f"{name}: {reason}" for name, reason in refused]

@@ -80,7 +80,7 @@ class Iso:
         self.path = path
         file.seek(0, 2)
         self.size = file.tell()
-        descriptor = next((one.sector for one in self.descriptors() if one.kind == PRIMARY), None)
+        descriptor = next((found.sector for found in self.descriptors() if found.kind == PRIMARY), None)
         if descriptor is None:
             raise NotIso9660(path, "not an ISO 9660 image")
         self.volume_id = descriptor[40:72].decode("ascii", errors="replace").rstrip()

@@ -96,8 +96,8 @@ def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
 def _remove_record(overlay: Overlay, iso: Iso, record: Record) -> None:
     """Remove a directory record: those after it in its sector move up."""
     end = (record.position // SECTOR + 1) * SECTOR
-    behind = record.position + record.size
-    overlay.write_at(record.position, iso.read(behind, end - behind) + bytes(record.size))
+    after = record.position + record.size
+    overlay.write_at(record.position, iso.read(after, end - after) + bytes(record.size))
 
 
 def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
@@ -114,20 +114,20 @@ def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
 def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:
     """Take the file out of the image, whose volumes and partition tables become as much shorter."""
     entries = records(iso)
-    behind = rootfs.offset + _sectors(rootfs.length) * SECTOR
-    cut = behind - rootfs.offset
-    if any(place >= behind for place in _fixed(iso, entries)):
+    end = rootfs.offset + _sectors(rootfs.length) * SECTOR
+    cut = end - rootfs.offset
+    if any(place >= end for place in _fixed(iso, entries)):
         raise IsoError(iso.path, "has boot images or directories behind its root file system, which cannot move")
     removed = [r for r in entries if not r.directory and (r.offset, r.length) == (rootfs.offset, rootfs.length)]
     old_size = overlay.size
     # First move the files' extents, then remove the record: removing one moves others.
     for record in entries:
-        if not record.directory and record.length and record.offset >= behind:
+        if not record.directory and record.length and record.offset >= end:
             overlay.apply([record.patch(record.offset - cut, record.length)])
     changed = overlay.iso(iso.path)
-    for record in sorted(removed, key=lambda one: -one.position):
+    for record in sorted(removed, key=lambda item: -item.position):
         _remove_record(overlay, changed, record)
-    overlay.move(rootfs.offset, behind, old_size - behind)
+    overlay.move(rootfs.offset, end, old_size - end)
     overlay.truncate(old_size - cut)
     overlay.apply(volume_size_patches(overlay.iso(iso.path), overlay.size))
     resize(overlay, old_size)

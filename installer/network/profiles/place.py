@@ -23,7 +23,7 @@ def place(document: Document, plan: Plan, problems: Problems) -> tuple[Plan, Ext
         extra.setdefault(key, {}).update(route_keys(routes))
     for key, texts in rules.items():
         extra.setdefault(key, {}).update({f"routing-rule{index}": text for index, text in enumerate(texts)})
-    if any(name == LOOPBACK for name, _ in extra) and LOOPBACK not in [one.name for one in plan.interfaces]:
+    if any(name == LOOPBACK for name, _ in extra) and LOOPBACK not in [interface.name for interface in plan.interfaces]:
         plan = replace(plan, interfaces=(*plan.interfaces, _loopback()))
     _check_addresses(plan, by_holder, problems)
     return plan, extra
@@ -34,8 +34,8 @@ def _leads_out(route: Route) -> bool:
 
 
 def _place_routes(document: Document, plan: Plan, problems: Problems) -> dict[tuple[str, int], list[Route]]:
-    present = {one.name: one for one in plan.interfaces if not userspace(one)}
-    states = {one.name: one.state for one in document.interfaces if not userspace(one)}
+    present = {interface.name: interface for interface in plan.interfaces if not userspace(interface)}
+    states = {interface.name: interface.state for interface in document.interfaces if not userspace(interface)}
     placed: dict[tuple[str, int], list[Route]] = {}
     for route in document.routes:
         path = f"{route.path}.next-hop-interface"
@@ -58,11 +58,11 @@ def _place_routes(document: Document, plan: Plan, problems: Problems) -> dict[tu
 def _place_rules(
     document: Document, plan: Plan, routes: dict[tuple[str, int], list[Route]], problems: Problems
 ) -> dict[tuple[str, int], list[str]]:
-    kernel = [one for one in plan.interfaces if not userspace(one)]
+    kernel = [interface for interface in plan.interfaces if not userspace(interface)]
     placed: dict[tuple[str, int], list[str]] = {}
     for rule in document.rules:
         holder = _holder(rule, kernel, plan, routes)
-        if rule.iif is not None and rule.iif not in [one.name for one in kernel]:
+        if rule.iif is not None and rule.iif not in [interface.name for interface in kernel]:
             problems.add(f"{rule.path}.iif", rule.iif, "is not an interface of this document")
             continue
         placed.setdefault((holder, rule.family), []).append(rule_text(rule))
@@ -75,27 +75,27 @@ def _holder(rule: Rule, kernel: list[Interface], plan: Plan, routes: dict[tuple[
     Upstream's choice among several interfaces with routes varies from run to run; here the document's order decides.
     Only profiles with addresses of the family can hold a rule: NetworkManager keeps none on a disabled family.
     """
-    able = [one.name for one in kernel if one.enabled(rule.family) and plan.has_ip(one)]
+    able = [interface.name for interface in kernel if interface.enabled(rule.family) and plan.has_ip(interface)]
     if rule.iif in able:
         return rule.iif or ""
     for name in able:
         if any(route.table == rule.table for route in routes.get((name, rule.family), ())):
             return name
-    for one in sorted(kernel, key=lambda one: one.name):
-        ip = one.ip(rule.family)
-        if one.name in able and (MAIN_TABLE if ip is None else ip.auto_table) == rule.table:
-            return one.name
+    for interface in sorted(kernel, key=lambda interface: interface.name):
+        ip = interface.ip(rule.family)
+        if interface.name in able and (MAIN_TABLE if ip is None else ip.auto_table) == rule.table:
+            return interface.name
     return able[0] if able else LOOPBACK
 
 
 def _check_addresses(plan: Plan, routes: dict[tuple[str, int], list[Route]], problems: Problems) -> None:
     """NetworkManager before 1.46 refuses a static profile that has routes and no address (§2.4)."""
-    for one in plan.interfaces:
+    for interface in plan.interfaces:
         for family in (4, 6):
-            ip = one.ip(family)
-            if (one.name, family) in routes and ip is not None and not ip.auto and not ip.addresses:
+            ip = interface.ip(family)
+            if (interface.name, family) in routes and ip is not None and not ip.auto and not ip.addresses:
                 rule = f"has a route of IPv{family} and so needs an address, dhcp or autoconf"
-                problems.add(f"{one.path}.ipv{family}.address", None, rule)
+                problems.add(f"{interface.path}.ipv{family}.address", None, rule)
 
 
 def _loopback() -> Interface:

@@ -33,52 +33,54 @@ class Plan:
     attachments: dict[Key, Attachment]
     unlisted: frozenset[str] = frozenset()
 
-    def attachment(self, one: Interface) -> Attachment | None:
+    def attachment(self, interface: Interface) -> Attachment | None:
         """The controller that this interface is a port of."""
-        return self.attachments.get(key_of(one))
+        return self.attachments.get(key_of(interface))
 
-    def has_ip(self, one: Interface) -> bool:
+    def has_ip(self, interface: Interface) -> bool:
         """Return whether the profile has [ipv4] and [ipv6]: ports have none, except in a VRF and OVS interfaces."""
-        attachment = self.attachment(one)
-        return attachment is None or one.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
+        attachment = self.attachment(interface)
+        return attachment is None or interface.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
 
     def ordered(self) -> list[Interface]:
         """Upstream's order: by depth below controllers and parents, then by name; unlisted ones at depth 0 (§1.2)."""
-        kernel = {one.name: one for one in self.interfaces if not userspace(one)}
+        kernel = {interface.name: interface for interface in self.interfaces if not userspace(interface)}
         above: dict[Key, set[Key]] = {}
-        for one in self.interfaces:
-            attachment = self.attachment(one)
-            keys = above.setdefault(key_of(one), set())
-            if attachment is not None and one.name not in self.unlisted:
+        for interface in self.interfaces:
+            attachment = self.attachment(interface)
+            keys = above.setdefault(key_of(interface), set())
+            if attachment is not None and interface.name not in self.unlisted:
                 keys.add(key_of(attachment.controller))
-            if one.shape.parent in kernel:
-                keys.add((one.shape.parent or "", False))
+            if interface.shape.parent in kernel:
+                keys.add((interface.shape.parent or "", False))
         depths: dict[Key, int] = {}
         for key in TopologicalSorter(above).static_order():
             depths[key] = max((depths[other] + 1 for other in above.get(key, ())), default=0)
-        return sorted(self.interfaces, key=lambda one: (depths[key_of(one)], one.name, not userspace(one)))
+        return sorted(
+            self.interfaces, key=lambda interface: (depths[key_of(interface)], interface.name, not userspace(interface))
+        )
 
 
-def key_of(one: Interface) -> Key:
+def key_of(interface: Interface) -> Key:
     """Return an interface's key among all others: its name, and whether it is outside the kernel."""
-    return one.name, userspace(one)
+    return interface.name, userspace(interface)
 
 
-def userspace(one: Interface) -> bool:
+def userspace(interface: Interface) -> bool:
     """OVS bridges live outside the kernel, so that one may share its name with an OVS interface."""
-    return one.kind == "ovs-bridge"
+    return interface.kind == "ovs-bridge"
 
 
 def make_plan(document: Document, problems: Problems) -> Plan:
     """Attaches ports to controllers and makes profiles for ports that the document does not list."""
     interfaces: dict[Key, Interface] = {}
-    for one in document.interfaces:
-        if key_of(one) in interfaces:
+    for interface in document.interfaces:
+        if key_of(interface) in interfaces:
             # Upstream silently keeps the last of several entries with one name (§3).
-            problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
+            problems.add(f"{interface.path}.name", interface.name, "is the name of an interface given before")
         else:
-            interfaces[key_of(one)] = one
-    present = {key: _with_own_port(one) for key, one in interfaces.items() if one.present}
+            interfaces[key_of(interface)] = interface
+    present = {key: _with_own_port(interface) for key, interface in interfaces.items() if interface.present}
     attachments = _attach(list(present.values()), interfaces, problems)
     unlisted = {}
     for name, userland in attachments:
@@ -92,12 +94,12 @@ def make_plan(document: Document, problems: Problems) -> Plan:
     return plan
 
 
-def _with_own_port(one: Interface) -> Interface:
+def _with_own_port(bridge: Interface) -> Interface:
     """An OVS bridge that is up and has no port gets one of its own name, and in it an internal interface (§2.11)."""
-    if one.kind != "ovs-bridge" or one.state != "up" or one.shape.ports:
-        return one
-    port = Port(one.name, one.path, {"ovs-port": {}}, (one.name,))
-    return replace(one, shape=replace(one.shape, ports=(port,)))
+    if bridge.kind != "ovs-bridge" or bridge.state != "up" or bridge.shape.ports:
+        return bridge
+    port = Port(bridge.name, bridge.path, {"ovs-port": {}}, (bridge.name,))
+    return replace(bridge, shape=replace(bridge.shape, ports=(port,)))
 
 
 def _unlisted(name: str, attachment: Attachment) -> Interface:
@@ -116,30 +118,30 @@ def _attach(
         for port in controller.shape.ports or ():
             for name in port.members or (port.name,):
                 _attach_one(attachments, controller, port, name, interfaces=interfaces, problems=problems)
-    for one in present:
-        if one.controller is None:
+    for interface in present:
+        if interface.controller is None:
             continue
-        path = f"{one.path}.controller"
-        attachment = attachments.get((one.name, False))
+        path = f"{interface.path}.controller"
+        attachment = attachments.get((interface.name, False))
         owner = next(
             (
                 interfaces[key]
-                for key in ((one.controller, False), (one.controller, True))
+                for key in ((interface.controller, False), (interface.controller, True))
                 if key in interfaces and interfaces[key].kind in CONTROLLERS
             ),
             None,
         )
         if owner is None or not owner.present:
-            problems.add(path, one.controller, "is not a bond, bridge or VRF of this document")
+            problems.add(path, interface.controller, "is not a bond, bridge or VRF of this document")
         elif attachment is not None and attachment.controller is not owner:
-            problems.add(path, one.controller, f"contradicts the ports of {attachment.controller.name}")
+            problems.add(path, interface.controller, f"contradicts the ports of {attachment.controller.name}")
         elif attachment is None and owner.shape.ports is not None:
-            problems.add(path, one.controller, "does not list this interface among its ports")
+            problems.add(path, interface.controller, "does not list this interface among its ports")
         elif attachment is None:
             sections: Mapping[str, Mapping[str, str]]
             sections = {"linux-bridge": {"bridge-port": {}}, "ovs-bridge": {"ovs-port": {}}}.get(owner.kind, {})
-            port = Port(one.name, path, sections, (one.name,) if owner.kind == "ovs-bridge" else ())
-            attachments[one.name, False] = Attachment(owner, port)
+            port = Port(interface.name, path, sections, (interface.name,) if owner.kind == "ovs-bridge" else ())
+            attachments[interface.name, False] = Attachment(owner, port)
     return attachments
 
 
@@ -169,80 +171,84 @@ def _attach_one(
 
 
 def _with_borrowed_macs(interfaces: Sequence[Interface], problems: Problems) -> list[Interface]:
-    macs = {one.name: one.mac for one in interfaces if not userspace(one)}
+    macs = {interface.name: interface.mac for interface in interfaces if not userspace(interface)}
     result = []
-    for one in interfaces:
-        source = one.copy_mac_from
+    for interface in interfaces:
+        source = interface.copy_mac_from
         if source is None:
-            result.append(one)
+            result.append(interface)
             continue
         if source not in macs:
-            problems.add(f"{one.path}.copy-mac-from", source, "is not an interface of this document")
+            problems.add(f"{interface.path}.copy-mac-from", source, "is not an interface of this document")
         elif macs[source] is None:
-            problems.add(f"{one.path}.copy-mac-from", source, "has no mac-address in this document")
-        result.append(replace(one, mac=macs.get(source)))
+            problems.add(f"{interface.path}.copy-mac-from", source, "has no mac-address in this document")
+        result.append(replace(interface, mac=macs.get(source)))
     return result
 
 
 def _check_ports(plan: Plan, problems: Problems) -> None:
-    for one in plan.interfaces:
-        attachment = plan.attachment(one)
+    for interface in plan.interfaces:
+        attachment = plan.attachment(interface)
         if attachment is None:
-            if one.kind == "ovs-interface":
-                problems.add(one.path, one.name, "an ovs-interface must be a port of an ovs-bridge")
+            if interface.kind == "ovs-interface":
+                problems.add(interface.path, interface.name, "an ovs-interface must be a port of an ovs-bridge")
             continue
         kind = attachment.controller.kind
-        if one.kind in _NEVER_PORTS or (one.kind == "ovs-interface" and kind != "ovs-bridge"):
-            problems.add(attachment.port.path, one.name, f"is of type {one.kind}, which cannot be a port of a {kind}")
-        if one.kind == "infiniband" and kind not in ("bond", "vrf"):
-            problems.add(attachment.port.path, one.name, f"is of type infiniband, which cannot be a port of a {kind}")
+        if interface.kind in _NEVER_PORTS or (interface.kind == "ovs-interface" and kind != "ovs-bridge"):
+            problems.add(
+                attachment.port.path, interface.name, f"is of type {interface.kind}, which cannot be a port of a {kind}"
+            )
+        if interface.kind == "infiniband" and kind not in ("bond", "vrf"):
+            problems.add(
+                attachment.port.path, interface.name, f"is of type infiniband, which cannot be a port of a {kind}"
+            )
         for family in (4, 6):
-            if one.enabled(family) and not plan.has_ip(one):
+            if interface.enabled(family) and not plan.has_ip(interface):
                 rule = f"must not be enabled on a port of {attachment.controller.name}"
-                problems.add(f"{one.path}.ipv{family}.enabled", True, rule)
-    for one in plan.interfaces:
+                problems.add(f"{interface.path}.ipv{family}.enabled", True, rule)
+    for interface in plan.interfaces:
         for kind in ("ovs-external-ids", "ovs-other-config"):
-            attachment = plan.attachment(one)
+            attachment = plan.attachment(interface)
             if (
-                kind in one.extra
-                and one.kind != "ovs-bridge"
+                kind in interface.extra
+                and interface.kind != "ovs-bridge"
                 and (attachment is None or attachment.controller.kind != "ovs-bridge")
             ):
-                problems.add(f"{one.path}.ovs-db", None, "is of OVS bridges and their ports only")
+                problems.add(f"{interface.path}.ovs-db", None, "is of OVS bridges and their ports only")
                 break
 
 
 def _check_loops(plan: Plan, problems: Problems) -> None:
     """Report loops: controllers depend on their ports, VLANs and the like on their parents, none on itself."""
-    present = {key_of(one): one for one in plan.interfaces}
+    present = {key_of(interface): interface for interface in plan.interfaces}
     rests_on: dict[Key, set[Key]] = {}
-    for one in plan.interfaces:
-        if (one.shape.parent or "", False) in present:
-            rests_on.setdefault(key_of(one), set()).add((one.shape.parent or "", False))
-        if (attachment := plan.attachment(one)) is not None:
-            rests_on.setdefault(key_of(attachment.controller), set()).add(key_of(one))
+    for interface in plan.interfaces:
+        if (interface.shape.parent or "", False) in present:
+            rests_on.setdefault(key_of(interface), set()).add((interface.shape.parent or "", False))
+        if (attachment := plan.attachment(interface)) is not None:
+            rests_on.setdefault(key_of(attachment.controller), set()).add(key_of(interface))
     try:
         TopologicalSorter(rests_on).prepare()
     except CycleError as err:
         for key in dict.fromkeys(err.args[1]):
-            one = present[key]
-            problems.add(one.path, one.name, "rests, through its ports or its parent, on itself")
+            interface = present[key]
+            problems.add(interface.path, interface.name, "rests, through its ports or its parent, on itself")
 
 
 def _check_file_names(plan: Plan, problems: Problems) -> None:
     file_names: set[str] = set()
-    for one in plan.interfaces:
-        names = [profile_id(one)]
-        if one.kind == "ovs-bridge":
-            names += [f"{port.name}-port" for port in one.shape.ports or ()]
+    for interface in plan.interfaces:
+        names = [profile_id(interface)]
+        if interface.kind == "ovs-bridge":
+            names += [f"{port.name}-port" for port in interface.shape.ports or ()]
         for name in names:
             if name in file_names:
-                path = f"{one.path}.{'profile-name' if one.profile_name else 'name'}"
+                path = f"{interface.path}.{'profile-name' if interface.profile_name else 'name'}"
                 problems.add(path, name, "is the name of another profile's file too")
             file_names.add(name)
 
 
-def profile_id(one: Interface) -> str:
+def profile_id(interface: Interface) -> str:
     """The profile's id, and its file's name before .nmconnection (§1.1)."""
-    suffix = {"ovs-bridge": "-br", "ovs-interface": "-if"}.get(one.kind, "")
-    return one.profile_name or one.name + suffix
+    suffix = {"ovs-bridge": "-br", "ovs-interface": "-if"}.get(interface.kind, "")
+    return interface.profile_name or interface.name + suffix

@@ -29,44 +29,44 @@ def stable_uuid(kind: str, name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{kind}://{name}"))
 
 
-def interface_profiles(one: Interface, plan: Plan, extra: Extra) -> list[tuple[str, Sections]]:
+def interface_profiles(interface: Interface, plan: Plan, extra: Extra) -> list[tuple[str, Sections]]:
     """(profile id, sections) of an interface, then of the OVS ports or the veth peer that come with it."""
-    attachment = plan.attachment(one)
-    sections: Sections = {"connection": _connection(one, attachment)}
-    sources = [one.shape.sections, one.extra]
+    attachment = plan.attachment(interface)
+    sections: Sections = {"connection": _connection(interface, attachment)}
+    sources = [interface.shape.sections, interface.extra]
     if attachment is not None and attachment.controller.kind != "ovs-bridge":
         # An OVS bridge's settings of a port go into the port's own profile, between bridge and interface.
         sources.append(attachment.port.sections)
     for source in sources:
         for name, keys in source.items():
             sections.setdefault(name, {}).update(keys)
-    if plan.has_ip(one):
+    if plan.has_ip(interface):
         for family in (4, 6):
-            sections[f"ipv{family}"] = _ip(one, family, extra.get((one.name, family), {}))
-    if one.description is not None:
-        sections["user"] = {"nmstate.interface.description": one.description}
-    _wired(one, sections)
-    profiles = [(profile_id(one), sections)]
-    if one.kind == "ovs-bridge":
-        profiles += [_ovs_port(one, port) for port in _bridge_ports(one, plan)]
-    if one.kind == "veth" and one.shape.peer not in [other.name for other in plan.interfaces]:
-        profiles.append(_veth_peer(one.shape.peer or "", one.name))
+            sections[f"ipv{family}"] = _ip(interface, family, extra.get((interface.name, family), {}))
+    if interface.description is not None:
+        sections["user"] = {"nmstate.interface.description": interface.description}
+    _wired(interface, sections)
+    profiles = [(profile_id(interface), sections)]
+    if interface.kind == "ovs-bridge":
+        profiles += [_ovs_port(interface, port) for port in _bridge_ports(interface, plan)]
+    if interface.kind == "veth" and interface.shape.peer not in [other.name for other in plan.interfaces]:
+        profiles.append(_veth_peer(interface.shape.peer or "", interface.name))
     return profiles
 
 
-def _connection(one: Interface, attachment: Attachment | None) -> dict[str, str]:
+def _connection(interface: Interface, attachment: Attachment | None) -> dict[str, str]:
     # A veth's UUID is of type ethernet (§1.4).
-    kind = "ethernet" if one.kind == "veth" else one.kind
+    kind = "ethernet" if interface.kind == "veth" else interface.kind
     keys = {
-        "id": profile_id(one),
-        "uuid": stable_uuid(kind, one.name),
-        "type": NM_TYPES.get(one.kind, one.kind),
-        "interface-name": "" if one.by_mac else one.name,
-        "autoconnect": flag(one.state == "up"),
-        "autoconnect-slaves": "1" if one.kind in CONTROLLERS else "-1",
+        "id": profile_id(interface),
+        "uuid": stable_uuid(kind, interface.name),
+        "type": NM_TYPES.get(interface.kind, interface.kind),
+        "interface-name": "" if interface.by_mac else interface.name,
+        "autoconnect": flag(interface.state == "up"),
+        "autoconnect-slaves": "1" if interface.kind in CONTROLLERS else "-1",
     }
-    if one.lldp is not None:
-        keys["lldp"] = str(int(one.lldp))
+    if interface.lldp is not None:
+        keys["lldp"] = str(int(interface.lldp))
     if attachment is not None:
         ovs = attachment.controller.kind == "ovs-bridge"
         keys["master"] = attachment.port.name if ovs else attachment.controller.name
@@ -74,11 +74,11 @@ def _connection(one: Interface, attachment: Attachment | None) -> dict[str, str]
     return keys
 
 
-def _ip(one: Interface, family: int, extra: Mapping[str, str]) -> dict[str, str]:
-    config = one.ip(family)
+def _ip(interface: Interface, family: int, extra: Mapping[str, str]) -> dict[str, str]:
+    config = interface.ip(family)
     keys = {"dhcp-timeout": NO_TIMEOUT, "method": "disabled"}
-    if one.wait_ip is not None:
-        keys["may-fail"] = flag(_MAY_FAIL[one.wait_ip][family])
+    if interface.wait_ip is not None:
+        keys["may-fail"] = flag(_MAY_FAIL[interface.wait_ip][family])
     if config is not None:
         keys["method"] = _method(config)
         if family == 6:
@@ -100,18 +100,18 @@ def _method(config: IpConfig) -> str:
     return "disabled" if config.family == 4 else "link-local"
 
 
-def _wired(one: Interface, sections: Sections) -> None:
+def _wired(interface: Interface, sections: Sections) -> None:
     """MTU and MAC address: in [ethernet] whatever the type, except where there is no Ethernet."""
-    mtu = "" if one.mtu is None else str(one.mtu)
-    if one.kind in _NOT_WIRED:
-        if mtu and one.kind == "infiniband":
+    mtu = "" if interface.mtu is None else str(interface.mtu)
+    if interface.kind in _NOT_WIRED:
+        if mtu and interface.kind == "infiniband":
             sections["infiniband"]["mtu"] = mtu
         return
     keys = {"mtu": mtu}
-    if one.mac is not None and one.kind != "vrf":
-        keys["mac-address" if one.by_mac else "cloned-mac-address"] = one.mac
-    if one.accept_all_mac is not None:
-        keys["accept-all-mac-addresses"] = str(int(one.accept_all_mac))
+    if interface.mac is not None and interface.kind != "vrf":
+        keys["mac-address" if interface.by_mac else "cloned-mac-address"] = interface.mac
+    if interface.accept_all_mac is not None:
+        keys["accept-all-mac-addresses"] = str(int(interface.accept_all_mac))
     keys = {key: value for key, value in keys.items() if value}
     if keys:
         sections.setdefault("ethernet", {}).update(keys)

@@ -89,7 +89,7 @@ def place_dns(
     which names are not asked through, as one for storage, would take them along: one with the default route is
     preferred.
     """
-    usable = [one for one in interfaces if one.kind not in ("loopback", "ovs-bridge")]
+    usable = [interface for interface in interfaces if interface.kind not in ("loopback", "ovs-bridge")]
     search = {"dns-search": ";".join(dns.search), "dns-options": ";".join(dns.options)}
     if not dns.servers:
         return _place_search(dns, usable, search, problems) if dns.search or dns.options else {}
@@ -99,7 +99,7 @@ def place_dns(
         if not servers:
             continue
         zones = [zone for _, zone in servers if zone is not None]
-        ways_out_first = sorted(usable, key=lambda one: (one.name, family) not in gateways)
+        ways_out_first = sorted(usable, key=lambda interface: (interface.name, family) not in gateways)
         holder = _holder(dns, ways_out_first, family, zones, problems=problems)
         if holder is None:
             continue
@@ -113,19 +113,19 @@ def place_dns(
 
 def _holder(dns: Dns, usable: list[Interface], family: int, zones: list[str], *, problems: Problems) -> str | None:
     path = f"{dns.path}.server"
-    able = [one for one in usable if (ip := one.ip(family)) is not None and (ip.static or ip.auto)]
+    able = [interface for interface in usable if (ip := interface.ip(family)) is not None and (ip.static or ip.auto)]
     if zones:
         if len(set(zones)) > 1:
             problems.add(path, zones, "link-local servers must all be on one interface")
-        elif zones[0] not in [one.name for one in able]:
+        elif zones[0] not in [interface.name for interface in able]:
             problems.add(path, zones[0], "is not an interface of this document with IPv6 addresses")
         else:
             return zones[0]
         return None
-    for one in able:
-        ip = one.ip(family)
+    for interface in able:
+        ip = interface.ip(family)
         if ip is not None and (ip.static or not ip.auto_dns):
-            return one.name
+            return interface.name
     if able:
         return able[0].name
     problems.add(path, None, f"no interface has IPv{family} addresses, so none can hold the IPv{family} servers")
@@ -135,10 +135,10 @@ def _holder(dns: Dns, usable: list[Interface], family: int, zones: list[str], *,
 def _place_search(dns: Dns, usable: list[Interface], search: dict[str, str], problems: Problems) -> Extra:
     keys = search | {"dns-priority": _PREFERRED}
     for property_name in ("auto", "enabled"):
-        for one in usable:
+        for interface in usable:
             for family in (6, 4):
-                ip = one.ip(family)
+                ip = interface.ip(family)
                 if ip is not None and getattr(ip, property_name):
-                    return {(one.name, family): keys}
+                    return {(interface.name, family): keys}
     problems.add(dns.path, None, "no interface has IP enabled, so none can hold the search domains and options")
     return {}

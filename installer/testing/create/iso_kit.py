@@ -113,10 +113,10 @@ def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Pat
         with iso.open("rb") as file:
             overlay = Overlay(file).iso(iso)
             names = ("images/ignition.img", "isolinux/default.krg", "EFI/redhat/grub.cfg", "isolinux/isolinux.cfg")
-            area, default, one, two = (place(overlay, name) for name in names)
+            area, default, first, second = (place(overlay, name) for name in names)
         struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", area.offset, area.length)
         if kargs is not None:
-            places = (default.offset, one.offset + len(head), two.offset + 11, 0, 0, 0, 0)
+            places = (default.offset, first.offset + len(head), second.offset + 11, 0, 0, 0, 0)
             struct.pack_into("<8s8Q", data, SYSTEM_AREA - 96, b"coreKarg", size, *places)
         iso.write_bytes(data)
     return iso

@@ -127,14 +127,14 @@ def refusals(directory: Path, *, configs: bool = True) -> list[str]:
 
 
 def check_refusals(lines: list[str]) -> None:
-    for one in lines:
-        assert "\n" not in one
-        assert len(one) < 2000
-        if "install-config.yaml does not exist" not in one:
-            assert FILE in one
-            assert WHAT_TO_DO in one or "run `agent create image`" in one
+    for line in lines:
+        assert "\n" not in line
+        assert len(line) < 2000
+        if "install-config.yaml does not exist" not in line:
+            assert FILE in line
+            assert WHAT_TO_DO in line or "run `agent create image`" in line
         for secret in ("PRIVATE KEY", "s3cr3t", "dXNlcjpzM2NyM3Q=", "eyJ"):
-            assert secret not in one
+            assert secret not in line
 
 
 def paths(node: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

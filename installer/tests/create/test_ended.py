@@ -234,7 +234,7 @@ def test_a_partial_file_is_committed_or_discarded(tmp_path):
     discarded = Partial(tmp_path / "y")
     discarded.discard()
     discarded.discard()
-    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
 # Full disks: a file system of a few kilobytes more each time.

@@ -223,9 +223,9 @@ def archives(data: bytes) -> list[bytes]:
     """Compressed archives one behind the other, with zeros between them, unpacked."""
     unpacked = []
     while data := data.lstrip(b"\0"):
-        one = zlib.decompressobj(wbits=31)
-        unpacked.append(one.decompress(data))
-        data = one.unused_data
+        item = zlib.decompressobj(wbits=31)
+        unpacked.append(item.decompress(data))
+        data = item.unused_data
     return unpacked
 
 

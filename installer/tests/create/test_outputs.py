@@ -197,7 +197,7 @@ def test_config_image(directory, capsys):
         assert Iso(file, path).volume_id == "agent_configimage"
     files = brought(path)
     assert list(files)[-1] == "/etc/assisted/rendezvous-host.env"
-    assert all(any(name.startswith(one) for one in PATHS) for name in files)
+    assert all(any(name.startswith(item) for item in PATHS) for name in files)
     assert "/etc/assisted/manifests/cluster-image-set.yaml" in files
     assert {"/opt/agent/tls/ca.crt", "/root/.docker/config.json"} <= set(files)
     assert not any(name.startswith("/usr/local/bin/") for name in files)

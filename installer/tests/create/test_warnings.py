@@ -83,8 +83,8 @@ def test_credentials_of_a_pull_secret_are_matched_as_pulls_match_them(warnings, 
         "pullSecret": json.dumps({"auths": {entry: {"auth": "dXNlcjpzM2NyM3Q="}}}),
         "imageDigestSources": [{"source": "a.example/b", "mirrors": [mirror]}],
     }
-    told = [f'Mirror registry "{host}" is not found in pullSecret' for host in missing]
-    assert [message for message in warnings(config) if "is not found in pullSecret" in message] == told
+    notes = [f'Mirror registry "{host}" is not found in pullSecret' for host in missing]
+    assert [message for message in warnings(config) if "is not found in pullSecret" in message] == notes
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_files_in_the_wrong_place_are_told(warnings, tmp_path, name, message):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("kind: MachineConfig\n")
-    seen = [one for one in warnings() if one.startswith(f"{name} is ignored: ")]
+    seen = [line for line in warnings() if line.startswith(f"{name} is ignored: ")]
     assert len(seen) == (message is not None)
     assert message is None or message in seen[0]
 
@@ -131,16 +131,16 @@ def test_values_that_are_read_as_others_are_told(tmp_path, caplog, monkeypatch, 
     value = getattr(host.root_device_hints, re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", field))
     assert str(value) == (read_as or written.strip('"'))
     why = "a 0 in front makes it octal" if field == "minSizeGigabytes" else "it is not in quotes"
-    told = f"agent-config.yaml: line 5: hosts[0].rootDeviceHints.{field}: {written} is read as {read_as}, since {why}"
-    assert once(caplog) == ([told] if read_as else [])
+    note = f"agent-config.yaml: line 5: hosts[0].rootDeviceHints.{field}: {written} is read as {read_as}, since {why}"
+    assert once(caplog) == ([note] if read_as else [])
 
 
 def test_numbers_of_networks_that_are_read_as_octal_are_told(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
     with caplog.at_level(logging.WARNING, "installer"):
         parse_agent_config(text(AGENT).replace("prefix-length: 24", "prefix-length: 024"))
-    [told] = once(caplog)
-    assert "networkConfig.interfaces[0].ipv4.address[0].prefix-length: is not read as it stands" in told
+    [note] = once(caplog)
+    assert "networkConfig.interfaces[0].ipv4.address[0].prefix-length: is not read as it stands" in note
 
 
 def test_nothing_is_said_of_a_vcenter_that_nobody_wrote(warnings):
@@ -154,8 +154,8 @@ def test_a_password_that_is_read_as_another_is_told_without_it(caplog, monkeypat
     with caplog.at_level(logging.WARNING, "installer"):
         parse_install_config(text(install).replace("6210535", "0x5ec3e7"))
     path = "controlPlane.fencing.credentials[0].password"
-    [told] = [message for message in once(caplog) if path in message]
-    assert told.endswith(f"{path}: is not read as it stands, since it is not in quotes")
+    [note] = [message for message in once(caplog) if path in message]
+    assert note.endswith(f"{path}: is not read as it stands, since it is not in quotes")
 
 
 BMC = {"address": "redfish-virtualmedia+https://10.9.0.9/x", "username": "u", "password": "p"}
@@ -221,9 +221,9 @@ def test_every_field_of_the_types_has_its_use():
 def test_what_is_not_carried_is_told(warnings, base, path, value, shown):
     agent = AGENT | {"additionalNTPSources": ["ntp.other.example"], "hosts": []}
     seen = warnings(changed(base, path, value), agent)
-    told = [message for message in seen if message.startswith(path) and message.endswith(" is ignored")]
-    assert len(told) == (shown is not None), seen
-    assert shown is None or told[0].startswith(f"{path}{shown}")
+    notes = [message for message in seen if message.startswith(path) and message.endswith(" is ignored")]
+    assert len(notes) == (shown is not None), seen
+    assert shown is None or notes[0].startswith(f"{path}{shown}")
     assert "s3cr3t" not in str(seen)
 
 

@@ -151,9 +151,9 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
     (tmp_path / "usr/local/share/start-cluster/start-cluster.env").write_text(
         "REQUIRED_MASTER_NODES=1\nREQUIRED_ARBITER_NODES=0\nREQUIRED_WORKER_NODES=1\n"
     )
-    one, both = '[{"status":"known"}]', '[{"status":"known"},{"status":"known"}]'
+    first, both = '[{"status":"known"}]', '[{"status":"known"},{"status":"known"}]'
     (tmp_path / "status").write_text("insufficient")
-    (tmp_path / "hosts").write_text(one)
+    (tmp_path / "hosts").write_text(first)
     (tmp_path / "then1").write_text('echo ready >"$STATE/status"')
     (tmp_path / "then2").write_text(f"echo '{both}' >\"$STATE/hosts\"")
     (tmp_path / "then3").write_text('touch "$STATE/applied"')
@@ -336,8 +336,8 @@ def test_a_retried_pull_is_shown_until_the_next_message(tmp_path):
     script.write_text("n=0\n" + text)
     (tmp_path / "look").write_text((tmp_path / "look0").read_text())
     done = subprocess.run(["bash", script], env=env, check=True, capture_output=True, text=True, timeout=30)
-    told = ["Images cannot be pulled" in (tmp_path / f"banner{number}").read_text() for number in range(4)]
-    assert told == [True, True, False, False]
+    notes = ["Images cannot be pulled" in (tmp_path / f"banner{number}").read_text() for number in range(4)]
+    assert notes == [True, True, False, False]
     assert done.stdout.count("Images cannot be pulled") == 1
 
 

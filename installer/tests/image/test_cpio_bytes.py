@@ -60,8 +60,8 @@ def test_compression():
     assert smaller[7] == lzma.CHECK_CRC32
     assert len(smaller) < len(packed)
     assert cpio.compress(b"x", 1) == gzip.compress(b"x", 9, mtime=0)  # xz would be longer still
-    for one in (packed, smaller):
-        assert cpio.decompress(one + bytes(50)) == data
+    for item in (packed, smaller):
+        assert cpio.decompress(item + bytes(50)) == data
     assert cpio.decompress(b"070701...") == b"070701..."
 
 

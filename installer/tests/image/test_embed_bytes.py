@@ -85,8 +85,8 @@ def test_kernel_arguments_by_their_description():
     assert (area.default, area.pad, area.ends) == (KARGS, "*", ("\n", "E"))
     bare = embed.kargs_area(opened(live(kargs={"size": 20, "files": [{"path": "k.cfg"}]})))
     assert (bare.areas[0], bare.default, bare.pad, bare.ends) == (Extent("K.CFG;1", FIRST, 20, False), "", "#", ("\n",))
-    one = {**kargs, "files": [entry]}
-    iso = opened(live(kargs=one))
+    described = {**kargs, "files": [entry]}
+    iso = opened(live(kargs=described))
     assert embed.current_kargs(iso, embed.kargs_area(iso)) == KARGS
     assert embed.kargs_patches(iso, ()) == []
     assert embed.kargs_patches(iso, ("c",)) == [Patch(FIRST + 4, b"a=1 b c\n############")]
@@ -96,17 +96,17 @@ def test_kernel_arguments_by_their_description():
     with pytest.raises(EmbedTooBig, match="the kernel command line needs 21 bytes, its embed area has 20"):
         embed.kargs_patches(iso, lambda _: "x" * 20)
     for wrong, expected in (
-        ({**one, "size": 2049}, "kernel argument areas of 2049 bytes for a default of 5|outside"),
-        ({**one, "size": 5}, "kernel argument areas of 5 bytes for a default of 5"),
-        ({**one, "size": 0}, "the kernel argument area lies outside the image"),
-        ({**one, "files": [{"path": "no"}]}, "names no, which is not in the image"),
-        ({**one, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
+        ({**described, "size": 2049}, "kernel argument areas of 2049 bytes for a default of 5|outside"),
+        ({**described, "size": 5}, "kernel argument areas of 5 bytes for a default of 5"),
+        ({**described, "size": 0}, "the kernel argument area lies outside the image"),
+        ({**described, "files": [{"path": "no"}]}, "names no, which is not in the image"),
+        ({**described, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
     ):
         with pytest.raises(NotIso9660, match=expected):
             embed.kargs_area(opened(live(kargs=wrong) + bytes(4096)))
-    assert embed.kargs_area(opened(live(kargs={**one, "size": 6}))).areas[0].length == 6
-    assert embed.kargs_area(opened(live(kargs={**one, "size": 2048}) + bytes(4096))).areas[0].length == 2048
-    assert embed.kargs_area(opened(live(kargs={**one, "files": []}))) is None
+    assert embed.kargs_area(opened(live(kargs={**described, "size": 6}))).areas[0].length == 6
+    assert embed.kargs_area(opened(live(kargs={**described, "size": 2048}) + bytes(4096))).areas[0].length == 2048
+    assert embed.kargs_area(opened(live(kargs={**described, "files": []}))) is None
 
 
 def test_kernel_argument_areas_that_differ():
@@ -130,7 +130,7 @@ def test_kernel_arguments_by_the_header_of_2021():
         return opened(plain)
 
     area = embed.kargs_area(header(2048, FIRST, FIRST, FIRST + 2048))
-    assert [(one.offset, one.length) for one in area.areas] == [(FIRST, 2048), (FIRST + 2048, 2048)]
+    assert [(item.offset, item.length) for item in area.areas] == [(FIRST, 2048), (FIRST + 2048, 2048)]
     assert (area.default, area.pad, area.ends) == (KARGS, "#", ("\n", "\n"))
     assert len(embed.kargs_area(header(2048, *[FIRST] * 7)).areas) == 6
     assert embed.kargs_area(header(2048, FIRST)) is None

@@ -254,8 +254,8 @@ def test_minimal(bases, name, tmp_path):
     assert node0("minimal", "--rootfs-url", url, "--rootfs", rootfs, "-o", out, base) == 0
     assert rootfs.read_bytes() == random.Random(1).randbytes(40_000)
     assert base.stat().st_size - out.stat().st_size == (40_000 + SECTOR - 1) // SECTOR * SECTOR
-    with base.open("rb") as one, out.open("rb") as two:
-        full, small = Overlay(one).iso(base), Overlay(two).iso(out)
+    with base.open("rb") as first, out.open("rb") as second:
+        full, small = Overlay(first).iso(base), Overlay(second).iso(out)
         assert small.find("images/pxeboot/rootfs.img") is None
         for path in (
             "images/pxeboot/vmlinuz",

@@ -117,9 +117,9 @@ def test_a_value_that_is_read_as_another_is_told(caplog, monkeypatch):
     domain = b"baseDomain: test.node0.example"
     files = files | {names.DEPLOYMENT: files[names.DEPLOYMENT].replace(domain, b"baseDomain: 0x10")}
     assert read.read_manifests(files, RELEASE, "X").deployment.spec.base_domain == "16"
-    [told] = {message for message in caplog.messages if " is read as " in message}
-    assert told.startswith(f"{names.DEPLOYMENT}: line ")
-    assert "spec.baseDomain: 0x10 is read as 16, since" in told
+    [note] = {message for message in caplog.messages if " is read as " in message}
+    assert note.startswith(f"{names.DEPLOYMENT}: line ")
+    assert "spec.baseDomain: 0x10 is read as 16, since" in note
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_fields_that_nobody_reads_are_told(name, path, value, shown, caplog, mon
     monkeypatch.setattr(logging.getLogger("installer"), "propagate", True)
     _config, _hosts, files = generated()
     read.read_manifests(edited(files, name, path, value), RELEASE, "X")
-    told = {message for message in caplog.messages if message.endswith(" is ignored")}
-    assert told == (set() if shown is None else {f"{name}: {path}{shown} is ignored"})
+    notes = {message for message in caplog.messages if message.endswith(" is ignored")}
+    assert notes == (set() if shown is None else {f"{name}: {path}{shown} is ignored"})
 
 
 @pytest.mark.parametrize("spelling", ["none", "None"])

@@ -39,7 +39,7 @@ def test_one_line_a_problem(tmp_path, capsys):
     document.write_text("interfaces: [{name: eno1, mtu: 1, foo: 2}]")
     assert main(["nmstate", "gc", str(document), "-o", "json"]) == 1
     shown = capsys.readouterr()
-    assert [one["path"] for one in json.loads(shown.out)["errors"]] == ["interfaces[0].mtu", "interfaces[0].foo"]
+    assert [item["path"] for item in json.loads(shown.out)["errors"]] == ["interfaces[0].mtu", "interfaces[0].foo"]
     assert shown.err.splitlines() == [
         f"level=fatal msg={document}: interfaces[0].mtu: must be a whole number between 68 and 65535 (got 1)",
         f"level=fatal msg={document}: interfaces[0].foo: unknown field (got 2)",
@@ -183,7 +183,7 @@ def test_the_boot_script_reads_what_we_write(tmp_path):
         (host / name).write_text(text)
     placed = boot(tmp_path, eno1="02:00:00:00:00:0b", enp9s0="02:00:00:00:00:0a", eth0="02:00:00:00:00:0c")
     assert set(placed) == {"bond0", "bond0.42", "eno1", "enp9s0", "eth0.7"}
-    assert {name: one["connection"]["interface-name"] for name, one in placed.items()} == {
+    assert {name: item["connection"]["interface-name"] for name, item in placed.items()} == {
         name: name for name in placed
     }
     assert placed["eth0.7"]["vlan"]["parent"] == "eth0"

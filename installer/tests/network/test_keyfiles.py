@@ -248,15 +248,15 @@ interfaces:
 
 def test_rules_and_special_routes():
     files = parsed_keyfiles("policy-routing")
-    one, two, lo = files["eno1"], files["eno2"], files["lo"]
+    first, second, lo = files["eno1"], files["eno2"], files["lo"]
     assert (
-        one["ipv4"]["routing-rule0"] == "priority 40000 from 0.0.0.0/0 iif eno1 type prohibit table 254 fwmark 16/255"
+        first["ipv4"]["routing-rule0"] == "priority 40000 from 0.0.0.0/0 iif eno1 type prohibit table 254 fwmark 16/255"
     )
-    assert two["ipv4"]["routing-rule0"] == "priority 500 from 10.6.0.0/24 table 200"
+    assert second["ipv4"]["routing-rule0"] == "priority 500 from 10.6.0.0/24 table 200"
     # Numbered on from the highest priority given.
-    assert two["ipv4"]["routing-rule1"] == "priority 40001 to 198.51.100.7/32 table 200"
-    assert two["ipv6"]["routing-rule0"] == "priority 600 to fd99::/64 from fd06::/64 table 254"
-    assert one["ipv4"]["routing-rule1"] == "priority 40002 from 0.0.0.0/0 suppress_prefixlength 0 table 254"
+    assert second["ipv4"]["routing-rule1"] == "priority 40001 to 198.51.100.7/32 table 200"
+    assert second["ipv6"]["routing-rule0"] == "priority 600 to fd99::/64 from fd06::/64 table 254"
+    assert first["ipv4"]["routing-rule1"] == "priority 40002 from 0.0.0.0/0 suppress_prefixlength 0 table 254"
     assert (lo["ipv4"]["route0"], lo["ipv4"]["route0_options"]) == ("192.0.2.0/24,,0", "table=254,type=blackhole")
     assert lo["connection"]["type"] == "loopback"
 

@@ -121,14 +121,14 @@ def ip_sections(draw):
         four["dhcp-client-id"] = draw(st.sampled_from(["ll", "iaid+duid", "01:02:03:ab", "a plain name"]))
     else:
         chosen = draw(st.lists(ADDRESSES, min_size=1, max_size=3, unique=True))
-        four["address"] = [{"ip": str(one), "prefix-length": draw(st.integers(1, 32))} for one in chosen]
+        four["address"] = [{"ip": str(address), "prefix-length": draw(st.integers(1, 32))} for address in chosen]
     six: dict[str, Any] = {"enabled": draw(st.booleans())}
     if six["enabled"] and draw(st.booleans()):
         six |= {"dhcp": True, "autoconf": draw(st.booleans())}
         six["dhcp-duid"] = draw(st.sampled_from(["ll", "llt", "00:01:00:01:aa:bb", "00:03:00:01:02:00:00:00:00:01"]))
     elif six["enabled"]:
         chosen = draw(st.lists(ADDRESSES6, min_size=1, max_size=2, unique=True))
-        six["address"] = [{"ip": str(one), "prefix-length": draw(st.integers(1, 128))} for one in chosen]
+        six["address"] = [{"ip": str(address), "prefix-length": draw(st.integers(1, 128))} for address in chosen]
     return {"ipv4": four, "ipv6": six, "mtu": draw(st.integers(1280, 65535))}
 
 

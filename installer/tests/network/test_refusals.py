@@ -163,7 +163,7 @@ def test_the_good_document_is_good():
     assert len(keyfiles(load(GOOD))) == 7
 
 
-@pytest.mark.parametrize(("path", "value", "expected"), CASES, ids=lambda one: str(one)[:60])
+@pytest.mark.parametrize(("path", "value", "expected"), CASES, ids=lambda case: str(case)[:60])
 def test_refused_by_path(path, value, expected):
     paths, text = _paths(_changed(path, value))
     assert (expected or path) in paths
@@ -177,7 +177,7 @@ def test_all_problems_at_once_each_once():
     document["foo"] = 1
     with pytest.raises(InvalidNetworkConfig) as caught:
         keyfiles(document)
-    assert [(one.path, one.value) for one in caught.value.problems] == [
+    assert [(item.path, item.value) for item in caught.value.problems] == [
         ("interfaces[0].mtu", "1"),
         ("interfaces[3].link-aggregation.mode", "'x'"),
         ("routes.config[0].metric", "'y'"),
@@ -277,7 +277,7 @@ OTHER_KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "expected"), OTHER_KINDS, ids=lambda one: str(one)[:60])
+@pytest.mark.parametrize(("fields", "expected"), OTHER_KINDS, ids=lambda case: str(case)[:60])
 def test_other_kinds(fields, expected):
     paths, _ = _paths({"interfaces": [{"name": "x0", **fields}]})
     assert f"interfaces[0].{expected}".rstrip(".") in paths

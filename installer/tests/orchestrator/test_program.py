@@ -57,7 +57,7 @@ def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> Non
     others += ["--check-cluster-version", "--cacert", "", "--url", f"{machine.service.url}/"]
     assert program.main([*argv(machine, installer_args='["--copy-network"]'), *others]) == 0
     assert machine.timeline.argv("coreos-installer")[0][4:] == ["--copy-network", "/dev/vdc"]
-    assert [one[-1] for one in machine.timeline.argv("wipefs")] == ["/dev/vdx", "/dev/vdy", "/dev/vdc"]
+    assert [item[-1] for item in machine.timeline.argv("wipefs")] == ["/dev/vdx", "/dev/vdy", "/dev/vdc"]
     assert {headers["X-Secret-Key"] for headers in machine.service.headers} == {"a token"}
     assert {headers["X-Installation-Attempt"] for headers in machine.service.headers} == {"the second"}
     manifest = machine.root / "opt/openshift/manifests/assisted-installer-controller-cm.yaml"

@@ -195,15 +195,15 @@ def test_host_name_falls_back_to_the_inventory():
 
 def test_events_are_told_in_order_by_severity(caplog):
     caplog.set_level(logging.INFO, "installer.waitfor")
-    one, two = (
+    first, second = (
         {"event_time": "t", "name": "n", "severity": s, "message": m} for s, m in (("info", "a"), ("error", "b"))
     )
     reporter = Reporter()
-    assert reporter.new_events([one, two])
+    assert reporter.new_events([first, second])
     assert not reporter.new_events([])
-    assert reporter.new_events([one])
+    assert reporter.new_events([first])
     assert [(r.levelname, r.message) for r in caplog.records] == [("INFO", "a"), ("WARNING", "b"), ("INFO", "a")]
-    assert reporter.events == [one, two, one]
+    assert reporter.events == [first, second, first]
 
 
 def test_validation_lines(caplog):
@@ -255,12 +255,12 @@ def test_stability_by_either_clock():
     base = datetime(2024, 1, 1, tzinfo=UTC)
     item = [with_conditions("etcd", Progressing="False")]
     assert operators.Stability(30).unstable(item, base + timedelta(seconds=31), 0) == ()
-    behind = operators.Stability(30)
-    assert behind.unstable(item, base - timedelta(hours=1), 0) == ("etcd",)
-    assert behind.unstable(item, base - timedelta(hours=1), 30) == ("etcd",)
-    assert behind.unstable(item, base - timedelta(hours=1), 31) == ()
-    assert behind.unstable([with_conditions("etcd", Progressing="True")], base + timedelta(days=1), 40) == ("etcd",)
-    assert behind.unstable([], base, 0) == ()
+    late = operators.Stability(30)
+    assert late.unstable(item, base - timedelta(hours=1), 0) == ("etcd",)
+    assert late.unstable(item, base - timedelta(hours=1), 30) == ("etcd",)
+    assert late.unstable(item, base - timedelta(hours=1), 31) == ()
+    assert late.unstable([with_conditions("etcd", Progressing="True")], base + timedelta(days=1), 40) == ("etcd",)
+    assert late.unstable([], base, 0) == ()
     assert operators.Stability(30).unstable([{"metadata": {"name": "new"}}], base, 99) == ("new",)
     unknown = operators.Stability(30)
     assert unknown.unstable(item, None, 0) == ("etcd",)

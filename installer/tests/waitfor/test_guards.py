@@ -81,15 +81,15 @@ def test_the_states_before_an_installation(status):
 
 
 def test_what_keeps_an_installation_from_starting():
-    one, two = host("a", "insufficient", MEMORY, ROUTE, OK), host("b", "insufficient", OK)
-    assert stuck(CLUSTER, [one, two], expected(2)) == {
+    first, second = host("a", "insufficient", MEMORY, ROUTE, OK), host("b", "insufficient", OK)
+    assert stuck(CLUSTER, [first, second], expected(2)) == {
         ("id-a", "has-min-memory"), ("id-a", "has-default-route"), ("id-b", "status"),
     }  # fmt: skip
-    assert stuck(CLUSTER, [one, two], expected(3)) is None
-    assert stuck(CLUSTER, [one, two], expected(1)) == stuck(CLUSTER, [one, two], expected(2))
+    assert stuck(CLUSTER, [first, second], expected(3)) is None
+    assert stuck(CLUSTER, [first, second], expected(1)) == stuck(CLUSTER, [first, second], expected(2))
     # With a host away only facts about machines count.
     away = host("c", "disconnected", OK)
-    assert stuck(CLUSTER, [one, two, away], expected(3)) == {("id-a", "has-min-memory")}
+    assert stuck(CLUSTER, [first, second, away], expected(3)) == {("id-a", "has-min-memory")}
     assert stuck(CLUSTER, [host("a", "insufficient", ROUTE), away], expected(2)) is None
     # The cluster's own validations count when no host's do.
     vip, not_ready = (
@@ -152,11 +152,11 @@ CONSEQUENCES = (
 
 def test_causes_first_in_their_order_then_consequences():
     follow = [Check(name, "failure", "f") for name in CONSEQUENCES]
-    one = host("a", "insufficient", *follow[:3], Check("ntp-synced", "failure", "warned of"), MEMORY)
+    lone = host("a", "insufficient", *follow[:3], Check("ntp-synced", "failure", "warned of"), MEMORY)
     two = host("b", "insufficient", ROUTE)
     three = host("c", "insufficient", OK, status_info="why")
     cluster = ClusterSeen("c", "insufficient", "", (*follow[3:], Check("api-vips-valid", "failure", "used"), OK))
-    assert decide.causes(cluster, [one, two, three, host("d")]) == (
+    assert decide.causes(cluster, [lone, two, three, host("d")]) == (
         "Host a validation has-min-memory failed: too little",
         "Host b validation has-default-route failed: none",
         "Host c is insufficient: why",
@@ -190,7 +190,7 @@ def test_the_only_host_without_an_inventory_is_named_by_elimination():
     macs = tuple((name, frozenset({mac})) for name, mac in (("a", "m1"), ("b", "m2"), ("", "m3")))
     a, b, third = (host(name or "x", macs=of) for name, of in macs)
     silent = host("id-b", "disconnected")
-    assert [one.name for one in decide.named((a, silent, third), expected(3, macs=macs))] == [
+    assert [item.name for item in decide.named((a, silent, third), expected(3, macs=macs))] == [
         "a",
         "id-b (probably b)",
         "x",
@@ -277,25 +277,25 @@ def test_missing_by_name():
 def test_surplus():
     expected_host, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
     words = "hosts registered, the configuration has replicas for"
-    one = expected(1, ("a",), MACS)
+    wanted = expected(1, ("a",), MACS)
     assert (
-        decide.surplus(one, [])
-        == decide.surplus(one, [stranger])
+        decide.surplus(wanted, [])
+        == decide.surplus(wanted, [stranger])
         == decide.surplus(expected(2), [expected_host, stranger])
         == ()
     )
-    assert decide.surplus(one, [expected_host, stranger]) == (
+    assert decide.surplus(wanted, [expected_host, stranger]) == (
         f"2 {words} 1; not described by the configuration: s (m8, m9)",
     )
-    assert decide.surplus(one, [stranger, stranger]) == (f"2 {words} 1; registered: s (m8, m9), s (m8, m9)",)
-    assert decide.surplus(one, [expected_host, expected_host]) == (f"2 {words} 1; registered: k (m0), k (m0)",)
+    assert decide.surplus(wanted, [stranger, stranger]) == (f"2 {words} 1; registered: s (m8, m9), s (m8, m9)",)
+    assert decide.surplus(wanted, [expected_host, expected_host]) == (f"2 {words} 1; registered: k (m0), k (m0)",)
     assert decide.surplus(expected(1), [expected_host, host("n")]) == (f"2 {words} 1; registered: k (m0), n (id-n)",)
 
 
 def test_others_instead():
     expected_host, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
-    one = expected(1, ("a",), MACS)
-    assert decide.others_instead(one, []) == decide.others_instead(one, [expected_host]) == ()
+    wanted = expected(1, ("a",), MACS)
+    assert decide.others_instead(wanted, []) == decide.others_instead(wanted, [expected_host]) == ()
     assert decide.others_instead(expected(1), [stranger]) == ()
     assert decide.others_instead(expected(2, (), MACS[:2]), [expected_host, host("silent")]) == ()
     assert decide.others_instead(expected(1, ("a",), MACS[:1]), [stranger]) == (

@@ -105,9 +105,9 @@ class Layout:
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         path = self._path(digest)
         if not path.exists():
-            fresh = path.with_suffix(f".{os.getpid()}")
-            fresh.write_bytes(data)
-            fresh.replace(path)
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(data)
+            partial.replace(path)
         return {"mediaType": media_type, "digest": digest, "size": len(data)}
 
     def _link(self, layer: Layer) -> None:
@@ -117,6 +117,6 @@ class Layout:
         try:
             path.hardlink_to(layer.blob)
         except OSError:
-            fresh = path.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(layer.blob, fresh)
-            fresh.replace(path)
+            partial = path.with_suffix(f".{os.getpid()}")
+            shutil.copyfile(layer.blob, partial)
+            partial.replace(path)

@@ -77,11 +77,11 @@ def lab(tmp_path) -> Any:
 def test_what_lasts_is_numbered_and_kept(lab):
     assert active.begin(lab, Outage("registry")).number == 1
     assert active.begin(lab, Hang("chronyd")).number == 2
-    assert [one.fault for one in active.lasting(lab.layout.root)] == [Outage("registry"), Hang("chronyd")]
-    assert [one.number for one in active.end(lab, 1)] == [1]
+    assert [entry.fault for entry in active.lasting(lab.layout.root)] == [Outage("registry"), Hang("chronyd")]
+    assert [entry.number for entry in active.end(lab, 1)] == [1]
     # A number is never given twice.
     assert active.begin(lab, Outage("registry")).number == 3
-    assert [one.number for one in active.end(lab)] == [3, 2]
+    assert [entry.number for entry in active.end(lab)] == [3, 2]
     assert list(active.end(lab)) == []
 
 
@@ -148,7 +148,7 @@ def test_a_host_that_takes_no_login_is_told_when_its_fault_is_to_end(lab, host, 
     active.begin(lab, fault)
     with pytest.raises(LabError, match=r"^fault 1 lasts: master-0: no SSH at 127\.0\.0\.1: timed out$"):
         list(active.end(lab))
-    assert [one.fault for one in active.lasting(lab.layout.root)] == [fault]
+    assert [entry.fault for entry in active.lasting(lab.layout.root)] == [fault]
 
 
 def test_two_commands_at_once_lose_nothing(lab, monkeypatch):
@@ -161,8 +161,8 @@ def test_two_commands_at_once_lose_nothing(lab, monkeypatch):
     monkeypatch.setattr(Outage, "begin", slow)
     with ThreadPoolExecutor(2) as pool:
         begun = list(pool.map(lambda fault: active.begin(lab, fault), others))
-    assert sorted(one.number for one in begun) == [1, 2]
-    assert {one.fault for one in active.lasting(lab.layout.root)} == set(others)
+    assert sorted(entry.number for entry in begun) == [1, 2]
+    assert {entry.fault for entry in active.lasting(lab.layout.root)} == set(others)
 
 
 def test_what_is_interrupted_while_it_begins_can_be_ended(lab):
@@ -174,7 +174,7 @@ def test_what_is_interrupted_while_it_begins_can_be_ended(lab):
         active.begin(lab, NameMissing("api"))
     assert "api.ostest" not in (lab.layout.root / "dnsmasq.conf").read_text()
     del lab.services.start
-    assert [one.fault for one in active.end(lab)] == [NameMissing("api")]
+    assert [entry.fault for entry in active.end(lab)] == [NameMissing("api")]
     assert "api.ostest" in (lab.layout.root / "dnsmasq.conf").read_text()
     # Before it has changed anything, too.
     lab.services.running = lambda: interrupted("dnsmasq")
@@ -182,7 +182,7 @@ def test_what_is_interrupted_while_it_begins_can_be_ended(lab):
         active.begin(lab, NameMissing("api"))
     (lab.layout.root / "dnsmasq.conf.whole").unlink()
     del lab.services.running
-    assert [one.number for one in active.end(lab)] == [2]
+    assert [entry.number for entry in active.end(lab)] == [2]
 
 
 def test_a_machine_that_cannot_be_cut_off_keeps_its_clock(lab, monkeypatch):
@@ -213,7 +213,7 @@ def test_power_is_cut_once_and_each_time_that_it_was_away_counts(lab, monkeypatc
         with pytest.raises(LabError, match=r"^(that lasts|fault 1 .*) since .*Z: `node0-lab fault end 1` ends it$"):
             active.begin(lab, again)
     assert active.begin(lab, PowerCut("master-1")).number == 2
-    assert [one.number for one in active.end(lab)] == [2, 1]
+    assert [entry.number for entry in active.end(lab)] == [2, 1]
     active.begin(lab, PowerCut("master-0", 7200))
     assert clocks == [-60, 3540, 10_740]
 
@@ -225,7 +225,7 @@ def test_what_is_nowhere_without_power_has_ended_with_it(lab, host, monkeypatch,
     monkeypatch.setattr(active, "begin_now", lambda *_: None)
     active.begin(lab, fault)
     lab.hypervisor = SimpleNamespace(machine=lambda name: SimpleNamespace(state=lambda: PowerState.OFF))
-    assert [one.fault for one in active.end(lab)] == [fault]
+    assert [entry.fault for entry in active.end(lab)] == [fault]
 
 
 def test_a_host_that_goes_down_while_a_fault_begins_is_one_line(lab):
@@ -262,8 +262,8 @@ def test_one_that_cannot_be_ended_keeps_no_other_from_it(lab, monkeypatch):
     assert [next(ended).number, next(ended).number] == [3, 1]
     with pytest.raises(LabError, match=r"^fault 2 lasts: resume chronyd: it does not$"):
         next(ended)
-    assert [one.number for one in active.lasting(lab.layout.root)] == [2]
-    assert [one.number for one in active.end(lab)] == [2]
+    assert [entry.number for entry in active.lasting(lab.layout.root)] == [2]
+    assert [entry.number for entry in active.end(lab)] == [2]
 
 
 def test_a_drivers_error_is_told_as_a_labs(lab, monkeypatch):
@@ -294,7 +294,7 @@ def test_a_daemon_that_another_fault_has_stopped_stays_so(lab):
     active.begin(lab, Outage("dnsmasq"))
     active.begin(lab, NameMissing("api"))
     assert lab.services.done == ["stop dnsmasq"]
-    assert [one.number for one in active.end(lab)] == [2, 1]
+    assert [entry.number for entry in active.end(lab)] == [2, 1]
     assert lab.services.done == ["stop dnsmasq", "start dnsmasq"]
 
 
@@ -354,7 +354,7 @@ def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
     assert active.begin(lab, first).number == 1
     with pytest.raises(LabError, match=r"^fault 1 has changed the same since .*Z: `node0-lab fault end 1` ends it$"):
         active.begin(lab, second)
-    assert [one.fault for one in active.lasting(lab.layout.root)] == begun == [first]
+    assert [entry.fault for entry in active.lasting(lab.layout.root)] == begun == [first]
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_some_packets_come_behind_later_ones(world: World) -> None:
         arrived = world.sent(range(COUNT), COUNT)
     numbers = [number for number, _ in arrived]
     assert sorted(numbers) == list(range(COUNT))
-    behind = sum(number < max(numbers[: place + 1]) for place, number in enumerate(numbers))
-    assert COUNT * 0.1 < behind < COUNT * 0.3
+    late = sum(number < max(numbers[: place + 1]) for place, number in enumerate(numbers))
+    assert COUNT * 0.1 < late < COUNT * 0.3
 
 
 def test_some_packets_come_twice(world: World) -> None:
@@ -280,7 +280,7 @@ def _dropped_by(card: str) -> int:
     """Count the packets that its programs have dropped."""
     argv = ["tc", "-json", "-s", "qdisc", "show", "dev", card]
     text = subprocess.run(argv, check=True, capture_output=True, timeout=SECONDS).stdout
-    [drops] = [one["drops"] for one in json.loads(text) if one["kind"] == "clsact"]
+    [drops] = [item["drops"] for item in json.loads(text) if item["kind"] == "clsact"]
     return int(drops)
 
 

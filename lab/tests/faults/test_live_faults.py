@@ -249,7 +249,7 @@ def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
             assert cli.main(["fault", "end", "3", *which]) == 0
             assert lab.services.running()["libvirtd"]
             lab.services.kill("chronyd")
-            assert [(one.service, one.code) for one in lab.ended()] == [("libvirtd", -9), ("chronyd", -9)]
+            assert [(ended.service, ended.code) for ended in lab.ended()] == [("libvirtd", -9), ("chronyd", -9)]
             with pytest.raises(
                 DaemonEndedError, match=r"itself failed: libvirtd was killed by SIGKILL at .*; chronyd "
             ):
@@ -262,10 +262,10 @@ def test_a_daemon_that_crashes_is_the_labs_own_failure(tmp_path, capsys):
                 line,
             )
             assert cli.main(["fault", "ls", *which]) == 0
-            assert [one.split()[0] for one in capsys.readouterr().out.splitlines()] == ["1", "2"]
+            assert [ended.split()[0] for ended in capsys.readouterr().out.splitlines()] == ["1", "2"]
             assert cli.main(["fault", "end", *which]) == 0
             out, err = capsys.readouterr()
-            assert ([one.split()[0] for one in out.splitlines()], err) == (["2", "1"], "")
+            assert ([ended.split()[0] for ended in out.splitlines()], err) == (["2", "1"], "")
             # This process had its connection to the libvirtd that was killed.
             with Lab.attach(lab.id, watched=False) as again:
                 assert again.nodes["master-0"].link.is_up()

@@ -108,16 +108,16 @@ def connecting(address):
 
 def test_each_of_two_cables_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(services, "machined", hosts.machined)
-    one = shape()
-    [node] = one.nodes
+    wanted = shape()
+    [node] = wanted.nodes
     storage = topology.Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
     cards = (
         topology.Nic(mac="52:54:00:6e:31:01", network="storage", addresses=("10.9.0.80",)),
-        topology.Nic(mac=node.mac, network=one.all_networks[0].name, addresses=one.known_addresses(node)),
+        topology.Nic(mac=node.mac, network=wanted.all_networks[0].name, addresses=wanted.known_addresses(node)),
     )
     two = msgspec.structs.replace(
-        one,
-        networks=(*one.all_networks, storage),
+        wanted,
+        networks=(*wanted.all_networks, storage),
         address=None,
         aliases=(),
         nodes=(msgspec.structs.replace(node, nics=cards),),

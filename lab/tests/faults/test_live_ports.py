@@ -75,13 +75,13 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         lab.inside(bpf.attach, "fault0", bpf.at_times(600, 300), 1)
         seen = lab.inside(_spread, 3)
         assert 0.2 <= sum(seen) / len(seen) <= 0.8
-        changes = sum(one != other for one, other in itertools.pairwise(seen))
+        changes = sum(item != other for item, other in itertools.pairwise(seen))
         assert 6 <= changes <= 14, "about ten times in three seconds it comes and goes"
         lab.inside(bpf.detach, "fault0", 1)
 
         def masters():
             shown = json.loads(lab.run(["ip", "-json", "link", "show"], timeout=10).stdout)
-            bridges = {one["ifname"]: one.get("master") for one in shown}
+            bridges = {item["ifname"]: item.get("master") for item in shown}
             return [bridges[port] for port in taps(lab, node.name)]
 
         with pytest.raises(LabError, match="is off"), lab.fault(Swapped(node.name)):
@@ -104,7 +104,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         def programs(way):
             """Count the programs that each of the machine's ports has for packets that go this way."""
             shown = (lab.run(["tc", "filter", "show", "dev", port, way], timeout=10) for port in (first, second))
-            return [one.stdout.count("direct-action") for one in shown]
+            return [item.stdout.count("direct-action") for item in shown]
 
         with lab.fault(Loss(5, node.name, card="enp2s0")), lab.fault(Latency(10, node=node.name, card="enp2s0")):
             assert programs("egress") == [0, 2]

@@ -13,10 +13,10 @@ EVERY = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
 
 
 def _sysctl(folder: Path, values: dict[str, int]) -> Path:
-    for one in LIMITS:
-        file = folder / one.file
+    for limit in LIMITS:
+        file = folder / limit.file
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{values.get(one.file, one.least)}\n")
+        file.write_text(f"{values.get(limit.file, limit.least)}\n")
     return folder
 
 
@@ -27,7 +27,7 @@ def test_a_limit_is_only_ever_raised(tmp_path: Path, limit, more: int) -> None:
     sysctl = _sysctl(tmp_path, {limit.file: before})
     raise_limits(sysctl)
     assert int((sysctl / limit.file).read_text()) == max(before, limit.least)
-    assert all(int((sysctl / one.file).read_text()) == one.least for one in LIMITS if one != limit)
+    assert all(int((sysctl / other.file).read_text()) == other.least for other in LIMITS if other != limit)
 
 
 @EVERY

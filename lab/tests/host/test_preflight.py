@@ -64,15 +64,15 @@ def test_programs_that_some_labs_need(tmp_path, monkeypatch, what, machine):
     """Of a lab that needs none of them nobody has to install one."""
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     shape, programs = NEEDS[what]
-    told = {
+    notes = {
         program: f"{program} is not installed, {what} needs it: apt-get install {package}"
         for program, package in programs.items()
     }
     lines = preflight.problems(shape.with_machines(machine), tmp_path, "x")
     missing = [line for line in lines if ", " in line and " needs it: apt-get" in line]
-    assert missing == ([] if machine == "container" and what in OF_VMS else [*told.values()])
+    assert missing == ([] if machine == "container" and what in OF_VMS else [*notes.values()])
     plain = preflight.problems(topology.sno().with_machines(machine), tmp_path, "x")
-    assert not set(told.values()) & set(plain)
+    assert not set(notes.values()) & set(plain)
 
 
 def test_preflight_names_every_problem(tmp_path, monkeypatch):

@@ -57,8 +57,8 @@ def copy(folder):
 
 
 def test_two_checkouts_make_the_same_machine_os(tmp_path, cache):
-    one, two = copy(tmp_path / "one"), copy(tmp_path / "another/place")
-    keys = keys_of(one, cache)
+    first, two = copy(tmp_path / "one"), copy(tmp_path / "another/place")
+    keys = keys_of(first, cache)
     assert set(keys) == {"os-rootfs", "os"}
     (tmp_path / "link").symlink_to(two)
     assert keys_of(tmp_path / "link", cache) == keys

@@ -48,8 +48,8 @@ def test_digest_depends_on_content_alone(tmp_path: Path, files: dict[str, bytes]
     files = {n: d for n, d in files.items() if not any(o.startswith(n + "/") for o in files)}
     shuffled = list(files.items())
     seed.shuffle(shuffled)  # type: ignore[attr-defined]
-    one, two = write(tmp_path / "a", files), write(tmp_path / "b", dict(shuffled))
-    assert one.digest == two.digest == "sha256:" + hashlib.sha256(one.blob.read_bytes()).hexdigest()
+    first, two = write(tmp_path / "a", files), write(tmp_path / "b", dict(shuffled))
+    assert first.digest == two.digest == "sha256:" + hashlib.sha256(first.blob.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("compression", list(Compression))

@@ -182,10 +182,10 @@ def test_the_zipapp_runs_by_itself_and_is_the_same_every_time(tmp_path: Path, mo
     (folder / "go.py").write_text("import sys\nif __name__ == '__main__':\n    print('went', *sys.argv[1:])\n")
     monkeypatch.setattr(code, "CHECKOUT", tmp_path)
     monkeypatch.setattr(code.source_files, "__defaults__", (tmp_path,))
-    one, two = (
+    first, two = (
         code.zipapp(Store(tmp_path / name), "lab.release.cluster.go", ("lab/release/cluster",)) for name in "ab"
     )
-    assert one.read_bytes() == two.read_bytes()
-    assert one.read_bytes().startswith(b"#!/usr/bin/env python3\n")
-    completed = subprocess.run([sys.executable, str(one), "far"], capture_output=True, text=True, check=True, cwd="/")
+    assert first.read_bytes() == two.read_bytes()
+    assert first.read_bytes().startswith(b"#!/usr/bin/env python3\n")
+    completed = subprocess.run([sys.executable, str(first), "far"], capture_output=True, text=True, check=True, cwd="/")
     assert completed.stdout == "went far\n"

@@ -26,7 +26,7 @@ def filled(_store: Store, _inputs: object, out: Path) -> None:
 
 def test_unused_stages_go_and_used_ones_stay(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    old, fresh, iso = (store.stage("s", {"n": name}, filled) for name in ("old", "fresh", "iso"))
+    old, new, iso = (store.stage("s", {"n": name}, filled) for name in ("old", "fresh", "iso"))
     touched = store.stage("s", {"n": "touched"}, filled)
     for stage in (old, iso, touched):
         age(stage, 5)
@@ -39,7 +39,7 @@ def test_unused_stages_go_and_used_ones_stay(tmp_path: Path) -> None:
         age(records / f"{name}.json", 5)
     assert prune(store, 2) >= 100_000
     assert not old.exists()
-    assert fresh.exists()
+    assert new.exists()
     assert iso.exists()
     assert touched.exists()
     assert sorted(path.name for path in records.iterdir()) == ["latest.json", "v2.json"]

@@ -71,7 +71,7 @@ def test_another_agent_takes_the_place_of_ours_and_only_that(tmp_path):
             chosen(REAL_AGENT, wrong)
     program.chmod(0o755)
     variant = chosen(REAL_AGENT, tmp_path)
-    assert {tag for tag, one in BY_TAG.items() if changed(one, variant) != one} == {variant.component}
+    assert {tag for tag, item in BY_TAG.items() if changed(item, variant) != item} == {variant.component}
     after = changed(BY_TAG[variant.component], variant)
     assert (after.cmd, after.code, dict(after.commands)) == (("/usr/bin/agent",), (), {})
     assert after.built == {"usr/libexec/real/agent": program}

@@ -53,7 +53,7 @@ def test_each_daemon_that_ends_is_told_at_once_with_its_last_lines(tmp_path, cap
             # By the watch alone: nobody asks the lab anything.
             wait_until(partial(said_of, caplog, f"{name} was killed by SIGKILL at "), 20, f"word of {name}", poll=0.05)
             assert len(lab.ended()) == count
-        assert [one.service for one in lab.ended()] == list(SERVICES)
+        assert [ended.service for ended in lab.ended()] == list(SERVICES)
         assert len(said_of(caplog, "void")) == len(SERVICES), "each is told once"
         [message] = said_of(caplog, "registry was killed")
         assert re.search(r"Its last lines:\n {4}.*listening on", message, re.S), message
@@ -68,7 +68,7 @@ def test_each_daemon_that_ends_is_told_at_once_with_its_last_lines(tmp_path, cap
     assert text.startswith("registry was killed by SIGKILL at ")
     page = (tmp_path / report.PAGE).read_text()
     assert page.index("The lab itself failed") < page.index("<table>")
-    assert [one.service for one in lab.ended()] == list(SERVICES), "it is known after the lab's end"
+    assert [ended.service for ended in lab.ended()] == list(SERVICES), "it is known after the lab's end"
 
 
 @on_this_lab

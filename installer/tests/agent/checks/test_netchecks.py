@@ -133,10 +133,10 @@ def peer(*nics: tuple[str, list[str]]) -> Peers:
 def test_a_peer_that_is_reached(host: Host, programs: Programs, asked: list[Any]) -> None:
     [report] = json.loads(netchecks.connectivity(host, peer((PEER_MAC.upper(), [PEER, "2001:db8::2"]))))["remote_hosts"]
     assert report["host_id"] == "p"
-    one = {"outgoing_nic": "ens3", "remote_mac": PEER_MAC, "successful": True}
+    reply = {"outgoing_nic": "ens3", "remote_mac": PEER_MAC, "successful": True}
     assert report["l2_connectivity"] == [
-        {**one, "outgoing_ip_address": "192.0.2.1", "remote_ip_address": PEER},
-        {**one, "outgoing_ip_address": "2001:db8::1", "remote_ip_address": "2001:db8::2"},
+        {**reply, "outgoing_ip_address": "192.0.2.1", "remote_ip_address": PEER},
+        {**reply, "outgoing_ip_address": "2001:db8::1", "remote_ip_address": "2001:db8::2"},
     ]
     quality = {"outgoing_nic": "", "successful": True, "average_rtt_ms": 0.25, "packet_loss_percentage": 0.0}
     assert report["l3_connectivity"] == [

@@ -127,7 +127,7 @@ def test_records_by_their_bytes():
     for wrong in (Extent("a", root + SECTOR, 2, False), Extent("a", root, 3, False)):
         with pytest.raises(NotIso9660, match="the directory records of a were not found"):
             records.records_of(opened(data), wrong)
-    assert [(one.position, one.kind) for one in opened(data).descriptors()] == [
+    assert [(item.position, item.kind) for item in opened(data).descriptors()] == [
         (SYSTEM_AREA, 1), (SYSTEM_AREA + SECTOR, 2),
     ]  # fmt: skip
     assert records.volume_size_patches(opened(data), 10 * SECTOR + 1) == [
@@ -139,7 +139,7 @@ def test_records_by_their_bytes():
 def test_records_that_are_not_what_they_seem():
     # A name of one byte is . or .. only when the byte is 0 or 1.
     root = record(b"\0", 18, SECTOR, 2) + record(b"\1", 18, SECTOR, 2) + record(b"\2", 19, 5) + record(b"\0\0", 19, 6)
-    assert [one.length for one in records.records(opened(image({"A;1": bytes(9)}, root=root)))] == [5, 6]
+    assert [item.length for item in records.records(opened(image({"A;1": bytes(9)}, root=root)))] == [5, 6]
     with pytest.raises(NotIso9660, match="in several extents"):
         records.records(opened(image({"A;1": b"a"}, root=record(b"A;1", 19, 1, 0x80))))
     with pytest.raises(NotIso9660, match="damaged directory record"):
@@ -148,7 +148,7 @@ def test_records_that_are_not_what_they_seem():
     below = record(b"SUB", 19, SECTOR, 2)
     inner = (record(b"SUB", 19, SECTOR, 2) + record(b"X;1", 20, 7)).ljust(SECTOR, b"\0")
     all_records = records.records(opened(image({"S;1": inner, "X;1": bytes(7)}, root=below)))
-    assert [(one.directory, one.length) for one in all_records] == [(True, SECTOR), (True, SECTOR), (False, 7)]
+    assert [(item.directory, item.length) for item in all_records] == [(True, SECTOR), (True, SECTOR), (False, 7)]
 
 
 def test_boot_images():

@@ -43,15 +43,15 @@ def put(
     """The conditions with one set; its lastTransitionTime moves only when its status changes."""
     old = find(conditions, kind)
     changed = old is None or old.get("status") != status
-    fresh: Condition = {"type": kind, "status": status}
-    fresh["lastTransitionTime"] = stamp(now) if changed or old is None else old["lastTransitionTime"]
+    new: Condition = {"type": kind, "status": status}
+    new["lastTransitionTime"] = stamp(now) if changed or old is None else old["lastTransitionTime"]
     if reason:
-        fresh["reason"] = reason
+        new["reason"] = reason
     if message:
-        fresh["message"] = message
+        new["message"] = message
     if old is None:
-        return [*conditions, fresh]
-    return [fresh if c.get("type") == kind else c for c in conditions]
+        return [*conditions, new]
+    return [new if c.get("type") == kind else c for c in conditions]
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ def acquire(kube: Kube, namespace: str, name: str, holder: str, *, now: dt.datet
     spec = {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": _micro(now)}
     if lease is None:
         meta = {"name": name, "namespace": namespace}
-        fresh = {"apiVersion": API, "kind": "Lease", "metadata": meta, "spec": {**spec, "acquireTime": _micro(now)}}
-        return kube.create(fresh) is not None
+        new = {"apiVersion": API, "kind": "Lease", "metadata": meta, "spec": {**spec, "acquireTime": _micro(now)}}
+        return kube.create(new) is not None
     old = lease["spec"]
     held_by_other = bool(old.get("holderIdentity")) and old["holderIdentity"] != holder
     if held_by_other:

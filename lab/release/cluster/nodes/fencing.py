@@ -41,15 +41,15 @@ def bootstrap_objects(config: InstallConfig) -> list[Object]:
     credentials = [
         secret(
             NAMESPACE,
-            credential_name(one.host_name),
+            credential_name(credential.host_name),
             {
-                "address": one.address,
-                "username": one.username,
-                "password": one.password,
-                "certificateVerification": "Enabled" if one.verify else "Disabled",
+                "address": credential.address,
+                "username": credential.username,
+                "password": credential.password,
+                "certificateVerification": "Enabled" if credential.verify else "Disabled",
             },
         )
-        for one in config.fencing
+        for credential in config.fencing
     ]
     return [*credentials, secret(NAMESPACE, COROSYNC_KEY, {"authkey": pacemaker.new_key()})]
 

@@ -143,7 +143,7 @@ def cib(nodes: Sequence[Peer], credentials: Sequence[FencingCredential]) -> str:
 
 def plan(config: InstallConfig, images: Images, node: Peer, other: Peer) -> str:
     """Return the agent's plan for a node: its own etcd, and where the other's is."""
-    peers = ",".join(f"{one.name}={one.url}" for one in (node, other))
+    peers = ",".join(f"{peer.name}={peer.url}" for peer in (node, other))
     pod = staticpods.etcd(node.address, node.name, peers, listen=config.any_address)
     document = {
         "node": node.name,

@@ -220,5 +220,5 @@ def test_what_keepalived_checks_with_is_in_its_image(config: InstallConfig) -> N
     scripts = re.findall(r'^ *script "(\S+)', keepalived.node(config, "master"), re.MULTILINE)
     assert set(scripts) == {"/usr/bin/curl"}
     assert len(scripts) == 3
-    [component] = [one for one in components.COMPONENTS if one.tag == "keepalived-ipfailover"]
+    [component] = [candidate for candidate in components.COMPONENTS if candidate.tag == "keepalived-ipfailover"]
     assert "curl" in {name for group in component.packages for name in components.PACKAGES[group].names}

@@ -136,11 +136,11 @@ def lose(node, other, seen, how):
 
 
 def test_both_vote_and_nobody_stands_alone(pair):
-    one, other, properties, _ = pair
-    assert one.members() == other.members() == dict.fromkeys(NAMES, True)
-    assert [node.agent.monitor() for node in (one, other)] == [agent.SUCCESS] * 2
+    first, other, properties, _ = pair
+    assert first.members() == other.members() == dict.fromkeys(NAMES, True)
+    assert [node.agent.monitor() for node in (first, other)] == [agent.SUCCESS] * 2
     assert not properties.get(agent.STANDALONE)
-    assert (one.place / pacemaker.FOLDER / pacemaker.RUNNING).exists()
+    assert (first.place / pacemaker.FOLDER / pacemaker.RUNNING).exists()
 
 
 def test_a_node_begins_alone_only_when_the_other_has_been_fenced(pair):
@@ -207,14 +207,14 @@ def test_a_node_that_is_stopped_leaves_the_other_able_to_go_on(pair, monkeypatch
 
 
 def test_both_stop_at_once_and_nobody_leaves(pair, monkeypatch):
-    one, other, properties, _ = pair
+    first, other, properties, _ = pair
     for what in ("active", "stop"):
         monkeypatch.setenv(f"OCF_RESKEY_CRM_meta_notify_{what}_uname", " ".join(NAMES))
-    assert [node.agent.stop() for node in (one, other)] == [agent.SUCCESS] * 2
+    assert [node.agent.stop() for node in (first, other)] == [agent.SUCCESS] * 2
     assert not properties.get(agent.STANDALONE)
-    assert [node.agent.start() for node in (one, other)] == [agent.SUCCESS] * 2
-    wait_until(lambda: one.agent.healthy() and other.agent.healthy(), SECONDS, "etcd")
-    assert one.members() == dict.fromkeys(NAMES, True)
+    assert [node.agent.start() for node in (first, other)] == [agent.SUCCESS] * 2
+    wait_until(lambda: first.agent.healthy() and other.agent.healthy(), SECONDS, "etcd")
+    assert first.members() == dict.fromkeys(NAMES, True)
 
 
 def test_etcd_is_taken_from_kubelet_once(pair):
