@@ -205,7 +205,7 @@ def _add_nmstate(commands: Any) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the whole command line."""
     top = _Parser(prog="node0", description=DESCRIPTION, allow_abbrev=False)
     top.add_argument("--version", action=_Version, nargs=0, help="as the command version")
     _common(top, default=None)

@@ -76,7 +76,7 @@ def _take(fd: int, directory: Path, wait: float) -> bool:
 
 
 def _holder(fd: int) -> str:
-    """The process that has the lock, as far as this machine's kernel tells."""
+    """Return the process that has the lock, as far as this machine's kernel tells."""
     status = os.fstat(fd)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     with contextlib.suppress(OSError):

@@ -91,7 +91,7 @@ def is_stream(path: Path) -> bool:
 
 
 def hidden(dest: Path) -> Path:
-    """A new name beside `dest` for what is to take its place, which `leftovers` knows."""
+    """Return a new name beside `dest` for what is to take its place, which `leftovers` knows."""
     return dest.with_name(f".{dest.name}.{os.getpid()}-{next(_numbers)}.partial")
 
 

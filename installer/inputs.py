@@ -29,7 +29,7 @@ _OPEN_ALREADY = re.compile(r"/dev/(?:stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
 
 
 def check_kind(path: Path | str, status: os.stat_result, *, allowed: tuple[int, ...] = ()) -> None:
-    """Raises OSError unless it is a regular file, or one of the types of file (S_IFBLK...) that are `allowed`."""
+    """Raise OSError unless it is a regular file, or one of the types of file (S_IFBLK...) that are `allowed`."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -38,7 +38,8 @@ def check_kind(path: Path | str, status: os.stat_result, *, allowed: tuple[int, 
 
 
 def open_input(path: Path | str, *, allowed: tuple[int, ...] = ()) -> BinaryIO:
-    """The open file. Never waits. Raises OSError, as open does, and for what is neither a regular file nor `allowed`.
+    """Return the open file. Never waits. Raises OSError, as open does, and for what is neither a regular file nor
+    `allowed`.
 
     The text of every error (strerror) can be shown to a user.
     """
@@ -76,7 +77,8 @@ def _too_long(limit: int) -> OSError:
 
 
 def read_input(path: Path | str, limit: int = LARGEST) -> bytes:
-    """A whole regular file of at most `limit` bytes. Raises OSError, whose strerror tells what the file is instead."""
+    """Return a whole regular file of at most `limit` bytes. Raises OSError, whose strerror tells what the file is
+    instead."""
     with open_input(path) as file:
         # Not read in vain. In /proc the size is 0.
         if os.fstat(file.fileno()).st_size > limit:

@@ -44,7 +44,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9\-._/@^+]+")
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The message without secrets; whole where the record is marked as one for the screen (the kubeadmin password)."""
+    """Return the message without secrets; whole where the record is marked as one for the screen (the kubeadmin
+    password)."""
     text = record.getMessage()
     return text if getattr(record, "secret", False) else redact(text)
 
@@ -78,7 +79,7 @@ class Terminal(logging.Formatter):
     """`INFO message`, the level in colour."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The level's name, then the message."""
+        """Return the level's name, then the message."""
         name = _NAMES.get(record.levelno, "info")
         return f"\x1b[{_COLOURS[name]}m{name.upper()}\x1b[0m {_message(record)}"
 

@@ -14,7 +14,8 @@ OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
 
 
 def release_override(env: Mapping[str, str] = os.environ) -> str:
-    """The release image's pullspec in the environment, empty without one. Raises ConfigError for what is none."""
+    """Return the release image's pullspec in the environment, empty without one. Raises ConfigError for what is
+    none."""
     override = env.get(RELEASE_OVERRIDE, "").strip()
     if not re.fullmatch(r"[!-~]*", override):
         raise ConfigError(f"{RELEASE_OVERRIDE}: {override!a} is not the name of an image")
@@ -22,7 +23,7 @@ def release_override(env: Mapping[str, str] = os.environ) -> str:
 
 
 def os_override() -> Path | None:
-    """The base ISO of the environment, None without one. Raises ConfigError if it is not a file."""
+    """Return the base ISO of the environment, None without one. Raises ConfigError if it is not a file."""
     override = os.environ.get(OS_OVERRIDE, "").strip()
     if not override:
         return None

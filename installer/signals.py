@@ -68,7 +68,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """A short block that a signal does not cut in two: it takes effect at the block's end."""
+    """Provide a short block that a signal does not cut in two: it takes effect at the block's end."""
     watch = _watch
     watch.held += 1
     try:

@@ -80,7 +80,7 @@ def make(maker: ImageMaker) -> Path:
 
 
 def live_image(directory: Path) -> Path:
-    """The ISO that `agent create image` wrote."""
+    """Return the ISO that `agent create image` wrote."""
     [image] = directory.glob("agent.*.iso")
     return image
 
@@ -125,7 +125,7 @@ def _folder(maker: ImageMaker) -> Path:
 
 
 def _unconfigured(maker: ImageMaker) -> Path:
-    """A live ISO with the Ignition config of no cluster: what the vendor of an appliance ships.
+    """Return a live ISO with the Ignition config of no cluster: what the vendor of an appliance ships.
 
     Its own directory: only what does not belong to the cluster goes into it. Raises InstallFailedError, LabError.
     """

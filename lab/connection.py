@@ -63,12 +63,12 @@ class Connection:
         return self._watch.ended() if self._watch is not None else self._ended
 
     def check(self) -> None:
-        """Raises DaemonEndedError when the lab itself has failed."""
+        """Raise DaemonEndedError when the lab itself has failed."""
         if self._watch is not None:
             self._watch.check()
 
     def closing(self) -> tuple[Step, ...]:
-        """The steps that untie this process; each is independent and idempotent."""
+        """Return the steps that untie this process; each is independent and idempotent."""
         return (
             ("end the watch", self.end_watch),
             ("leave libvirt", self.leave_hypervisor),

@@ -93,7 +93,7 @@ def _released(agent: dict[str, Any]) -> dict[str, Any]:
 def topology_for(
     directory: Path, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
 ) -> Topology:
-    """The lab for the cluster of a directory: of its two files, or of cluster-manifests/ where there is no
+    """Return the lab for the cluster of a directory: of its two files, or of cluster-manifests/ where there is no
     install-config.yaml. Raises TopologyError, ConfigsError."""
     if ztp.is_ztp(directory):
         manifests, agent = ztp.read(directory)
@@ -103,7 +103,7 @@ def topology_for(
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
-    """The config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
+    """Return the config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
     try:
         secret = merged_secret(config.get(spelled(config, "pullSecret")) or "", access)
     except ValueError as error:
@@ -159,8 +159,8 @@ def inputs(directory: Path, skip: Collection[Path] = ()) -> list[Path]:
 
 
 def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) -> dict[str, Any]:
-    """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
-    name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
+    """Return the config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by
+    the host name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
     by_mac = {mac: ours[node.name] for node in topology.nodes if node.name in ours for _, mac in node.mac_fields}
 
@@ -173,7 +173,7 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
         return {**entry, **{spelled(entry, key): value for key, value in credential.items()}}
 
     def within(value: Any, *names: str) -> Any:
-        """The same with credentials replaced, which lie at the end of these fields."""
+        """Return the same with credentials replaced, which lie at the end of these fields."""
         if not names:
             return [replaced(entry) for entry in value] if isinstance(value, list) else value
         if not isinstance(value, dict) or (key := spelled(value, names[0])) not in value:
@@ -185,7 +185,7 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
 
 
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
-    """The config with the lab's NTP server added, and where hosts find what they boot."""
+    """Return the config with the lab's NTP server added, and where hosts find what they boot."""
     named, clock = spelled(config, "additionalNTPSources"), topology.gateway
     sources = config.get(named) or []
     fields = {named: [*sources, *([clock] if clock not in sources else [])]}
@@ -333,7 +333,7 @@ class Deployment:
         return self.lab.inside(ask)
 
     def console_log(self, host: str) -> Path:
-        """The file with a host's console."""
+        """Return the file with a host's console."""
         return self.lab.layout.console_log(self.lab.nodes[host].spec)
 
     def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:

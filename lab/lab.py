@@ -187,7 +187,8 @@ class Lab(AbstractContextManager["Lab"]):
         return Service(f"{url}/redfish/v1/", *login, ca=self.layout.ca, run=self._connection.call, tls=tls)
 
     def bmc_of(self, spec: NodeSpec) -> Service:
-        """The service that has a machine: the lab's for all of them, or the machine's own where it is a vendor's."""
+        """Return the service that has a machine: the lab's for all of them, or the machine's own where it is a
+        vendor's."""
         kind = self.topology.bmc_of(spec)
         return self.bmc if kind == "lab" else self._bmc(self.layout.bmc_url_of(spec), profile(kind).tls)
 
@@ -229,7 +230,7 @@ class Lab(AbstractContextManager["Lab"]):
             os.close(fd)
 
     def _stopping(self) -> tuple[Step, ...]:
-        """The steps that end a lab; each is independent and idempotent."""
+        """Return the steps that end a lab; each is independent and idempotent."""
         return (
             *self._connection.closing(),
             ("end its supervisor", self._end_supervisor),
@@ -383,7 +384,7 @@ class Lab(AbstractContextManager["Lab"]):
         return self._connection.ended()
 
     def check(self) -> None:
-        """Raises DaemonEndedError when the lab itself has failed."""
+        """Raise DaemonEndedError when the lab itself has failed."""
         self._connection.check()
 
     def kernel_trouble(self) -> dict[str, list[str]]:

@@ -33,7 +33,7 @@ HTTP_IMAGE = "agent.x86_64.iso"
 
 
 def bracketed(address: str) -> str:
-    """An address as it stands in a URL (RFC 3986 §3.2.2)."""
+    """Return an address as it stands in a URL (RFC 3986 §3.2.2)."""
     return f"[{address}]" if ":" in address else address
 
 
@@ -47,7 +47,7 @@ def boot_url(topology: Topology) -> str:
 
 
 def proxy_url(topology: Topology) -> str:
-    """The HTTP proxy of a lab that has one."""
+    """Return the HTTP proxy of a lab that has one."""
     return f"http://{bracketed(topology.gateway)}:{PROXY_PORT}"
 
 
@@ -128,7 +128,7 @@ class Layout:
         return self.log / "proxy.log"
 
     def bridge(self, network: Network) -> str:
-        """The bridge that a network is."""
+        """Return the bridge that a network is."""
         return f"{_BRIDGES}{[known.name for known in self.topology.all_networks].index(network.name)}"
 
     @property
@@ -162,15 +162,15 @@ class Layout:
         return f"nfs://{bracketed(self.topology.gateway)}{_EXPORT}"
 
     def bmc_port(self, node: NodeSpec) -> int:
-        """The port of a machine's own BMC."""
+        """Return the port of a machine's own BMC."""
         return BMC_PORT if self.topology.bmc_of(node) == "lab" else _BMC_PORTS + self.topology.nodes.index(node)
 
     def ipmi_port(self, node: NodeSpec) -> int:
-        """The UDP port at which a machine's BMC answers IPMI."""
+        """Return the UDP port at which a machine's BMC answers IPMI."""
         return _IPMI_PORTS + self.topology.nodes.index(node)
 
     def bmc_url_of(self, node: NodeSpec) -> str:
-        """The Redfish service that has the machine."""
+        """Return the Redfish service that has the machine."""
         return f"https://{bracketed(self.bmc_address)}:{self.bmc_port(node)}"
 
     @property
@@ -179,15 +179,15 @@ class Layout:
         return f"qemu+unix:///system?socket={self.root / 'libvirt/run/libvirt-sock'}"
 
     def console_log(self, node: NodeSpec) -> Path:
-        """The raw bytes of a node's serial line."""
+        """Return the raw bytes of a node's serial line."""
         return self.console / f"{node.name}.log"
 
     def console_socket(self, node: NodeSpec) -> Path:
-        """The UNIX socket that is a node's serial line."""
+        """Return the UNIX socket that is a node's serial line."""
         return self.console / f"{node.name}.sock"
 
     def disk(self, node: NodeSpec, index: int | None = None) -> Path:
-        """The raw image of a node's disk: of the one to install on, or of the one with that index."""
+        """Return the raw image of a node's disk: of the one to install on, or of the one with that index."""
         which = node.root_index if index is None else index
         return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
 
@@ -197,19 +197,19 @@ class Layout:
         return self.device_of(image) if node.all_disks[index].can_fail else image
 
     def device_of(self, image: Path) -> Path:
-        """The link to the device of a disk that can fail."""
+        """Return the link to the device of a disk that can fail."""
         return image.with_suffix(".device")
 
     def stick(self, node: NodeSpec) -> Path:
-        """The raw image of a node's USB stick."""
+        """Return the raw image of a node's USB stick."""
         return self.root / "disks" / f"{node.name}-stick.raw"
 
     def fingerprint(self, image: Path) -> Path:
-        """The fingerprint of a disk's image before its machine first ran (lab.machines.disks.fingerprint)."""
+        """Return the fingerprint of a disk's image before its machine first ran (lab.machines.disks.fingerprint)."""
         return self.root / "fingerprints" / image.name
 
     def nvram(self, node: NodeSpec) -> Path:
-        """A node's UEFI variables."""
+        """Return a node's UEFI variables."""
         return self.root / "nvram" / f"{node.name}.fd"
 
     def publish(self, path: Path, scheme: str = "http") -> str:

@@ -23,14 +23,15 @@ def read(path: Path) -> bytes:
 
 
 def read_stored(path: Path) -> bytes:
-    """The same of what is stored, which another program reads again: no pipe or device. Raises OSError."""
+    """Return the same of what is stored, which another program reads again: no pipe or device. Raises OSError."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return read(path)
 
 
 def first_document(text: bytes) -> bytes:
-    """A YAML text up to the end of its first document: Go's library, which the installer has, looks at no other."""
+    """Return a YAML text up to the end of its first document: Go's library, which the installer has, looks at no
+    other."""
     markers = list(_MARKER.finditer(text))
     if markers and markers[0][0] == b"---" and _WORDLESS.match(text[: markers[0].start()]):
         # It is the first document's own.

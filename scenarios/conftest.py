@@ -156,7 +156,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _installed_already(request: pytest.FixtureRequest, lab_id: str, release: Subject) -> Installation:
-    """The cluster of a kept lab, for --lab."""
+    """Return the cluster of a kept lab, for --lab."""
     lab = Lab.attach(lab_id)
     request.session.stash.setdefault(MARKS, {})[request.param] = lab.evidence.mark
     return Installation(Deployment(lab, [], release))
@@ -164,19 +164,19 @@ def _installed_already(request: pytest.FixtureRequest, lab_id: str, release: Sub
 
 @pytest.fixture(scope="session")
 def chosen(request: pytest.FixtureRequest) -> Chosen:
-    """The release and the installer that the options name: by default the lab release, built when its inputs changed,
-    and node0."""
+    """Provide the release and the installer that the options name: by default the lab release, built when its inputs
+    changed, and node0."""
     return choose(lambda name: request.config.getoption(f"--{name}"))
 
 
 @pytest.fixture(scope="session")
 def release(chosen: Chosen) -> Subject:
-    """The release to install."""
+    """Provide the release to install."""
     return chosen.subject
 
 
 def _new_trouble(item: pytest.Item) -> list[str]:
-    """New kernel error messages on the consoles of the test's lab: those that no earlier test has failed for, and that
+    """List new kernel errors on the consoles of the test's lab: those that no earlier test has failed for, and that
     are not of a panic that the test is about (`panics`)."""
     used = getattr(item, "funcargs", {})
     subject = used.get("deployment") or used.get("installation") or used.get("stopped") or used.get("discovered")
@@ -210,7 +210,7 @@ def _ended(item: pytest.Item, lab: Lab) -> list[Ended]:
 
 
 def _broken(item: pytest.Item, error: BaseException | None) -> str:
-    """The failure of the lab in which a test ran or was to run; empty when there is none."""
+    """Return the failure of the lab in which a test ran or was to run; empty when there is none."""
     unit, stash = unit_of(item.nodeid), item.session.stash
     lab = stash.get(LABS, {}).get(unit)
     if lab is not None and (ended := _ended(item, lab)):
@@ -253,7 +253,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A kernel error on a console fails the test, a failed lab makes it void; failed scenarios are remembered for
+    """Yield a kernel error on a console fails the test, a failed lab makes it void; failed scenarios are remembered for
     --lab-keep."""
     report = yield
     if report.when == "call" and report.passed and (trouble := _new_trouble(item)):
@@ -322,7 +322,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
 
 @pytest.fixture
 def deployment(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deployment]:
-    """A lab that is up with both config files written; nothing has booted. Parametrise with a scenario id."""
+    """Provide a lab that is up with both config files written; nothing has booted. Parametrise with a scenario id."""
     with _deployed(request, chosen) as deployed:
         yield deployed
 
@@ -359,8 +359,8 @@ def _shared(request: pytest.FixtureRequest, kind: type[T], make: Callable[[ExitS
 
 @pytest.fixture
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
-    """An installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise with a
-    scenario id."""
+    """Provide an installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise
+    with a scenario id."""
     scenario_id, lab_id = str(request.param), request.config.getoption("--lab")
     row = row_of(scenario_id)
 
@@ -376,7 +376,8 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
 
 @pytest.fixture
 def stopped(request: pytest.FixtureRequest, chosen: Chosen) -> Stopped:
-    """An installation that wait-for has given up on, made once for all tests of an id. Parametrise with an id."""
+    """Provide an installation that wait-for has given up on, made once for all tests of an id. Parametrise with an
+    id."""
     return _shared(request, Stopped, lambda labs: stop(labs.enter_context(_deployed(request, chosen))))
 
 
@@ -391,5 +392,5 @@ def _discover(labs: ExitStack, request: pytest.FixtureRequest, chosen: Chosen) -
 
 @pytest.fixture
 def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
-    """A cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
+    """Provide a cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
     return _shared(request, Discovered, lambda labs: _discover(labs, request, chosen))

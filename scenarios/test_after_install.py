@@ -107,7 +107,7 @@ def test_a_disk_that_was_full_for_a_while_leaves_no_harm(installation: Installat
 
 
 def as_root(installation: Installation, node: str, script: str) -> str:
-    """The output of a script on a node; its failure fails the test."""
+    """Return the output of a script on a node; its failure fails the test."""
     done = installation.lab.nodes[node].ssh().run(f"sudo sh -ec '{script}'")
     assert done.rc == 0, f"{node}: {script}: {done.stderr}"
     return str(done.stdout)
@@ -132,7 +132,7 @@ def sign_for(installation: Installation, duration: str) -> None:
 
 
 def asked(installation: Installation) -> list[str]:
-    """The requests for certificates by which kubelets that have none want to be let in."""
+    """Return the requests for certificates by which kubelets that have none want to be let in."""
     return [
         request["metadata"]["name"]
         for request in installation.kubectl_json("get", "certificatesigningrequests")["items"]

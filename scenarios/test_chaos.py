@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def faults_of(scenario_id: str) -> tuple[Drawn, ...]:
-    """The faults that the seed in an id draws."""
+    """Return the faults that the seed in an id draws."""
     scenario, _, word = scenario_id.rpartition("-")
     match = CHAOS.fullmatch(word)
     assert match is not None
@@ -62,7 +62,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
 
 
 def _finding(scenario_id: str, faults: tuple[Drawn, ...], outcome: Outcome) -> str:
-    """The outcome of an installation that neither completed nor said why, and the commands that repeat it."""
+    """Return the outcome of an installation that neither completed nor said why, and the commands that repeat it."""
     scenario, _, word = scenario_id.rpartition("-")
     seed = word.split("_")[1]
     again = [f"pytest scenarios/ --chaos {seed} --chaos-on {scenario}"]

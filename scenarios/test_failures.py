@@ -60,7 +60,7 @@ def secrets_of(deployment: Deployment) -> dict[str, bytes]:
 
 
 def unpacked(archive: Path) -> dict[str, bytes]:
-    """The files of a gathered archive, by path below its one folder."""
+    """Return the files of a gathered archive, by path below its one folder."""
     with tarfile.open(archive) as source:
         files = {member.name: source.extractfile(member) for member in source if member.isreg()}
         return {name.partition("/")[2]: file.read() for name, file in files.items() if file is not None}

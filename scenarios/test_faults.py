@@ -51,7 +51,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
 
 
 def _void(row: Row, deployment: Deployment) -> None:
-    """The run ends at once with an error of the lab, which names the daemon that has ended."""
+    """Expect the run's immediate end with an error of the lab, which names the daemon that has ended."""
     with pytest.raises(DaemonEndedError) as caught:
         disturb(deployment, row)
     assert [line.partition(" at ")[0] for line in caught.value.ended] == [f"{row.void} was killed by SIGKILL"]

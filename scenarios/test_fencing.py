@@ -38,7 +38,7 @@ def pacemaker(installation: Installation, node: str) -> ElementTree.Element:
 
 
 def online(status: ElementTree.Element) -> set[str]:
-    """The nodes that pacemaker sees."""
+    """Return the nodes that pacemaker sees."""
     return {node.attrib["name"] for node in status.findall("nodes/node") if node.get("online") == "true"}
 
 
@@ -52,7 +52,7 @@ def runs(status: ElementTree.Element, agent: str) -> dict[str, set[str]]:
 
 
 def resets(installation: Installation, node: str, since: int) -> Iterator[Any]:
-    """The power commands that a node's BMC has been given, from that line of its log on."""
+    """Yield the power commands that a node's BMC has been given, from that line of its log on."""
     lines = (installation.lab.layout.log / "bmc-requests.jsonl").read_text().splitlines()[since:]
     reset_path = f"/Systems/{installation.lab.nodes[node].uuid}/Actions/ComputerSystem.Reset"
     for entry in map(json.loads, lines):
@@ -100,7 +100,7 @@ def regained(installation: Installation, boots: dict[str, str], lost: str) -> No
 
 
 def two(installation: Installation) -> tuple[str, str]:
-    """The node that holds the API's address, and the other."""
+    """Return the node that holds the API's address, and the other."""
     holder = installation.holder(str(installation.topology.api_vip), API_PORT)
     return holder, next(spec.name for spec in installation.topology.masters if spec.name != holder)
 

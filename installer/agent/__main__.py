@@ -27,7 +27,7 @@ INTERVAL = numbers.real_type(0.1, numbers.DAY, "seconds")
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The agent's options, as the agent's unit gives them (installer.md §6.1); bad usage ends with 2."""
+    """Return the agent's options, as the agent's unit gives them (installer.md §6.1); bad usage ends with 2."""
     parser = argparse.ArgumentParser(prog="agent", description="Discovery agent")
     parser.add_argument("--url", required=True, help="the rendezvous service, https://IP:8090/")
     parser.add_argument("--infra-env-id", required=True)

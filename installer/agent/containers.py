@@ -79,7 +79,7 @@ def availability(host: HostSystem, request: ImagesRequest) -> str:
 
 
 def orchestrator_args(request: InstallRequest, agent: AgentContext) -> list[str]:
-    """The orchestrator's command line from the install request (installer.md §6.3)."""
+    """Return the orchestrator's command line from the install request (installer.md §6.3)."""
     args = [
         *("--role", request.role.value),
         *("--infra-env-id", request.infra_env_id),
@@ -138,7 +138,7 @@ def run_command(request: InstallRequest, agent: AgentContext) -> list[str]:
 
 
 def _code(output: str) -> int:
-    """The exit code in podman's output; -1 when there is none."""
+    """Return the exit code in podman's output; -1 when there is none."""
     try:
         return int(output)
     except ValueError:

@@ -65,13 +65,13 @@ class Deduper:
         return last is None or last[0] != _digest(question, output) or self._clock() - last[1] > DEDUPE_SECONDS
 
     def sent(self, kind: str, question: Sequence[str], output: str, age: int) -> None:
-        """This answer, sent at ``age``, has reached the service."""
+        """Note that this answer, sent at ``age``, has reached the service."""
         with self._lock:
             if age == self._flushed:
                 self._seen[kind] = (_digest(question, output), self._clock())
 
     def failed(self, kind: str, code: int) -> None:
-        """A failure was reported: an answer that was sent before is news again.
+        """Note a reported failure: an answer that was sent before is news again.
 
         A lost medium is the whole host's failure, until any step has succeeded.
         """
@@ -128,7 +128,7 @@ class Agent:
                 return
 
     def poll(self) -> dict[str, Any] | None:
-        """The next instructions, with growing pauses between tries; None after 15 minutes without an answer."""
+        """Return the next instructions, with growing pauses between tries; None after 15 minutes without an answer."""
         agent = self._context.agent
         pause, started = FIRST_BACKOFF, time.monotonic()
         while True:

@@ -57,7 +57,7 @@ Step = Callable[[StepContext, list[str]], str]
 
 
 def _disk_speed(ctx: StepContext, args: list[str]) -> str:
-    """The disk as JSON, and the seconds that measuring it may take, which services before node0's left out."""
+    """Return the disk as JSON, and the seconds that measuring it may take, which services before node0's left out."""
     try:
         seconds = float(args[1]) if len(args) > 1 else diskspeed.BUDGET_SECONDS
         if not math.isfinite(seconds):
@@ -69,7 +69,8 @@ def _disk_speed(ctx: StepContext, args: list[str]) -> str:
 
 
 def argument(args: list[str], kind: type[T]) -> T:
-    """The single argument of a step, JSON of this shape. Raises StepError, which names the field that does not fit."""
+    """Return the single argument of a step, JSON of this shape. Raises StepError, which names the field that does not
+    fit."""
     if len(args) != 1:
         raise StepError(f"one argument is expected, not {len(args)}")
     try:
@@ -82,7 +83,7 @@ def argument(args: list[str], kind: type[T]) -> T:
 
 
 def gather_logs(host: HostSystem, request: LogsRequest, client: AssistedClient) -> str:
-    """The step logs-gather: collect and upload. Raises StepError."""
+    """Run the step logs-gather: collect and upload. Raises StepError."""
     ids = (request.cluster_id, request.infra_env_id, request.host_id)
     sender = logs.Sender(client, *ids, attempt=request.installation_attempt or "")
     try:

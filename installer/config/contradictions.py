@@ -71,7 +71,7 @@ def contradictions(
 def _wanted(
     install: InstallConfig, entries: Sequence[HostAddresses[_Place]], rendezvous_ip: str
 ) -> list[HostAddresses[_Place]]:
-    """The hosts that must have an address in a machine network (installer.md §5.4, belongs-to-machine-cidr)."""
+    """Return the hosts that must have an address in a machine network (installer.md §5.4, belongs-to-machine-cidr)."""
     if install.platform.baremetal is not None or install.masters + install.arbiters + install.workers == 1:
         return [*entries]
     return [entry for entry in entries if rendezvous_ip in {text for text, _, _ in entry.addresses}]
@@ -158,7 +158,7 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
 
 
 def _routes(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The routes of a document."""
+    """Return the routes of a document."""
     routes = document.get("routes")
     return _maps(routes.get("config")) if isinstance(routes, dict) else []
 

@@ -76,7 +76,7 @@ class DecodeError:
 
 
 def key(name: str, **kwargs: Any) -> Any:
-    """A dataclass field that YAML spells `name`; keyword arguments are those of dataclasses.field."""
+    """Return a dataclass field that YAML spells `name`; keyword arguments are those of dataclasses.field."""
     return dataclasses.field(metadata={"key": name}, **kwargs)
 
 
@@ -106,7 +106,7 @@ _ODD = str.maketrans({"\u017f": "s", "\u212a": "k"})
 
 
 def _fold(name: str) -> str:
-    """A name whatever the case of its letters, as Go's encoding/json compares them."""
+    """Return a name whatever the case of its letters, as Go's encoding/json compares them."""
     return name.translate(_ODD).lower()
 
 
@@ -126,7 +126,7 @@ class _Decoder:
         self.errors.append(DecodeError(path, node.start_mark.line + 1, text, unknown))
 
     def value(self, node: yaml.Node, hint: Any, path: str) -> Any:
-        """The decoded value; None after an error, which is then in `errors`."""
+        """Return the decoded value; None after an error, which is then in `errors`."""
         origin, args = typing.get_origin(hint), typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
             if is_null(node):
@@ -158,7 +158,7 @@ class _Decoder:
         return self.scalar(node, hint, path)
 
     def annotated(self, node: yaml.Node, hint: Any, what: Any, path: str) -> Any:
-        """A number of a width, a string as it stands, or a string that a function reads."""
+        """Return a number of a width, a string as it stands, or a string that a function reads."""
         if isinstance(what, Bits):
             return self.number(node, what, path)
         if isinstance(what, Shape):

@@ -123,7 +123,7 @@ def _pool(pool: MachinePool | None, name: str, replicas: int) -> MachinePool:
 
 
 def _with_workers(pools: tuple[MachinePool, ...]) -> tuple[MachinePool, ...]:
-    """The compute pools, with a pool named worker added if there is none."""
+    """Return the compute pools, with a pool named worker added if there is none."""
     return pools if any(pool.name == "worker" for pool in pools) else (*pools, MachinePool(name="worker"))
 
 
@@ -158,7 +158,7 @@ def apply(config: InstallConfig) -> InstallConfig:
 
 
 def _with_dns(platform: Platform) -> Platform:
-    """The platform with dnsRecordsType Internal, unless the config sets it."""
+    """Return the platform with dnsRecordsType Internal, unless the config sets it."""
     for name in ("baremetal", "vsphere", "nutanix"):
         own = getattr(platform, name)
         if own is not None and not own.dns_records_type:
@@ -167,7 +167,7 @@ def _with_dns(platform: Platform) -> Platform:
 
 
 def _provisioning(platform: BareMetalPlatform, machines: list[str]) -> BareMetalPlatform:
-    """The provisioning network's CIDR, addresses and DHCP range.
+    """Return the provisioning network's CIDR, addresses and DHCP range.
 
     Where there is none, it is the machine network in which the cluster's provisioning address is, if there is one.
     """

@@ -46,38 +46,38 @@ class FieldError:
 
 
 def required(path: str, detail: str = "") -> FieldError:
-    """A field that must be there is not."""
+    """Make the error of a required field that is missing."""
     return FieldError(Kind.REQUIRED, path, None, detail)
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:
-    """A field's value breaks a rule."""
+    """Make the error of a value that breaks a rule."""
     return FieldError(Kind.INVALID, path, value, detail)
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A field's value is not one of those supported."""
+    """Make the error of a value that is not supported."""
     names = ", ".join(json.dumps(name) for name in supported)
     return FieldError(Kind.UNSUPPORTED, path, value, f"supported values: {names}")
 
 
 def forbidden(path: str, detail: str) -> FieldError:
-    """A field must not be set here."""
+    """Make the error of a field that must not be set here."""
     return FieldError(Kind.FORBIDDEN, path, None, detail)
 
 
 def internal(path: str, detail: str) -> FieldError:
-    """A field cannot be judged, since another is wrong."""
+    """Make the error of a field that cannot be judged, since another is wrong."""
     return FieldError(Kind.INTERNAL, path, None, detail)
 
 
 def duplicate(path: str, value: Any) -> FieldError:
-    """A value was used before, and must be unique."""
+    """Make the error of a value that must be unique and is not."""
     return FieldError(Kind.DUPLICATE, path, value)
 
 
 def too_many(path: str, count: int, limit: int) -> FieldError:
-    """A list is too long."""
+    """Make the error of a list that is too long."""
     return FieldError(Kind.TOO_MANY, path, count, f"must have at most {limit} item{'s' if limit != 1 else ''}")
 
 

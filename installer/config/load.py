@@ -90,7 +90,7 @@ def _decode(
 
 
 def as_written(text: str) -> InstallConfig:
-    """An install-config that was validated before, without its defaults. Raises ConfigError."""
+    """Return an install-config that was validated before, without its defaults. Raises ConfigError."""
     return _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
 
 
@@ -118,7 +118,7 @@ def check_hosts(agent: AgentConfig, hosts: Sequence[Host], install: InstallConfi
 
 
 def decoded_text(data: bytes, name: str, wrap: str = "") -> str:
-    """The text of the file `name`; `wrap` begins the error. Raises ConfigError for what is not UTF-8."""
+    """Return the text of the file `name`; `wrap` begins the error. Raises ConfigError for what is not UTF-8."""
     try:
         return decoded(data)
     except YamlError as error:

@@ -62,7 +62,7 @@ def architectures(config: InstallConfig) -> Iterator[str]:
 
 
 def partitioning(config: InstallConfig) -> Iterator[str]:
-    """An unknown mode partitions nothing, and partitioning cannot be turned on later."""
+    """Yield an unknown mode partitions nothing, and partitioning cannot be turned on later."""
     if config.cpu_partitioning_mode not in ("", "None", "AllNodes"):
         yield (
             f"cpuPartitioningMode: {config.cpu_partitioning_mode} is neither None nor AllNodes: no processor is "
@@ -116,8 +116,8 @@ def missing_credentials(config: InstallConfig) -> list[str]:
 
 
 def _credentials_for(name: str) -> str:
-    """The registry or repository that an entry of a pull secret is for (containers-auth.json(5)): URLs count by their
-    host."""
+    """Return the registry or repository that an entry of a pull secret is for (containers-auth.json(5)): URLs count by
+    their host."""
     _, is_url, rest = name.partition("://")
     registry = rest.partition("/")[0] if is_url else name
     return "docker.io" if registry in ("index.docker.io", "registry-1.docker.io") else registry

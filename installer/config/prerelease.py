@@ -17,7 +17,7 @@ _STR = "tag:yaml.org,2002:str"
 
 
 def current_form(root: yaml.Node) -> yaml.Node:
-    """A document in today's form, with a warning if it was not. Raises YamlError for a field in both places."""
+    """Return a document in today's form, with a warning if it was not. Raises YamlError for a field in both places."""
     if not isinstance(root, yaml.MappingNode):
         return root
     fields = {key.value: (key, value) for key, value in root.value}

@@ -53,7 +53,7 @@ class State:
 
     @classmethod
     def load(cls, directory: Path) -> State:
-        """The saved state, empty if there is none; StateError if it cannot be used."""
+        """Return the saved state, empty if there is none; StateError if it cannot be used."""
         path = directory / FILE
         try:
             data = jsontext.loads(read_input(path, LARGEST_STATE))
@@ -92,7 +92,7 @@ class State:
         self.data[name] = fields
 
     def files(self, name: str) -> dict[str, bytes]:
-        """The files that an asset consumed, by their path below the asset directory. Raises StateError."""
+        """Return the files that an asset consumed, by their path below the asset directory. Raises StateError."""
         entries = self.get(name).get("Files", [])
         if not isinstance(entries, list):
             raise damaged(self.path, f"{name}.Files is not a list")
@@ -116,7 +116,7 @@ class State:
         self.put(name, {**self.get(name), "Files": entries})
 
     def text(self) -> str:
-        """The state as it is saved."""
+        """Return the state as it is saved."""
         return json.dumps(self.data, indent=4) + "\n"
 
     def save(self) -> None:
@@ -125,7 +125,7 @@ class State:
 
 
 def damaged(path: Path, reason: str) -> StateError:
-    """The error of a state file that cannot be used; it says what to do."""
+    """Return the error of a state file that cannot be used; it says what to do."""
     return StateError(f"failed to load state file {path}: {reason}: {WHAT_TO_DO}")
 
 

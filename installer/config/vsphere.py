@@ -96,7 +96,7 @@ def _generated(platform: VSpherePlatform, server: str) -> VSphereFailureDomain:
 
 
 def _joined(domains: tuple[VSphereFailureDomain, ...], servers: set[str]) -> tuple[VSphereFailureDomain, ...]:
-    """The failure domains with inventory paths for bare names, up to the first one whose vCenter is unknown."""
+    """Return the failure domains with inventory paths for bare names, up to the first one whose vCenter is unknown."""
     result = list(domains)
     for index, domain in enumerate(domains):
         if domain.server not in servers:
@@ -120,12 +120,12 @@ def _with_pool(domain: VSphereFailureDomain) -> VSphereFailureDomain:
 
 
 def _whole(cluster: str) -> str:
-    """The resource pool that is all of a cluster."""
+    """Return the resource pool that is all of a cluster."""
     return f"{cluster.rstrip('/')}/Resources" if cluster else ""
 
 
 def _inventory(name: str, kind: str, value: str, datacenter: str) -> str:
-    """An inventory path; a bare name, which is deprecated, is put under its datacenter."""
+    """Return an inventory path; a bare name, which is deprecated, is put under its datacenter."""
     if not value or value.startswith("/"):
         return value
     path = posixpath.normpath("/" + f"{datacenter}/{kind}/{value}".lstrip("/"))

@@ -27,7 +27,7 @@ def kubeadmin_password() -> str:
 
 
 def password_hash(password: str) -> str:
-    """The password's bcrypt hash at cost 10, Go's default. Other threads run meanwhile."""
+    """Return the password's bcrypt hash at cost 10, Go's default. Other threads run meanwhile."""
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
@@ -48,7 +48,7 @@ def is_kubeconfig(text: str) -> bool:
 
 
 def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair]) -> str:
-    """The user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
+    """Return the user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
     client = leaf(signers["admin-kubeconfig-signer"], "system:admin", organization="system:masters", client=True)
     bundle = b"".join(signers[name].certificate for name in SERVING_SIGNERS)
 
@@ -73,7 +73,8 @@ def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair])
 
 
 def host_tls_files(signers: Mapping[str, Pair], service_ca: Pair, service: Pair, admin_hash: str) -> dict[str, bytes]:
-    """The content of /opt/agent/tls by file name. The service CA's key is not among them: nobody needs it again."""
+    """Return the content of /opt/agent/tls by file name. The service CA's key is not among them: nobody needs it
+    again."""
     files: dict[str, bytes] = {}
     for name, pair in signers.items():
         files |= {f"{name}.crt": pair.certificate, f"{name}.key": pair.key}

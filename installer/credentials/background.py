@@ -19,7 +19,7 @@ class NewCredentials:
 
 
 def password_and_hash() -> tuple[str, str]:
-    """A new password of kubeadmin, and its hash."""
+    """Return a new password of kubeadmin, and its hash."""
     from installer.credentials import access
 
     password = access.kubeadmin_password()
@@ -43,7 +43,7 @@ class BackgroundCredentials:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def result(self) -> NewCredentials:
-        """The new credentials; waits until they are complete."""
+        """Return the new credentials, once they are complete."""
         password, hashed = self._password.result()
         return NewCredentials({name: future.result() for name, future in self._signers.items()}, password, hashed)
 

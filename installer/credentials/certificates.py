@@ -87,12 +87,12 @@ def _usage(*, ca: bool) -> x509.KeyUsage:
 
 
 def signer(common_name: str) -> Pair:
-    """A self-signed RSA CA of ten years. The key takes long; other threads run meanwhile."""
+    """Return a self-signed RSA CA of ten years. The key takes long; other threads run meanwhile."""
     return _self_signed(rsa.generate_private_key(65537, RSA_BITS), common_name, "openshift")
 
 
 def authority(common_name: str) -> Pair:
-    """A self-signed ECDSA CA of ten years."""
+    """Return a self-signed ECDSA CA of ten years."""
     return _self_signed(ec.generate_private_key(ec.SECP256R1()), common_name, "node0")
 
 
@@ -108,7 +108,7 @@ def _self_signed(key: PrivateKey, common_name: str, unit: str) -> Pair:
 
 
 def check(pair: Pair) -> None:
-    """Raises ValueError, one line, unless the certificate and the key can be read and belong together."""
+    """Raise ValueError, one line, unless the certificate and the key can be read and belong together."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
     except ValueError:
@@ -134,7 +134,7 @@ def leaf(
     client: bool = False,
     server: bool = False,
 ) -> Pair:
-    """A certificate of ten years with an ECDSA key, signed by `signer`, for IP addresses and the given uses.
+    """Return a certificate of ten years with an ECDSA key, signed by `signer`, for IP addresses and the given uses.
 
     Raises ValueError when the signer's certificate or key cannot be read.
     """

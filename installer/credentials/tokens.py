@@ -42,7 +42,7 @@ def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
 
 
 def check(tokens: Tokens) -> None:
-    """Raises ValueError, one line, unless each token is one of its scheme that the public key has signed."""
+    """Raise ValueError, one line, unless each token is one of its scheme that the public key has signed."""
     try:
         key = serialization.load_pem_public_key(tokens.public_key_pem.encode())
         if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -64,7 +64,8 @@ def check(tokens: Tokens) -> None:
 
 
 def make_tokens() -> Tokens:
-    """A new key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
+    """Return a new key pair and its three tokens, without expiry: an installation image may lie for long before it
+    boots."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in SCHEMES)

@@ -47,12 +47,12 @@ class Gathering:
         self.notes: list[str] = []
 
     def note(self, text: str, *, bad: bool = False) -> None:
-        """A line for the user, and for the archive's reader."""
+        """Write a line for the user, and for the archive's reader."""
         self.notes.append(text)
         (log.warning if bad else log.info)("%s", text)
 
     def put(self, name: str, value: Any) -> None:
-        """A JSON document without its secrets."""
+        """Write a JSON document without its secrets."""
         data = json.dumps(self.redactor.value(value), indent=1).encode() + b"\n"
         add_file(self.archive, f"{self.top}/{name}", io.BytesIO(data))
 
@@ -71,7 +71,7 @@ class Gathering:
                 add_file(self.archive, f"{self.top}/{name.lstrip('.')}", clean)
 
     def service(self, reach: Reach) -> dict[str, str]:
-        """The service's own view, events and logs; names by address of the hosts that it knows."""
+        """Return the service's own view, events and logs; names by address of the hosts that it knows."""
         service = watcher(self.inputs, reach)
         names: dict[str, str] = {}
         try:
@@ -107,7 +107,7 @@ class Gathering:
             self.note(f"service: its logs cannot be unpacked: {error}", bad=True)
 
     def _unpack_logs(self, packed: Path, folder: str) -> int:
-        """A tar of hosts' archives, or one archive: unpacked, as secrets are found in plain text only."""
+        """Return a tar of hosts' archives, or one archive: unpacked, as secrets are found in plain text only."""
         count = archives = 0
         for member, file in members(packed, LARGEST_UNPACKED):
             if file is None or not member.name.endswith(".tar.gz"):

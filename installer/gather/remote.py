@@ -80,7 +80,7 @@ class Running:
 
     @contextlib.contextmanager
     def tracked(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """A context: the process is one of those that are ended with the gathering."""
+        """Count the process, within the block, among those that are ended with the gathering."""
         with self._lock:
             self._processes.add(process)
             if self._ended:
@@ -93,7 +93,7 @@ class Running:
 
 
 def script() -> bytes:
-    """The script that lies on a live host as /usr/local/bin/agent-gather, with the program that it needs."""
+    """Return the script that lies on a live host as /usr/local/bin/agent-gather, with the program that it needs."""
     text = (resources.files("installer.ignition") / "data/bin/agent-gather").read_bytes()
     return b"AGENT_REDACT=%s\n%s" % (base64.b64encode(program()), text)
 

@@ -46,7 +46,7 @@ WITH_SECRETS = (
 
 
 def redactor(host: HostSystem) -> Redactor:
-    """Takes out of logs what looks like a secret, and the secrets that this host has (WITH_SECRETS)."""
+    """Take out of logs what looks like a secret, and the secrets that this host has (WITH_SECRETS)."""
     clean = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
     for path in WITH_SECRETS:
         clean.learn(host.read(path))

@@ -29,7 +29,7 @@ class HostSystem:
     root: Path = Path("/")
 
     def path(self, name: str) -> Path:
-        """A path of the host, as this process sees it."""
+        """Return a path of the host, as this process sees it."""
         return self.root / name.lstrip("/")
 
     def read(self, name: str, default: str = "") -> str:
@@ -40,11 +40,11 @@ class HostSystem:
             return default
 
     def command(self, args: Sequence[str]) -> list[str]:
-        """The command line that runs ``args`` on the host."""
+        """Return the command line that runs ``args`` on the host."""
         return list(args) if self.root == Path("/") else [*NSENTER, *args]
 
     def run(self, *args: str, timeout: float = 60.0, check: bool = True) -> str:
-        """Standard output of a program on the host.
+        """Return the standard output of a program on the host.
 
         Raises CommandError when it fails, cannot be started, or has to be ended because it takes longer than
         ``timeout`` seconds or prints too much. With ``check`` off none of these is an error: what it printed is all
@@ -53,7 +53,7 @@ class HostSystem:
         return self._run(args, timeout, check, {})
 
     def run_with(self, env: Mapping[str, str], *args: str, timeout: float = 60.0) -> str:
-        """Standard output of a program with ``env`` added to its environment, where nobody else sees it.
+        """Return the standard output of a program with ``env`` added to its environment, where nobody else sees it.
 
         Raises CommandError as ``run`` does.
         """
@@ -79,7 +79,7 @@ class HostSystem:
         return done.out.decode(errors="replace")
 
     def run_json(self, *args: str, timeout: float = 60.0) -> Any:
-        """The JSON that a program prints, None for nothing. Raises CommandError."""
+        """Return the JSON that a program prints, None for nothing. Raises CommandError."""
         output = self.run(*args, timeout=timeout)
         try:
             return json.loads(output) if output.strip() else None
@@ -102,7 +102,8 @@ def _sees_host() -> bool:
 
 
 def detect() -> HostSystem:
-    """The host from NODE0_HOST_ROOT, else /host when a host is mounted there, else its first process's, else ``/``."""
+    """Return the host from NODE0_HOST_ROOT, else /host when a host is mounted there, else its first process's, else
+    ``/``."""
     root = os.environ.get("NODE0_HOST_ROOT")
     if root:
         return HostSystem(Path(root))

@@ -21,11 +21,11 @@ class File:
 
     @classmethod
     def text(cls, path: str, content: str, mode: int = 0o644) -> File:
-        """A file with UTF-8 text."""
+        """Return a file with UTF-8 text."""
         return cls(path, content.encode(), mode)
 
     def entry(self) -> dict[str, Any]:
-        """The file's entry in storage.files, which replaces what the OS has at that path."""
+        """Return the file's entry in storage.files, which replaces what the OS has at that path."""
         source = "data:text/plain;charset=utf-8;base64," + base64.b64encode(self.content).decode()
         return {"path": self.path, "mode": self.mode, "overwrite": True, "contents": {"source": source}}
 
@@ -39,7 +39,7 @@ class Unit:
     enabled: bool = True
 
     def entry(self) -> dict[str, Any]:
-        """The unit's entry in systemd.units."""
+        """Return the unit's entry in systemd.units."""
         return {"name": self.name, "enabled": self.enabled, "contents": self.content}
 
 
@@ -52,7 +52,7 @@ class User:
     password_hash: str = field(default="", repr=False)
 
     def entry(self) -> dict[str, Any]:
-        """The user's entry in passwd.users."""
+        """Return the user's entry in passwd.users."""
         entry: dict[str, Any] = {"name": self.name}
         if self.ssh_keys:
             # Ignition refuses a key that is there twice.
@@ -63,7 +63,7 @@ class User:
 
 
 def render(files: Iterable[File], units: Iterable[Unit], users: Iterable[User]) -> bytes:
-    """The config as compact JSON; of files with one path the last one counts."""
+    """Return the config as compact JSON; of files with one path the last one counts."""
     by_path = {file.path: file for file in files}
     config = {
         "ignition": {"version": VERSION},

@@ -21,7 +21,7 @@ _HOOK = f"#!/bin/sh\n[ -e /etc/coreos-firstboot-network ] || bash /{_SCRIPT} || 
 
 
 def network_archive(files: Iterable[File]) -> bytes:
-    """A compressed cpio archive to be appended to the initrd: of these files those below /etc/assisted/network.
+    """Return a compressed cpio archive to be appended to the initrd: of these files those below /etc/assisted/network.
 
     Empty if there are none.
     """

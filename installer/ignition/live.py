@@ -160,7 +160,8 @@ def _environment(inputs: LiveInputs) -> list[File]:
 
 
 def host_config_files(inputs: LiveInputs) -> list[File]:
-    """The files in which a live system, whichever host it is, finds its own network, hostname, role and disk hints."""
+    """Return the files in which a live system, whichever host it is, finds its own network, hostname, role and disk
+    hints."""
     files = []
     names = [host.hostname for host in inputs.hosts]
     for index, host in enumerate(host for host in inputs.hosts if host.required):
@@ -220,7 +221,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
 
 
 def live_config(inputs: LiveInputs) -> bytes:
-    """The agent ISO's Ignition config as JSON."""
+    """Return the agent ISO's Ignition config as JSON."""
     data = resources.files("installer.ignition") / "data/systemd"
     names = [*SYSTEM_UNITS, *UNITS, *(CONSOLE_UNITS if inputs.console else ())]
     static = any(host.network for host in inputs.hosts)

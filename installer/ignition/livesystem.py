@@ -74,7 +74,7 @@ def system_files(cluster_name: str, proxy: Mapping[str, str]) -> list[File]:
 
 
 def proxy_file(proxy: Mapping[str, str]) -> File:
-    """The proxies (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) for all that systemd starts; empty when there are none.
+    """Return the proxies (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) for all that systemd starts; empty when there are none.
 
     It is there nevertheless: an OpenShift appliance refuses a config image without it.
     """

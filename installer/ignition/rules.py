@@ -73,7 +73,7 @@ def _names(items: Iterable[Object], field: str = "name") -> Problems:
 
 
 def _scheme(url: str) -> str:
-    """The scheme of a URL; empty for a text that Go cannot parse as one."""
+    """Return the scheme of a URL; empty for a text that Go cannot parse as one."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 (it raises ValueError)
@@ -123,7 +123,7 @@ def resource(item: Object) -> Problems:
 
 
 def sources(field: str) -> Rule:
-    """The rule for an object with a list of resources, each with a source of its own."""
+    """Yield the rule for an object with a list of resources, each with a source of its own."""
 
     def rule(item: Object) -> Problems:
         sources = [resource.get("source") for resource in item.get(field, ())]

@@ -144,7 +144,7 @@ def problems(config: Any) -> list[str]:
 
 
 def _read(value: Any, shape: Any, path: str, found: tuple[list[str], list[str]]) -> Any:
-    """The value as far as it has its shape, without nulls, which Go takes for absent.
+    """Return the value as far as it has its shape, without nulls, which Go takes for absent.
 
     `found`: where problems of types go, and those of rules, which count only when there are none of the former.
     """

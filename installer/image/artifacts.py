@@ -120,7 +120,7 @@ def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url:
 
 
 def ipxe_script(url: str, prefix: str, arguments: str) -> str:
-    """The iPXE script that boots the files from below `url`."""
+    """Return the iPXE script that boots the files from below `url`."""
     lines = (
         "#!ipxe",
         f"initrd --name initrd {url}/{prefix}-initrd.img",
@@ -131,7 +131,7 @@ def ipxe_script(url: str, prefix: str, arguments: str) -> str:
 
 
 def _write_s390x(iso: Iso, folder: Path, prefix: str, initrd_size: int) -> None:
-    """The initrd's address and size (two big-endian 64-bit numbers), and the .ins file with the new names."""
+    """Write the initrd's address and size (two big-endian 64-bit numbers), and the .ins file with the new names."""
     address = iso.file("images/initrd.addrsize")
     ins = iso.file("generic.ins")
     if address is None or len(address) < 16 or ins is None:

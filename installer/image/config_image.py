@@ -56,7 +56,7 @@ def config_archive(ignition: bytes) -> bytes:
 
 
 def config_iso(ignition: bytes) -> bytes:
-    """The config image. It holds secrets."""
+    """Return the config image. It holds secrets."""
     import pycdlib
 
     archive = config_archive(ignition)

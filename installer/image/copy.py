@@ -128,7 +128,8 @@ class PrefetchedCopy:
             os.close(self._source)
 
     def finish(self, fd: int) -> tuple[Partial, str] | None:
-        """The copy, when it is complete, and how it was made; None if it is not of the open file `fd` as it is now."""
+        """Return the copy, when it is complete, and how it was made; None if it is not of the open file `fd` as it is
+        now."""
         now, before = os.fstat(fd), self._before
         self._wait()
         same = os.path.samestat(now, before) and (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)

@@ -29,12 +29,12 @@ def _member(inode: int, name: str, mode: int, content: bytes) -> bytes:
 
 
 def pack(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
-    """An archive of regular files, with the directories that they need; the same input gives the same bytes."""
+    """Return an archive of regular files, with the directories that they need; the same input gives the same bytes."""
     return pack_modes([(path, content, mode) for path, content in sorted(files.items())])
 
 
 def pack_modes(files: Iterable[tuple[str, bytes, int]]) -> bytes:
-    """An archive of regular files (path, content, permission bits) in their order."""
+    """Return an archive of regular files (path, content, permission bits) in their order."""
     members: list[tuple[str, int, bytes]] = []
     seen: set[str] = set()
     for path, content, mode in files:
@@ -49,7 +49,7 @@ def pack_modes(files: Iterable[tuple[str, bytes, int]]) -> bytes:
 
 
 def pieces(members: Iterable[tuple[str, int, bytes]]) -> Iterator[bytes]:
-    """An archive, member by member, of (path, mode with its file type, content; a link's is where it leads).
+    """Yield an archive, member by member, of (path, mode with its file type, content; a link's is where it leads).
 
     No directories are added: one that is a link in the archive before this one would be replaced by them.
     """
@@ -68,7 +68,7 @@ def joined(*archives: bytes) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """The regular files of one archive; ValueError if it is damaged."""
+    """Return the regular files of one archive; ValueError if it is damaged."""
     files: dict[str, bytes] = {}
     position = 0
     while True:
@@ -99,7 +99,8 @@ def compress(archive: bytes, limit: int | None = None) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """The first member of a compressed archive, whatever padding follows; ValueError if it is damaged or too large."""
+    """Return the first member of a compressed archive, whatever padding follows; ValueError if it is damaged or too
+    large."""
     try:
         if data.startswith(b"\x1f\x8b"):
             plain = zlib.decompressobj(wbits=31).decompress(data, UNPACKED_LIMIT + 1)

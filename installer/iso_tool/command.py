@@ -30,7 +30,7 @@ STDOUT = "-"
 
 @contextlib.contextmanager
 def open_image(name: str) -> Iterator[Overlay]:
-    """The image as an overlay. Raises IsoError where it cannot be opened."""
+    """Provide the image as an overlay. Raises IsoError where it cannot be opened."""
     try:
         file = open_input(name, allowed=(stat.S_IFBLK,))
     except OSError as error:

@@ -23,7 +23,7 @@ _PATHS: dict[str, dict[tuple[str, ...], Callable[[ClusterManifests], object]]] =
 
 
 def completed(manifests: ClusterManifests) -> dict[str, bytes]:
-    """The files that were read, by their path; those that need no change as they are, comments and all."""
+    """Return the files that were read, by their path; those that need no change as they are, comments and all."""
     files = dict(manifests.files)
     for name, paths in _PATHS.items():
         document = load(files[name])
@@ -56,5 +56,5 @@ def _set(document: dict[str, Any], path: tuple[str, ...], value: object) -> bool
 
 
 def _spelled(mapping: dict[str, Any], name: str) -> str:
-    """The key as the mapping has it: case counts for nothing."""
+    """Return the key as the mapping has it: case counts for nothing."""
     return next((key for key in mapping if str(key).lower() == name.lower()), name)

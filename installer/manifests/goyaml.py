@@ -33,7 +33,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
     def resolved(self: Any, data: str) -> str:
-        """The tag that a reader gives to the plain text."""
+        """Return the tag that a reader gives to the plain text."""
         return str(self.resolve(yaml.ScalarNode, data, (True, False)))
 
 

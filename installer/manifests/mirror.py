@@ -24,7 +24,7 @@ def mirror_files(config: InstallConfig) -> dict[str, bytes]:
 
 
 def read_registries(text: str) -> tuple[Mirrors, ...]:
-    """The mirrors in a registries.conf; ConfigError if it is not one."""
+    """Return the mirrors in a registries.conf; ConfigError if it is not one."""
     sources = []
     try:
         for index, entry in enumerate(registries.registries(text)):

@@ -43,7 +43,7 @@ def plain(value: Any, leave_out: Sequence[str] = ()) -> Any:
 
 
 def overrides(config: InstallConfig, hosts: Sequence[Host] = ()) -> dict[str, Any]:
-    """The overrides of an install-config with these hosts, empty where there is nothing to override."""
+    """Return the overrides of an install-config with these hosts, empty where there is nothing to override."""
     networking, policy = config.networking, config.additional_trust_bundle_policy
     foreign = networking is not None and networking.network_type not in ("", *NATIVE_NETWORK_TYPES)
     # In the order of upstream's struct, as all fields of types are here: the text of them is compared.
@@ -78,7 +78,7 @@ def _named(name: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _baremetal(platform: BareMetalPlatform, hosts: Sequence[Host]) -> dict[str, Any]:
-    """The BMCs, and the provisioning network that only they are for."""
+    """Return the BMCs, and the provisioning network that only they are for."""
     with_bmc = [host for host in hosts if host.bmc and host.bmc.has_any]
     if not with_bmc:
         return {}

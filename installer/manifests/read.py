@@ -143,7 +143,7 @@ def read_infra_env(files: Mapping[str, bytes]) -> InfraEnv:
 
 
 def read_pull_secret(files: Mapping[str, bytes]) -> str:
-    """The pull secret's JSON. Raises ConfigError, which never shows it."""
+    """Return the pull secret's JSON. Raises ConfigError, which never shows it."""
     config = _one(files, PULL_SECRET, Secret, "Secret")
     data = config.string_data or {}
     path = "stringData"
@@ -165,7 +165,7 @@ def read_pull_secret(files: Mapping[str, bytes]) -> str:
 
 
 def read_nmstate(files: Mapping[str, bytes]) -> tuple[NMState, ...]:
-    """The NMStateConfigs, none where there is no such file. Raises ConfigError."""
+    """Return the NMStateConfigs, none where there is no such file. Raises ConfigError."""
     if NMSTATE not in files:
         return ()
     configs = _documents(files, NMSTATE, NMState, "could not decode YAML for")

@@ -34,7 +34,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "": "amd64"}
 
 
 def overrides(manifests: ClusterManifests) -> dict[str, Any]:
-    """The install-config overrides of the AgentClusterInstall. Raises ConfigError if they are no JSON object."""
+    """Return the install-config overrides of the AgentClusterInstall. Raises ConfigError if they are no JSON object."""
     text = (manifests.install.metadata.annotations or {}).get(ANNOTATION, "")
     if not text:
         return {}

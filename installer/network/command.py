@@ -32,7 +32,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def run_gc(file: str | None, output: str) -> int:
-    """Reads `file` (None or - is standard input) and prints its keyfiles; returns the exit code.
+    """Read `file` (None or - is standard input) and prints its keyfiles; returns the exit code.
 
     `output` is text (YAML: a list of [file name, text] under NetworkManager) or json ({file name: text}). A refused
     document gives one line a problem on stderr, in json also {"errors": [{path, value, rule}]} on stdout, and code 1.

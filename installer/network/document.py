@@ -15,7 +15,7 @@ from installer.network.reading.routes import read_routes, read_rules
 
 
 def load(text: str | bytes) -> Any:
-    """Parses one YAML (or JSON) document; raises UnreadableDocument when it is neither. Empty text is None."""
+    """Parse one YAML (or JSON) document; raises UnreadableDocument when it is neither. Empty text is None."""
     try:
         return yamltext.load(text, yamltext.CORE)
     except YamlError as err:
@@ -23,7 +23,7 @@ def load(text: str | bytes) -> Any:
 
 
 def read_document(config: Any, problems: Problems) -> Document:
-    """Reads the desired state; what is wrong is added to `problems`, and what was readable is returned."""
+    """Read the desired state; what is wrong is added to `problems`, and what was readable is returned."""
     fields = Fields(config, "", problems)
     fields.remark("description")
     fields.refuse_null("interfaces", "routes", "route-rules")

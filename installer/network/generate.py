@@ -41,7 +41,8 @@ def profiles(plan: Plan, extra: Extra) -> list[tuple[str, Sections]]:
 
 
 def _unread(config: Any, problems: Sequence[Problem]) -> dict[str, str]:
-    """The interfaces that could not be read, by their paths: their names as problems show them, empty if unknown."""
+    """Return the interfaces that could not be read, by their paths: their names as problems show them, empty if
+    unknown."""
     found = {match[0]: "" for problem in problems if (match := _INTERFACE.match(problem.path))}
     entries = config.get("interfaces") if isinstance(config, Mapping) else None
     for path in found:

@@ -89,9 +89,9 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
 def _mapped(
     pairs: Sequence[tuple[str, str]], document: Document, plan: Plan, warn: Callable[..., None]
 ) -> list[tuple[str, str]]:
-    """The pairs with the names that the document has for these NICs, empty for a name that is another interface's: the
-    boot script would give that one the NIC's name. Warns of those, of names without use, and of NICs without a name.
-    """
+    """Return the pairs with the names that the document has for these NICs, empty for a name that is another
+    interface's: the boot script would give that one the NIC's name. Warns of those, of names without use, and of NICs
+    without a name."""
     nics = _nics(plan)
     kinds = {interface.name: interface.kind for interface in document.interfaces} | {
         interface.name: interface.kind for interface in plan.interfaces
@@ -133,7 +133,7 @@ def _mapped(
 
 
 def _nics(plan: Plan) -> dict[str, Interface | None]:
-    """The hardware that the document names, by name: None for what is only the base of a VLAN or the like."""
+    """Return the hardware that the document names, by name: None for what is only the base of a VLAN or the like."""
     peers = {interface.shape.peer for interface in plan.interfaces}
     made = {interface.name: interface for interface in plan.interfaces}
     bases = {interface.shape.parent for interface in plan.interfaces if interface.shape.parent} - made.keys() - peers

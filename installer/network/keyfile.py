@@ -12,12 +12,12 @@ SECTION_ORDER = (
 
 
 def flag(value: bool) -> str:
-    """A boolean as keyfiles write it."""
+    """Return a boolean as keyfiles write it."""
     return "true" if value else "false"
 
 
 def render(sections: Mapping[str, Mapping[str, str]]) -> str:
-    """The keyfile text: sections in upstream's order, keys sorted by bytes, empty values left out.
+    """Return the keyfile text: sections in upstream's order, keys sorted by bytes, empty values left out.
 
     Values hold no control characters and no blanks at their ends (the reader saw to that), so a backslash is all
     that the format needs escaped.

@@ -64,7 +64,7 @@ class _Unpacked:
 
 
 def members(packed: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """The members of a tar, packed or not, each with its content if it is a plain file at a path of `safe_parts`.
+    """Yield the members of a tar, packed or not, each with its content if it is a plain file at a path of `safe_parts`.
 
     Whatever their headers say, no more than ``limit`` bytes are unpacked. Raises ValueError past this or another limit,
     tarfile.TarError, EOFError or OSError for a damaged archive.
@@ -95,7 +95,7 @@ def members(packed: Path, limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[byte
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:
-    """A member's path as parts below the folder of unpacking, or None when it leads elsewhere, or too deep."""
+    """Return a member's path as parts below the folder of unpacking, or None when it leads elsewhere, or too deep."""
     if len(name) > LONGEST_PATH or "\0" in name or "\\" in name or name.startswith("/"):
         return None
     parts = tuple(part for part in PurePosixPath(name).parts if part != ".")
@@ -103,7 +103,7 @@ def safe_parts(name: str) -> tuple[str, ...] | None:
 
 
 def _copy(redactor: Redactor, source: IO[bytes], target: IO[bytes]) -> None:
-    """A member without its secrets; a host's own archive in the service's stays what it is."""
+    """Copy a member without its secrets; a host's own archive in the service's stays what it is."""
     head = source.read(8)
     source.seek(0)
     if head.startswith(PACKED):

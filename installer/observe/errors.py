@@ -16,7 +16,7 @@ class KubeError(InstallerError):
 
 
 def innermost(error: BaseException) -> str:
-    """The text of the innermost cause of an error of urllib3, which wraps several times over."""
+    """Return the text of the innermost cause of an error of urllib3, which wraps several times over."""
     cause = error
     for _ in range(8):
         candidates = (getattr(cause, "reason", None), *cause.args, cause.__cause__)

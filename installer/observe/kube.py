@@ -37,7 +37,7 @@ class Kube:
         return str(self._client().configuration.host)
 
     def close(self) -> None:
-        """Drops the connections; the next call reads the kubeconfig anew."""
+        """Drop the connections; the next call reads the kubeconfig anew."""
         if self._api is not None:
             self._api.close()
             pool = getattr(getattr(self._api, "rest_client", None), "pool_manager", None)
@@ -84,7 +84,7 @@ class Kube:
             raise KubeError(f"{what}: {innermost(error)}") from error
 
     def check_alive(self) -> None:
-        """Raises KubeError with the reason when the API does not answer."""
+        """Raise KubeError with the reason when the API does not answer."""
         self._call("kube API", lambda k, api: k.VersionApi(api).get_code(_request_timeout=self._timeout))
 
     def node_addresses(self) -> dict[str, str]:
@@ -103,7 +103,7 @@ class Kube:
         return self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout), read)
 
     def node_conditions(self) -> dict[str, dict[str, tuple[str, str, str]]]:
-        """The nodes' conditions, by the node's name and the condition's type: status, reason, message."""
+        """Return the nodes' conditions, by the node's name and the condition's type: status, reason, message."""
         found: dict[str, dict[str, tuple[str, str, str]]] = self._nodes(
             lambda nodes: {
                 str(node.metadata.name): {
@@ -120,7 +120,7 @@ class Kube:
         return found
 
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
-        """The data of a ConfigMap. KubeError.status is 404 when it does not exist."""
+        """Return the data of a ConfigMap. KubeError.status is 404 when it does not exist."""
         config_map = self._call(
             f"ConfigMap {namespace}/{name}",
             lambda k, api: k.CoreV1Api(api).read_namespaced_config_map(name, namespace, _request_timeout=self._timeout),
@@ -167,7 +167,7 @@ class Kube:
         return _items(answer), at
 
     def route(self, namespace: str, name: str) -> Json:
-        """A Route. KubeError.status is 404 when it, or the whole API of routes, does not exist."""
+        """Return a Route. KubeError.status is 404 when it, or the whole API of routes, does not exist."""
         return self._object(
             f"Route {namespace}/{name}",
             lambda k, api: k.CustomObjectsApi(api).get_namespaced_custom_object(

@@ -22,19 +22,19 @@ class Reach:
 
 
 def service_endpoint(inputs: Inputs, reach: Reach) -> Endpoint:
-    """The service's address; it speaks TLS where the asset directory has a CA."""
+    """Return the service's address; it speaks TLS where the asset directory has a CA."""
     scheme = "https" if inputs.ca_pem else "http"
     return endpoint(f"{scheme}://{address(inputs.rendezvous_ip)}:{reach.rest_port}", ca_pem=inputs.ca_pem)
 
 
 def watcher(inputs: Inputs, reach: Reach) -> AssistedClient:
-    """A client that trusts the asset directory's CA alone."""
+    """Return a client that trusts the asset directory's CA alone."""
     timeouts = Timeouts(connect=reach.connect_timeout, silence=reach.read_timeout)
     return AssistedClient(service_endpoint(inputs, reach), Scheme.WATCHER, inputs.token, timeouts=timeouts)
 
 
 def hosts(service: AssistedClient, infra_env_id: str) -> list[dict[str, Any]]:
-    """The infra-env's hosts; where the service does not let a watcher ask for these, the hosts of all clusters.
+    """Return the infra-env's hosts; where the service does not let a watcher ask for these, the hosts of all clusters.
 
     OpenShift's own service does not: its watchers see infra-envs, clusters and events alone. Raises ClientError.
     """

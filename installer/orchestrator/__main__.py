@@ -21,7 +21,7 @@ from installer.orchestrator.report import Reporter
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The options of assisted-installer, as the step `install` gives them; bad usage ends with 2."""
+    """Return the options of assisted-installer, as the step `install` gives them; bad usage ends with 2."""
     parser = argparse.ArgumentParser(prog="assisted-installer", description="Installs one host")
     for name in ("role", "infra-env-id", "cluster-id", "host-id", "boot-device", "url"):
         parser.add_argument(f"--{name}", required=True)

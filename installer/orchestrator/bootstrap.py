@@ -104,8 +104,8 @@ LONGEST_TAIL = 900
 
 
 def journal_tail(host: HostSystem, unit: str, lines: int = 5, identifier: str = "", *, run: str = "") -> str:
-    """The unit's last journal lines, joined; with an identifier what is logged under it instead, and in the run of
-    this invocation id alone where there is one.
+    """Return the unit's last journal lines, joined; with an identifier what is logged under it instead, and in the run
+    of this invocation id alone where there is one.
 
     A container that a unit started logs in a scope of its own, under the identifier that it inherited.
     """

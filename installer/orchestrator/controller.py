@@ -35,7 +35,7 @@ class Controller:
     attempt: str = ""
 
     def manifests(self) -> dict[str, bytes]:
-        """A ConfigMap and a Secret, under the names that assisted-installer gives them; JSON is YAML too."""
+        """Return a ConfigMap and a Secret, under the names that assisted-installer gives them; JSON is YAML too."""
         config = {
             "inventory-url": self.url,
             "ca-cert": self.ca_pem,

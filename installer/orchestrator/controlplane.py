@@ -32,7 +32,7 @@ def wanted_masters(control_plane_count: int) -> int:
 
 
 def _node_of(host: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The node that a host has become: by name, else by address, as a node may be called by its FQDN."""
+    """Return the node that a host has become: by name, else by address, as a node may be called by its FQDN."""
     name = str(host.get("requested_hostname") or "").lower()
     if node := next((node for node in nodes if node["metadata"]["name"] == name), None):
         return node
@@ -124,7 +124,7 @@ def wait_workers(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
 
 
 def wait_ready_masters_by_service(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
-    """A worker's wait: until two control-plane hosts have joined, as the service reports it."""
+    """Wait, on a worker, until two control-plane hosts have joined, as the service reports it."""
     while True:
         joined = [
             host

@@ -25,7 +25,7 @@ STEP = 5
 
 
 def resolve(host: HostSystem, device: str) -> str:
-    """The device itself where ``device`` is a link of udev's to it; ``device`` as it is when that is not known.
+    """Return the device itself where ``device`` is a link of udev's to it; ``device`` as it is when that is not known.
 
     coreos-installer does not find the busy partitions of a disk that it is given by a link (its issue 512).
     """

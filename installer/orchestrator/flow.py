@@ -103,7 +103,7 @@ def installing(run: Run) -> None:
 
 
 def fetch_ignition(run: Run) -> None:
-    """This host's own ignition, as a file for coreos-installer."""
+    """Fetch this host's own ignition, as a file for coreos-installer."""
     data = run.reporter.host_ignition()
     parse(data, "host ignition")
     run.ignition = bootstrap.store_ignition(run.host, f"{run.plan.role}-{run.reporter.host_id}.ign", data)

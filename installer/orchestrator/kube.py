@@ -45,7 +45,7 @@ class KubeApi:
         self._transport.close()
 
     def get(self, path: str) -> dict[str, Any]:
-        """The object at ``path``. Raises StageError."""
+        """Return the object at ``path``. Raises StageError."""
         try:
             request = Request("GET", path, f"GET {path}", {"Accept": "application/json"}, seconds=TIMEOUTS.request)
             value = self._transport.exchange(request, Answer.json)
@@ -73,7 +73,7 @@ def _pem_file(encoded: str) -> MemoryFile:
 
 
 def internal_addresses(node: dict[str, Any]) -> list[str]:
-    """The addresses by which the other nodes reach a node."""
+    """Return the addresses by which the other nodes reach a node."""
     listed = (node.get("status") or {}).get("addresses") or []
     return [str(item["address"]) for item in listed if item.get("type") == "InternalIP"]
 

@@ -84,11 +84,11 @@ class Reporter:
             log.error("%s", error)
 
     def file(self, name: str) -> bytes:
-        """A generated file of the cluster. Raises StageError, Unwanted."""
+        """Return a generated file of the cluster. Raises StageError, Unwanted."""
         return self._retry(f"download {name}", lambda: self.client.cluster_file(self.cluster_id, name))
 
     def host_ignition(self) -> bytes:
-        """This host's own ignition. Raises StageError, Unwanted."""
+        """Return this host's own ignition. Raises StageError, Unwanted."""
         ids = (self.infra_env_id, self.host_id)
         return self._retry("download host ignition", lambda: self.client.host_ignition(*ids))
 
@@ -98,7 +98,7 @@ class Reporter:
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:
-    """An Ignition config as an object. Raises StageError."""
+    """Return an Ignition config as an object. Raises StageError."""
     try:
         config = json.loads(data)
     except ValueError as error:

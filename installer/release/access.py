@@ -29,7 +29,8 @@ class DigestSource:
     never_contact_source: bool = False
 
     def covers(self, repository: str) -> bool:
-        """True if `repository` (no tag, no digest) is the source itself or below it; `*.<domain>` is any host in it."""
+        """Return whether `repository` (no tag, no digest) is the source itself or below it; `*.<domain>` is any host in
+        it."""
         if self.source.startswith("*."):
             return repository.partition("/")[0].partition(":")[0].endswith(self.source[1:])
         return repository == self.source or repository.startswith(self.source + "/")
@@ -41,7 +42,7 @@ def _toml_string(text: str) -> str:
 
 
 def _merged(sources: Iterable[DigestSource]) -> list[DigestSource]:
-    """The sources, those of one name merged with each mirror once; without those that have no mirror."""
+    """Return the sources, those of one name merged with each mirror once; without those that have no mirror."""
     mirrors: dict[tuple[str, bool], dict[str, None]] = {}
     for source in sources:
         mirrors.setdefault((source.source, source.never_contact_source), {}).update(dict.fromkeys(source.mirrors))
@@ -124,7 +125,7 @@ class RegistryAccess:
         return self._dir
 
     def proxy_command(self, fd: int) -> list[str]:
-        """The command line of skopeo's image proxy, to serve on the inherited socket `fd`."""
+        """Return the command line of skopeo's image proxy, to serve on the inherited socket `fd`."""
         return [
             self.skopeo,
             "--policy",
@@ -150,7 +151,8 @@ class RegistryAccess:
         return [] if self._auth is None else [self._auth.fd]
 
     def environment(self) -> dict[str, str]:
-        """The environment for skopeo: the caller's (proxies, certificates), without its choice of credentials."""
+        """Return the environment for skopeo: the caller's (proxies, certificates), without its choice of
+        credentials."""
         env = dict(os.environ)
         env.pop("REGISTRY_AUTH_FILE", None)
         return env

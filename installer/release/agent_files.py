@@ -42,7 +42,7 @@ ARCHIVE = f"agent-files-{hashlib.sha256(_MADE_OF.encode()).hexdigest()[:8]}.cpio
 
 
 def agent_archive(release: Release) -> bytes:
-    """A compressed cpio archive to be appended to the initrd; empty if the payload has no agent-tui.
+    """Return a compressed cpio archive to be appended to the initrd; empty if the payload has no agent-tui.
 
     Raises ReleaseError.
     """

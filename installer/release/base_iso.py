@@ -30,7 +30,7 @@ def _sha256(path: Path) -> str:
 
 
 def base_iso(release: Release, architecture: str = "x86_64") -> Path:
-    """The live ISO of the payload for an architecture (uname's name), from the cache when it is there.
+    """Return the live ISO of the payload for an architecture (uname's name), from the cache when it is there.
 
     Raises ReleaseError when there is none, or it does not match its checksum.
     """
@@ -87,7 +87,7 @@ def _is_cached(release: Release, architecture: str, iso: Path) -> bool:
 
 
 def _published(release: Release, image: str, architecture: str) -> Path:
-    """The ISO that the stream metadata names, from the cache or downloaded. Raises ReleaseError, OSError."""
+    """Return the ISO that the stream metadata names, from the cache or downloaded. Raises ReleaseError, OSError."""
     try:
         artifact = stream.iso(stream.read_stream(release, image), image, architecture)
     except (FileNotInImage, NotPublished) as error:

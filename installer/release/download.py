@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 
 def _sha256(path: Path, length: int, bar: Progress) -> hashlib._Hash:
-    """A SHA-256 object that has read a partly received file."""
+    """Return a SHA-256 object that has read a partly received file."""
     digest = hashlib.sha256()
     if length:
         with path.open("rb") as file:

@@ -28,22 +28,22 @@ def cache_dir() -> Path:
 
 
 def files_folder(image: str) -> Path:
-    """The folder of what was taken out of an image, which is given by digest, for use in other ISOs."""
+    """Return the folder of what was taken out of an image, which is given by digest, for use in other ISOs."""
     return cache_dir().with_name("files_cache") / image.rpartition(":")[2][:_SHORT]
 
 
 def folder_of(image: str) -> Path:
-    """The folder of the base ISOs in an image, which is given by digest."""
+    """Return the folder of the base ISOs in an image, which is given by digest."""
     return cache_dir() / image.rpartition(":")[2][:_SHORT]
 
 
 def stamp_of(iso: Path) -> Path:
-    """The file that says which content of the ISO was verified."""
+    """Return the file that says which content of the ISO was verified."""
     return iso.with_name(f".{iso.name}.verified")
 
 
 def stamp(iso: Path) -> str:
-    """The stamp of an ISO that has not changed since: its size and time. Raises OSError.
+    """Return the stamp of an ISO that has not changed since: its size and time. Raises OSError.
 
     Hashing it again would cost more than everything else that `create image` does.
     """
@@ -91,7 +91,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def likely() -> Path | None:
-    """The base ISO that this run will probably use, judged by the environment alone; None when nothing is known."""
+    """Return the base ISO that this run will probably use, judged by the environment alone; None when nothing is
+    known."""
     if os.environ.get(OS_OVERRIDE, "").strip():
         try:
             return os_override()

@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 
 def decompressor(head: bytes) -> str | None:
-    """The program that decompresses a layer that starts with `head`; None for a plain tar."""
+    """Return the program that decompresses a layer that starts with `head`; None for a plain tar."""
     for magic, program in _MAGICS:
         if head.startswith(magic):
             return program
@@ -74,12 +74,12 @@ def open_layer(fd: int, image: str) -> Iterator[tarfile.TarFile]:
 
 
 def normal(path: str) -> str:
-    """A path in a layer without its leading ./ or / and without ..'s."""
+    """Return a path in a layer without its leading ./ or / and without ..'s."""
     return posixpath.normpath("/" + path).lstrip("/")
 
 
 def whiteouts(path: str) -> set[str]:
-    """The names whose presence in a layer hides `path` from the layers below (OCI image spec, whiteouts)."""
+    """Return the names whose presence in a layer hides `path` from the layers below (OCI image spec, whiteouts)."""
     names = set()
     parts = normal(path).split("/")
     for depth in range(len(parts)):

@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"@[a-z0-9]+:[0-9a-fA-F]{32,}$")
 
 
 def repository_of(pullspec: str) -> str:
-    """The repository of a pullspec: without its digest and tag."""
+    """Return the repository of a pullspec: without its digest and tag."""
     name = pullspec.partition("@")[0]
     head, colon, tail = name.rpartition(":")
     return head if colon and "/" not in tail else name
@@ -41,7 +41,8 @@ class Memory(Protocol):
     """Remembers releases between runs."""
 
     def recall(self, pullspec: str) -> Content | None:
-        """The content of a release image as `keep` was given it; None where there is none, or none to rely on."""
+        """Return the content of a release image as `keep` was given it; None where there is none, or none to rely
+        on."""
 
     def keep(self, pullspec: str, content: Content) -> None:
         """Remember the content of a release image."""
@@ -131,14 +132,14 @@ class Release:
         return metadata
 
     def _plain(self, value: str, what: str) -> str:
-        """The value, which goes into environment files and scripts of the hosts. Raises ReleaseError."""
+        """Return the value, which goes into environment files and scripts of the hosts. Raises ReleaseError."""
         if not _PLAIN.fullmatch(value):
             text = f"the {what} of release {self.pullspec}, {value[:80]!r}, is not one plain word"
             raise ReleaseError(self.pullspec, text)
         return value
 
     def image_for(self, tag: str) -> str:
-        """The pullspec, by digest, of component `tag`; UnknownTag if the payload has none."""
+        """Return the pullspec, by digest, of component `tag`; UnknownTag if the payload has none."""
         for entry in self.references.get("spec", {}).get("tags", []):
             source = entry.get("from", {})
             if entry.get("name") == tag and source.get("kind") == "DockerImage":
@@ -146,7 +147,7 @@ class Release:
         raise UnknownTag(self.pullspec, tag)
 
     def images_of(self, tags: Iterable[str]) -> dict[str, str]:
-        """The pullspecs, by digest, of those of the components that the payload has."""
+        """Return the pullspecs, by digest, of those of the components that the payload has."""
         present = set(self.tags())
         return {tag: self.image_for(tag) for tag in tags if tag in present}
 

@@ -44,7 +44,7 @@ _NOT_FOUND = re.compile(
 
 
 def explain(image: str, text: str) -> ReleaseError:
-    """The error of this program for skopeo's message, by which the user sees what to do."""
+    """Return the error of this program for skopeo's message, by which the user sees what to do."""
     # With mirrors skopeo nests: one "[mirror: cause]" each, and the source's own cause last.
     text = " ".join(text.split())
     for pattern, kind, gist in (
@@ -63,7 +63,7 @@ def explain(image: str, text: str) -> ReleaseError:
 
 
 def _cause(text: str, limit: int = 400) -> str:
-    """The core of skopeo's text: each mirror's repository and reason, or else the only registry's reason."""
+    """Return the core of skopeo's text: each mirror's repository and reason, or else the only registry's reason."""
     mirrors = re.findall(r"\[(\S+?)(?:@\S+)?: ((?:[^\[\]]|\[[^\[\]]*\])*)\]", text)
     reasons = [f"{repository}: {_reason(cause)}" for repository, cause in mirrors] or [_reason(text)]
     short = "; ".join(reasons)
@@ -186,7 +186,7 @@ class ImageProxy:
         self._receive(image)
 
     def read(self, image: str, method: str, *args: Any) -> bytes:
-        """The whole of what a method sends through its pipe."""
+        """Return the whole of what a method sends through its pipe."""
         with self.stream(image, method, *args) as (fd, _value):
             return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
 
@@ -201,13 +201,13 @@ class OpenImage:
         self._manifest: dict[str, Any] | None = None
 
     def manifest(self) -> dict[str, Any]:
-        """The image's OCI manifest (skopeo converts docker's)."""
+        """Return the image's OCI manifest (skopeo converts docker's)."""
         if self._manifest is None:
             self._manifest = json.loads(self._proxy.read(self.pullspec, "GetManifest", self._handle))
         return self._manifest
 
     def config(self) -> dict[str, Any]:
-        """The image's OCI configuration: architecture, os, config.Labels ..."""
+        """Return the image's OCI configuration: architecture, os, config.Labels ..."""
         return dict(json.loads(self._proxy.read(self.pullspec, "GetFullConfig", self._handle)))
 
     def layers(self) -> list[tuple[str, int]]:

@@ -27,7 +27,7 @@ class Artifact:
 
 
 def read_stream(release: Release, image: str) -> dict[str, Any]:
-    """The stream metadata in machine-os-images, kept by the image's digest. Raises ReleaseError, of which
+    """Return the stream metadata in machine-os-images, kept by the image's digest. Raises ReleaseError, of which
     FileNotInImage and NotPublished are about the metadata, and OSError."""
     path = image_cache.folder_of(image) / "coreos-stream.json"
     if not path.is_file():
@@ -60,10 +60,10 @@ def _artifact(stream: dict[str, Any], image: str, keys: tuple[str, ...]) -> Arti
 
 
 def iso(stream: dict[str, Any], image: str, architecture: str) -> Artifact:
-    """The live ISO for an architecture (uname's name). Raises NotPublished."""
+    """Return the live ISO for an architecture (uname's name). Raises NotPublished."""
     return _artifact(stream, image, ("architectures", architecture, "artifacts", "metal", "formats", "iso", "disk"))
 
 
 def rootfs(stream: dict[str, Any], image: str, architecture: str) -> Artifact:
-    """The live system's root file system for an architecture (uname's name). Raises NotPublished."""
+    """Return the live system's root file system for an architecture (uname's name). Raises NotPublished."""
     return _artifact(stream, image, ("architectures", architecture, "artifacts", "metal", "formats", "pxe", "rootfs"))

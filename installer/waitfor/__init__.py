@@ -10,7 +10,7 @@ from installer.waitfor.settings import Target
 def run(
     target: Target, directory: Path, timeout_seconds: float | None = None, *, skip_password_print: bool = False
 ) -> int:
-    """Waits for ``target`` and gives the exit code of reference/installer.md §8.3; never raises InstallerError.
+    """Wait for ``target`` and gives the exit code of reference/installer.md §8.3; never raises InstallerError.
 
     ``directory`` is the asset directory that `create image` filled. ``timeout_seconds`` is one budget for the whole
     command and replaces the stages' own limits (60 min bootstrap, 40 or 60 min initialisation, 30 min operators).

@@ -52,7 +52,7 @@ class Bootstrap:
         self.registered_since: float | None = None
 
     def wait(self, limit: float) -> None:
-        """Returns when the bootstrap is complete. Raises BootstrapFailed; ``limit`` in seconds from now."""
+        """Return when the bootstrap is complete. Raises BootstrapFailed; ``limit`` in seconds from now."""
         self.started = self.lost_since = time.monotonic()
         self.noticed_at = self.started - self.settings.notice_every
         deadline = self.started + limit
@@ -185,7 +185,7 @@ class Bootstrap:
         self._judge(cluster, hosts)
 
     def _unregistered(self, what: str, count: int) -> None:
-        """The service has `count` of these, where one is expected. Raises ClientError."""
+        """Report that the service has `count` of these, where one is expected. Raises ClientError."""
         events = self.service.events("") if not count else ()
         self.unregistered = decide.unregistered(self.inputs.rendezvous_ip, what, count, events)
         self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {'; '.join(self.unregistered)}")
@@ -367,7 +367,7 @@ class Bootstrap:
         return "; ".join(parts)
 
     def keep_evidence(self, *, logs_expected: bool) -> None:
-        """Puts all that is known into DIR/logs. Waits up to 2 min for logs that failed hosts are about to send."""
+        """Put all that is known into DIR/logs. Waits up to 2 min for logs that failed hosts are about to send."""
         try:
             if self.raw_cluster and logs_expected:
                 self.await_uploads()

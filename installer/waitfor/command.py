@@ -85,7 +85,7 @@ def _tell_causes(bootstrap: Bootstrap, error: BootstrapFailed) -> None:
 
 
 def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapFailed) -> None:
-    """The causes first, then what helps to look further; the caller logs the error itself last."""
+    """Log the causes first, then what helps to look further; the caller logs the error itself last."""
     _tell_causes(bootstrap, error)
     for event in bootstrap.report.events:
         log.debug(f"Event {event.get('event_time', '')}: {event.get('message', '')}")

@@ -76,7 +76,7 @@ def friendly(status: str) -> str:
 
 
 def blocks(check: Check) -> bool:
-    """Does this validation decide on whether the host can be installed?"""
+    """Return whether this validation decides on whether the host can be installed."""
     return check.id not in WARNINGS and check.id not in PRESENCE
 
 
@@ -162,7 +162,7 @@ def _unlinked(host: HostSeen, hosts: Sequence[HostSeen]) -> frozenset[str]:
 
 
 def _missing_links(host: HostSeen, hosts: Sequence[HostSeen]) -> str:
-    """The end of a line: the hosts that a host has no link with; empty where nobody has any link."""
+    """Return the end of a line: the hosts that a host has no link with; empty where nobody has any link."""
     unlinked = _unlinked(host, hosts)
     names = [other.name for other in hosts if other.id in unlinked][:MOST_NAMED]
     return f": no link with {', '.join(names)}" if names and any(other.reaches for other in hosts) else ""
@@ -206,8 +206,8 @@ def recent_errors(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[s
 
 
 def refusal(error: ClientError, directory: Path) -> str:
-    """The end of a line: the likely cause when something else has the service's address, or when the service rejects
-    this asset directory's credentials; empty for an error that may pass."""
+    """Return the end of a line: the likely cause when something else has the service's address, or when the service
+    rejects this asset directory's credentials; empty for an error that may pass."""
     if isinstance(error, Untrusted) and any(words in str(error) for words in OTHER_TIME):
         return "; is this machine's clock right?"
     refused = isinstance(error, Untrusted) or error.status in (401, 403)
@@ -261,8 +261,8 @@ def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
 
 
 def named(hosts: tuple[HostSeen, ...], expected: Expected) -> tuple[HostSeen, ...]:
-    """The hosts; one that fell silent before it said what it is gets a name besides its id, where all others have said
-    so and a single one of the expected is none of them."""
+    """Return the hosts; one that fell silent before it said what it is gets a name besides its id, where all others
+    have said so and a single one of the expected is none of them."""
     seen = {mac for host in hosts for mac in host.macs}
     unheard = [host for host in hosts if not host.macs]
     left = [name or ", ".join(sorted(macs)) for name, macs in expected.macs if macs and not macs & seen]

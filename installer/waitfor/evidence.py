@@ -30,7 +30,7 @@ class Evidence:
         self._trouble = ""
 
     def put(self, name: str, value: Any) -> None:
-        """Writes ``value`` as JSON without its secrets, replacing the old file in one step."""
+        """Write ``value`` as JSON without its secrets, replacing the old file in one step."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(self.folder / name, f"{json.dumps(self._redactor.value(value), indent=1)}\n".encode())
@@ -43,7 +43,7 @@ class Evidence:
             log.warning(text)
 
     def archive(self, service: AssistedClient, cluster_id: str) -> None:
-        """Downloads the cluster's log archive and unpacks it beside; a failure is logged as a warning."""
+        """Download the cluster's log archive and unpacks it beside; a failure is logged as a warning."""
         # Several commands may wait for one cluster at once: each has its own name for an incomplete file.
         packed = part = hidden(self.folder / ARCHIVE)
         try:

@@ -36,7 +36,7 @@ class Install:
         self.last = "the cluster's API has not answered"
 
     def wait(self) -> None:
-        """Returns when the cluster is installed and its access was logged. Raises WaitError with exit code 6 or 7, and
+        """Return when the cluster is installed and its access was logged. Raises WaitError with exit code 6 or 7, and
         what `follow` raises."""
         self._initialize()
         self._router_ca()

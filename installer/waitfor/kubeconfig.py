@@ -17,18 +17,18 @@ CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----
 
 
 def blocks(pem: str) -> list[str]:
-    """The certificates of a bundle, each once, in order; text around them is dropped."""
+    """Return the certificates of a bundle, each once, in order; text around them is dropped."""
     return list(dict.fromkeys(block.replace("\r", "") for block in CERTIFICATE.findall(pem)))
 
 
 def merge(router: str, current: str) -> str:
-    """A bundle of ``router`` followed by what ``current`` has besides. Merging twice changes nothing more."""
+    """Return a bundle of ``router`` followed by what ``current`` has besides. Merging twice changes nothing more."""
     merged = list(dict.fromkeys([*blocks(router), *blocks(current)]))
     return "".join(block + "\n" for block in merged)
 
 
 def check(pem: str) -> None:
-    """Raises WaitError (exit 6) unless the bundle holds certificates that can be read."""
+    """Raise WaitError (exit 6) unless the bundle holds certificates that can be read."""
     from cryptography import x509
 
     try:
@@ -41,7 +41,7 @@ def check(pem: str) -> None:
 
 
 def with_router_ca(text: str, router: str) -> str:
-    """The kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
+    """Return the kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
     from installer.common.formats.yamltext import dump, load
 
     try:
@@ -58,7 +58,7 @@ def with_router_ca(text: str, router: str) -> str:
 
 
 def add_router_ca(path: Path, router: str, patience: float = 60.0) -> bool:
-    """Merges ``router`` into the file; gives whether it changed. Raises WaitError for a bad bundle, StateError.
+    """Merge ``router`` into the file; gives whether it changed. Raises WaitError for a bad bundle, StateError.
 
     ``path`` is auth/kubeconfig of an asset directory. Who writes there is waited for, for ``patience`` seconds.
     """

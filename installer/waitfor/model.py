@@ -77,7 +77,8 @@ def checks_of(raw: object) -> tuple[Check, ...]:
 
 
 def host_of(raw: Json) -> HostSeen:
-    """A host of GET /v2/infra-envs/{id}/hosts; its name is the requested one, else the inventory's, else its id."""
+    """Return a host of GET /v2/infra-envs/{id}/hosts; its name is the requested one, else the inventory's, else its
+    id."""
     identity = str(raw.get("id") or "")
     inventory = _object(raw.get("inventory"))
     name = str(raw.get("requested_hostname") or "") or str(inventory.get("hostname") or "") or identity
@@ -127,7 +128,7 @@ def _object(raw: object) -> Json:
 
 
 def cluster_of(raw: Json) -> ClusterSeen:
-    """The answer of GET /v2/clusters/{id}."""
+    """Return the answer of GET /v2/clusters/{id}."""
     return ClusterSeen(
         id=str(raw.get("id") or ""),
         status=member(ClusterStatus, str(raw.get("status") or "")),

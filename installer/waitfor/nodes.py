@@ -25,7 +25,7 @@ class Node:
 
 
 def read(kube: Kube) -> list[Node]:
-    """The cluster's nodes. Raises KubeError."""
+    """Return the cluster's nodes. Raises KubeError."""
     return [Node(name, *by_type.get("Ready", ("", "", ""))) for name, by_type in kube.node_conditions().items()]
 
 
@@ -43,7 +43,7 @@ def api_problem(nodes: Sequence[Node], inputs: Inputs, timeout: float) -> str:
 
 
 def problems(nodes: Sequence[Node], expected: Expected, unreached: str = "") -> tuple[str, ...]:
-    """A line for each node that is not Ready and for each that has not joined.
+    """Return a line for each node that is not Ready and for each that has not joined.
 
     By its name where the configuration gives one, else by their number. ``unreached``: what may keep them from joining.
     """

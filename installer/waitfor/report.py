@@ -24,13 +24,13 @@ class Reporter:
         self._status = ""
 
     def once(self, topic: str, text: str, level: int = logging.INFO) -> None:
-        """Logs ``text`` unless it was the last text of this ``topic``; an empty text forgets the topic."""
+        """Log ``text`` unless it was the last text of this ``topic``; an empty text forgets the topic."""
         if text and self._last_texts.get(topic) != text:
             log.log(level, text)
         self._last_texts[topic] = text
 
     def new_events(self, events: Sequence[dict[str, Any]]) -> bool:
-        """Logs and keeps the new events. Returns whether there were any."""
+        """Log and keeps the new events. Returns whether there were any."""
         for event in events:
             self.events.append(event)
             text = str(event.get("message") or event.get("name") or "")
@@ -38,7 +38,7 @@ class Reporter:
         return bool(events)
 
     def validations(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
-        """Logs validations that are new or whose message changed."""
+        """Log validations that are new or whose message changed."""
         for check in cluster.checks:
             self._validation(cluster.id, "Cluster validation: ", check)
         for host in hosts:
@@ -61,7 +61,7 @@ class Reporter:
                 log.log(TRACE, text)
 
     def status(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
-        """Logs a change of the cluster's status."""
+        """Log a change of the cluster's status."""
         before, self._status = self._status, cluster.status
         if before == cluster.status:
             return

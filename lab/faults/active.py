@@ -125,7 +125,7 @@ def begin(lab: RunningLab, fault: Fault) -> Begun | None:
 
 
 def _refuse_beside(lab: RunningLab, lasting: Iterable[Begun], fault: Fault) -> None:
-    """Raises LabError where one that lasts is the same, or has changed what this one would."""
+    """Raise LabError where one that lasts is the same, or has changed what this one would."""
     for begun in lasting:
         ends = f"`node0-lab fault end {begun.number}` ends it"
         if begun.fault == fault:

@@ -42,7 +42,7 @@ def _drop_if(compare: int, value: int) -> Iterable[bytes]:
 
 
 def lossy(percent: float) -> bytes:
-    """A program that drops each packet with this probability, in percent."""
+    """Return a program that drops each packet with this probability, in percent."""
     random = _instruction(0x85, value=_RANDOM)
     return random + b"".join(_drop_if(0xA0, round(percent / 100 * 0xFFFFFFFF)))  # JLT
 
@@ -55,8 +55,8 @@ _TCP_HEADERS = _ETHERNET + 40
 
 
 def no_larger(size: int) -> bytes:
-    """A program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody. What
-    the card or the kernel is still to cut counts by the size of the pieces."""
+    """Return a program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody.
+    What the card or the kernel is still to cut counts by the size of the pieces."""
     program = b"".join(
         (
             _instruction(0x61, dst=0, src=1),  # r0 = skb->len
@@ -80,7 +80,7 @@ def no_larger(size: int) -> bytes:
 
 
 def at_times(period_ms: int, down_ms: int) -> bytes:
-    """A program that drops all packets in the first `down_ms` of each `period_ms` milliseconds."""
+    """Return a program that drops all packets in the first `down_ms` of each `period_ms` milliseconds."""
     clock = _instruction(0x85, value=_CLOCK)
     milliseconds = _instruction(0x37, dst=0, value=1_000_000) + _instruction(0x97, dst=0, value=period_ms)
     return clock + milliseconds + b"".join(_drop_if(0xA0, down_ms))  # JLT
@@ -91,7 +91,7 @@ _HEADERS = ((0x28, 12, 0x0800), (0x30, 23, 17), (0x28, 34, 53))
 
 
 def names_lossy(percent: float) -> bytes:
-    """A program that drops each answer of a DNS server (UDP, IPv4) with this probability, in percent."""
+    """Return a program that drops each answer of a DNS server (UDP, IPv4) with this probability, in percent."""
     program = _instruction(0xBF, dst=6, src=1)
     for code, offset, wanted in _HEADERS:
         # r0 = what the packet has at this offset; packets that have something else are left to the next program.
@@ -101,8 +101,8 @@ def names_lossy(percent: float) -> bytes:
 
 
 def aside(interface: int, marks: range) -> bytes:
-    """A program that has every packet sent by the card with this index instead of going on; packets with one of these
-    marks have been there already, and are left to the next program."""
+    """Return a program that has every packet sent by the card with this index instead of going on; packets with one of
+    these marks have been there already, and are left to the next program."""
     program = _instruction(0x61, dst=2, src=1, offset=_MARK)  # w2 = skb->mark
     program += _instruction(0x14, dst=2, value=marks.start)
     program += _instruction(0xA6, dst=2, value=len(marks), offset=4)  # if w2 < VALUE goto +4
@@ -112,8 +112,8 @@ def aside(interface: int, marks: range) -> bytes:
 
 
 def as_received(interface: int, mark: int) -> bytes:
-    """A program that has every packet come to the card with this index, with this mark: what `aside` has turned away
-    there comes back."""
+    """Return a program that has every packet come to the card with this index, with this mark: what `aside` has turned
+    away there comes back."""
     program = _instruction(0xB7, dst=2, value=mark)
     program += _instruction(0x63, dst=1, src=2, offset=_MARK)  # skb->mark = w2
     program += _instruction(0xB7, dst=1, value=interface) + _instruction(0xB7, dst=2, value=_AS_RECEIVED)
@@ -121,7 +121,7 @@ def as_received(interface: int, mark: int) -> bytes:
 
 
 def _load(program: bytes) -> int:
-    """A file descriptor of the program. Raises LabError when the kernel does not take it."""
+    """Return a file descriptor of the program. Raises LabError when the kernel does not take it."""
     instructions = ctypes.create_string_buffer(program, len(program))
     words = ctypes.create_string_buffer(b"GPL\0")
     addresses = (ctypes.addressof(instructions), ctypes.addressof(words))

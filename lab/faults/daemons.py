@@ -279,7 +279,7 @@ def _refuse_own(service: str) -> None:
 
 
 def _view(storage: RegistryStorage, digest: str, how: How, view: Path) -> None:
-    """A storage directory like that one, with one blob changed."""
+    """Make a storage directory like that one, with one blob changed."""
     changed = digest if how in ("absent", "error") else manifest(storage, digest)["layers"][-1]["digest"]
     name = changed.partition(":")[2]
     source, target = storage.root / _STORAGE, view / _STORAGE

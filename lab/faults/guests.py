@@ -50,6 +50,6 @@ class GuestStarved(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
 
 
 def _check_on(lab: RunningLab, node: str) -> None:
-    """Raises LabError where a machine is off, and for one that there is not."""
+    """Raise LabError where a machine is off, and for one that there is not."""
     if is_off(lab, lab.nodes[node].name):
         raise LabError(f"{node} is off: there is nothing that could stand still")

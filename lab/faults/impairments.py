@@ -137,7 +137,7 @@ def _unshape(lab: RunningLab, ports: Sequence[str]) -> None:
 
 
 def _at(place: int, way: Way) -> int:
-    """The place on a card by the way: packets from a machine have places behind those of packets to it."""
+    """Return the place on a card by the way: packets from a machine have places behind those of packets to it."""
     return place + (_FROM if way == "from" else 0)
 
 

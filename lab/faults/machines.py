@@ -77,7 +77,7 @@ class Reset(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
         lab.nodes[self.node].power.cycle()
 
     def end(self, lab: RunningLab) -> None:
-        """It is on already."""
+        """Do nothing: it is on already."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -189,7 +189,7 @@ ENDS_WITH_POWER = (Freeze, MemoryTaken)
 
 
 def check_login(lab: RunningLab, node: str) -> None:
-    """Raises LabError, within seconds, where a host is off or does not answer SSH. Only for faults that are begun or
+    """Raise LabError, within seconds, where a host is off or does not answer SSH. Only for faults that are begun or
     ended by hand: during an installation a login may have to wait."""
     if is_off(lab, node):
         raise LabError(f"{node} is off: nobody can log in")
@@ -225,7 +225,7 @@ def _root(lab: RunningLab, node: str, script: str) -> str:
 
 
 def _pids(process: str) -> str:
-    """A shell expression for the process ids."""
+    """Return a shell expression for the process ids."""
     if process in _CONTAINERS:
         return f"podman inspect --format '{{{{.State.Pid}}}}' {_CONTAINERS[process]}"
     if process in _UNITS:
@@ -234,12 +234,12 @@ def _pids(process: str) -> str:
 
 
 def _send(process: str, signal: str) -> str:
-    """A shell expression that sends a signal; false where the process does not run."""
+    """Return a shell expression that sends a signal; false where the process does not run."""
     return f'pids=$({_pids(process)}) && [ -n "$pids" ] && [ "$pids" != 0 ] && kill -{signal} $pids'
 
 
 def _gone(process: str) -> str:
-    """A shell expression: whether the process does not run, and nothing else is wrong."""
+    """Return a shell expression: whether the process does not run, and nothing else is wrong."""
     if process in _CONTAINERS:
         # 125 is podman's exit code for a failure of its own; 127: what has been booted since has none.
         exists = f"podman container exists {_CONTAINERS[process]}; code=$?"

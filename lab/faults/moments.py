@@ -32,7 +32,7 @@ class Watched(Protocol):
         """Return the service's answer to GET, decoded. Raises OSError while it does not answer."""
 
     def console_log(self, host: str) -> Path:
-        """The file with a host's console."""
+        """Return the file with a host's console."""
 
 
 class Moment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):

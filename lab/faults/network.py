@@ -157,7 +157,7 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         ip(lab, f"address del {self._single_address} dev {self._bridge(lab)}")
 
     def _bridge(self, lab: RunningLab) -> str:
-        """The bridge of the network that has the address; empty without one."""
+        """Return the bridge of the network that has the address; empty without one."""
         networks = lab.layout.topology.all_networks
         return next((lab.layout.bridge(network) for network in networks if network.subnet_of(self.address)), "")
 
@@ -168,8 +168,8 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
 
 def cards(lab: RunningLab, node: str, card: str = "") -> dict[str, str]:
-    """The MAC addresses of a machine's cards by their names, or that of one of them. Raises LabError where it has none
-    of that name."""
+    """Return the MAC addresses of a machine's cards by their names, or that of one of them. Raises LabError where it
+    has none of that name."""
     macs = {nic.name: nic.mac for nic in lab.nodes[node].spec.all_nics}
     if card and card not in macs:
         raise LabError(f"{node} has no network card {card}; it has {', '.join(macs)}")
@@ -177,8 +177,8 @@ def cards(lab: RunningLab, node: str, card: str = "") -> dict[str, str]:
 
 
 def taps(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """The lab's ends of a running machine's cables, in the order of its cards, or of that of one card. Raises LabError
-    where it has no such card."""
+    """Return the lab's ends of a running machine's cables, in the order of its cards, or of that of one card. Raises
+    LabError where it has no such card."""
     macs = cards(lab, node, card).values()
     found = ports(lab.hypervisor.machine(lab.nodes[node].name))
     return [found[mac] for mac in macs if mac in found]
@@ -190,14 +190,14 @@ def is_off(lab: RunningLab, node: str) -> bool:
 
 
 def devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """The lab's ends of a machine's cables, or of one card's; without a machine, the bridges of all networks."""
+    """Return the lab's ends of a machine's cables, or of one card's; without a machine, the bridges of all networks."""
     return (
         taps(lab, node, card) if node else [lab.layout.bridge(network) for network in lab.layout.topology.all_networks]
     )
 
 
 def running_devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """The same of a machine that runs. Raises LabError where it is off: the fault would do nothing."""
+    """Return the same of a machine that runs. Raises LabError where it is off: the fault would do nothing."""
     if node and cards(lab, node, card) and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
     return devices(lab, node, card)

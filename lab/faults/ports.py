@@ -81,8 +81,8 @@ class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 def _switch_ports(lab: RunningLab, node: str) -> list[tuple[str, str]]:
-    """The switch ports of a machine in the order of its cards, each with its bridge by the topology (empty: the port is
-    one of the lab's own switch)."""
+    """Return the switch ports of a machine in the order of its cards, each with its bridge by the topology (empty: the
+    port is one of the lab's own switch)."""
     found = ports(lab.hypervisor.machine(lab.nodes[node].name))
     cables = cables_of(lab.nodes[node].spec, lab.layout)
     return [(found[cable.nic.mac], cable.bridge) for cable in cables if cable.nic.mac in found]

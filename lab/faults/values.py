@@ -26,13 +26,13 @@ Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 
 
 def check_card(node: str, card: str) -> None:
-    """Raises ValueError, which names the field, when there is a card of no machine."""
+    """Raise ValueError, which names the field, when there is a card of no machine."""
     if card and not node:
         raise ValueError(f"card: {card} is a card of which machine? node names it")
 
 
 def check_address(field: str, text: str, *versions: int) -> None:
-    """Raises ValueError, which names the field, when it is no IP address, or none of these versions."""
+    """Raise ValueError, which names the field, when it is no IP address, or none of these versions."""
     try:
         version = ipaddress.ip_address(text.replace("%", "/")).version
     except ValueError:

@@ -131,7 +131,7 @@ def capacity(labs: Path) -> Amount:
 
 
 def _from_environment(name: str, most: int, otherwise: int) -> int:
-    """A number from the environment. Raises LabError."""
+    """Return a number from the environment. Raises LabError."""
     text = os.environ.get(name)
     try:
         return whole(text, 1, most) if text else otherwise
@@ -159,7 +159,7 @@ def need_of(topology: Topology) -> Amount:
 
 
 def _entry(raw: Any) -> Entry | None:
-    """An entry of the file; None when this version cannot read it."""
+    """Return an entry of the file; None when this version cannot read it."""
     try:
         return msgspec.convert(raw, Entry)
     except (msgspec.ValidationError, UnicodeEncodeError):
@@ -180,7 +180,8 @@ class Ledger:
 
     @contextmanager
     def _open(self) -> Iterator[list[Entry]]:
-        """The live entries, written back at the end. The lock ends with the descriptor, so it cannot be left behind.
+        """Provide the live entries, written back at the end. The lock ends with the descriptor, so it cannot be left
+        behind.
 
         Raises BudgetError when the whole file is of another version.
         """
@@ -204,7 +205,7 @@ class Ledger:
             os.close(fd)
 
     def _read(self, fd: int) -> list[Any]:
-        """The list in the file; an empty list, with the damaged file put aside, when it cannot be parsed."""
+        """Return the list in the file; an empty list, with the damaged file put aside, when it cannot be parsed."""
         data = os.pread(fd, os.fstat(fd).st_size, 0)
         if not data.strip():
             return []

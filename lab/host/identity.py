@@ -27,7 +27,7 @@ def alive(pid: int, started: int) -> bool:
 
 
 def this_process() -> tuple[int, int]:
-    """The pid and start time of this process."""
+    """Return the pid and start time of this process."""
     pid = os.getpid()
     started = start_time(pid)
     if started is None:
@@ -36,5 +36,5 @@ def this_process() -> tuple[int, int]:
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot of the machine."""
+    """Return the kernel's id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

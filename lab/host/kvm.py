@@ -51,7 +51,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def rom() -> bytes:
-    """The guest: 64 KiB of firmware with the code at the reset vector."""
+    """Return the guest: 64 KiB of firmware with the code at the reset vector."""
     image = bytearray(b"\xf4" * 0x10000)
     image[_RESET_OFFSET : _RESET_OFFSET + len(_CODE)] = _CODE
     return bytes(image)

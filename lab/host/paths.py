@@ -23,27 +23,28 @@ def state_dir() -> Path:
 
 
 def labs_dir() -> Path:
-    """The directory with one sub-directory a lab."""
+    """Return the directory with one sub-directory a lab."""
     path = state_dir() / "labs"
     path.mkdir(exist_ok=True, mode=0o700)
     return path
 
 
 def budget_file() -> Path:
-    """The host-wide ledger: one for all users and state directories; a reboot removes it, as it ends all its labs."""
+    """Return the host-wide ledger: one for all users and state directories; a reboot removes it, as it ends all its
+    labs."""
     path = _chosen("NODE0_BUDGET") or Path("/run/node0/budget.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def check_environment() -> None:
-    """Raises LabError for a relative path: daemons, and commands called from elsewhere, would take it for another."""
+    """Raise LabError for a relative path: daemons, and commands called from elsewhere, would take it for another."""
     for name in ("NODE0_STATE", "NODE0_CACHE", "NODE0_BUDGET", "XDG_CACHE_HOME"):
         _chosen(name)
 
 
 def _chosen(name: str) -> Path | None:
-    """A path of the environment. Raises LabError."""
+    """Return a path of the environment. Raises LabError."""
     path = os.environ.get(name, "")
     if path and not os.path.isabs(path):
         raise LabError(f"{name} is {path!r}: want an absolute path")

@@ -82,7 +82,7 @@ def container_problems() -> list[str]:
 
 
 def missing_controllers(groups: str, mounts: str) -> list[str]:
-    """The controllers that container machines need and this host lacks, by the texts of /proc/self/cgroup and
+    """Return the controllers that container machines need and this host lacks, by the texts of /proc/self/cgroup and
     /proc/self/mounts."""
     v1 = {name for line in groups.splitlines() for name in line.split(":", 2)[1].split(",")}
     if "memory" in v1:
@@ -144,7 +144,7 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
 
 
 def check(topology: Topology, labs: Path, lab_id: str) -> None:
-    """Raises PreflightError with every problem."""
+    """Raise PreflightError with every problem."""
     reasons = problems(topology, labs, lab_id)
     if reasons:
         raise PreflightError(reasons)

@@ -29,7 +29,7 @@ _FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUES
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without proxies and foreign CAs, plus `extra`."""
+    """Return this process's environment without proxies and foreign CAs, plus `extra`."""
     own = {key: value for key, value in os.environ.items() if not _FOREIGN.fullmatch(key)}
     own["PATH"] = f"{own.get('PATH', '/usr/bin:/bin')}:/usr/local/sbin:/usr/sbin:/sbin"
     return own | dict(extra or {})
@@ -73,11 +73,12 @@ def end_group(process: subprocess.Popen[str], grace: float = 5.0) -> None:
 
 
 def _nothing() -> None:
-    """A check that never raises."""
+    """Do nothing, as a check that never raises."""
 
 
 def _wait(process: subprocess.Popen[str], timeout: float, check: Callable[[], None]) -> int:
-    """The exit code of a process; raises TimeoutExpired, or what `check` raises, which is called while waiting."""
+    """Return the exit code of a process; raises TimeoutExpired, or what `check` raises, which is called while
+    waiting."""
     deadline = time.monotonic() + timeout
     while True:
         check()

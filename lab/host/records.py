@@ -120,7 +120,7 @@ def _locked() -> Iterator[None]:
 
 
 def new_id(topology: Topology) -> str:
-    """A name for a new lab, which no other one here has."""
+    """Return a name for a new lab, which no other one here has."""
     while (labs_dir() / (name := f"{topology.name[:16]}-{secrets.token_hex(2)}")).exists():
         continue
     return name
@@ -195,7 +195,7 @@ def look() -> list[LabDirectory]:
 
 
 def read(lab_id: str) -> Record:
-    """The record of a lab. Raises UnknownLabError."""
+    """Return the record of a lab. Raises UnknownLabError."""
     lab_dir = look_at(labs_dir() / lab_id)
     if lab_dir.record is not None:
         return lab_dir.record
@@ -244,12 +244,14 @@ def remove(root: Path) -> None:
 
 
 def unclear() -> list[str]:
-    """A line for each lab that this version does not understand; it may be another checkout's, and is left alone."""
+    """Return a line for each lab that this version does not understand; it may be another checkout's, and is left
+    alone."""
     return [lab_dir.line for lab_dir in look() if lab_dir.line]
 
 
 def supervisor_of(root: Path) -> tuple[int, int] | None:
-    """A running lab's supervisor (pid, start), whatever version made it; None while it is being made or has ended."""
+    """Return a running lab's supervisor (pid, start), whatever version made it; None while it is being made or has
+    ended."""
     lab_dir = look_at(root)
     if lab_dir.state is not State.RUNS:
         return None

@@ -26,7 +26,7 @@ HOURS = real_type(1, 24 * 3650, "hours")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     top = argparse.ArgumentParser(prog="python -m lab.release", description=__doc__)
     top.add_argument("--cache", type=Path, default=None, help="cache directory (default: $NODE0_CACHE, then XDG)")
     commands = top.add_subparsers(dest="command", required=True)
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def show(release: Release) -> None:
-    """A table of the release's images on standard output."""
+    """Print a table of the release's images."""
     sizes = json.loads(release.record.read_text())["sizes"]
     table = Table(title=f"lab release {release.version}")
     table.add_column("tag")

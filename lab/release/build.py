@@ -66,13 +66,13 @@ class Release:
 
 
 def latest_release(cache: Path | None = None) -> Release:
-    """The release that was built last; raises ReleaseError when none was."""
+    """Return the release that was built last; raises ReleaseError when none was."""
     cache = cache or default_cache()
     return Release.load(Store(cache).root / RECORDS / LATEST, cache)
 
 
 def built_release(digest: str, cache: Path | None = None) -> Release | None:
-    """The release with that digest if it was built on this machine and has not been pruned."""
+    """Return the release with that digest if it was built on this machine and has not been pruned."""
     cache = cache or default_cache()
     storage = Store(cache).root / STORAGE
     for record in sorted((Store(cache).root / RECORDS).glob("*.json")):
@@ -83,7 +83,7 @@ def built_release(digest: str, cache: Path | None = None) -> Release | None:
 
 
 def built_digests(cache: Path | None = None) -> list[str]:
-    """The digests of all releases that were built on this machine and have not been pruned."""
+    """Return the digests of all releases that were built on this machine and have not been pruned."""
     cache = cache or default_cache()
     records = (Store(cache).root / RECORDS).glob("*.json")
     return [Release.load(record, cache).digest for record in records]
@@ -144,7 +144,8 @@ def _push(store: Store, layout: Layout, written: Sequence[Written], version: str
 
 
 def _remote_tag(image: Written, version: str) -> str:
-    """The release by its version; a component by its tag and digest, so that it is pushed once for all releases."""
+    """Return the release by its version; a component by its tag and digest, so that it is pushed once for all
+    releases."""
     return version if image.tag == "release" else f"{image.tag}-{image.digest.removeprefix('sha256:')[:12]}"
 
 

@@ -83,7 +83,7 @@ _LAB_HARDWARE = {
 
 
 def hardware_requirements() -> str:
-    """The service's default_hw_requirements.json for lab machines: one entry for every version."""
+    """Return the service's default_hw_requirements.json for lab machines: one entry for every version."""
     entry: dict[str, object] = {"version": "default"}
     for role, (cores, ram_mib, disk_gb, latency_ms, loss_percent) in _LAB_HARDWARE.items():
         limits: dict[str, int] = {

@@ -66,7 +66,7 @@ class LayerInputs:
 
 
 def layer_stage(store: Store, name: str, compression: Compression, fill: Callable[[LayerWriter], None]) -> Layer:
-    """A cached layer that ``fill`` puts the entries into; it is known by these entries."""
+    """Return a cached layer that ``fill`` puts the entries into; it is known by these entries."""
     writer = LayerWriter()
     fill(writer)
     inputs = LayerInputs(writer.contents(), compression, Unkeyed(writer))
@@ -78,7 +78,7 @@ def _write_layer(_store: Store, inputs: LayerInputs, out: Path) -> None:
 
 
 def component_image(store: Store, component: Component, shared: Layers) -> Image:
-    """The image of one row of the table."""
+    """Return the image of one row of the table."""
     layers = [shared.base, *(shared.packages[name] for name in component.packages)]
     if component.code:
         layers += [shared.wheels, *(shared.code[name] for name in component.code)]
@@ -134,7 +134,7 @@ class PauseInputs:
 
 
 def pod_image(store: Store) -> Image:
-    """The pause image: one static program and nothing else."""
+    """Return the pause image: one static program and nothing else."""
     inputs = PauseInputs(File.of(PAUSE_SOURCE), host_packages("gcc", "libc6-dev"))
     return Image(POD_TAG, (Layer.load(store.stage("pause", inputs, _pause)),), ("/pause",))
 
@@ -150,7 +150,7 @@ def _pause(store: Store, inputs: PauseInputs, out: Path) -> None:
 
 
 def installer_image(store: Store, shared: Layers) -> Image:
-    """The image that the service takes /usr/bin/openshift-install from; it also runs by itself."""
+    """Return the image that the service takes /usr/bin/openshift-install from; it also runs by itself."""
     app = code.zipapp(store, INSTALL_MODULE, code.CLUSTER)
     layer = layer_stage(
         store,
@@ -162,12 +162,12 @@ def installer_image(store: Store, shared: Layers) -> Image:
 
 
 def machine_os(store: Store, kubernetes: Path) -> MachineOS:
-    """The machine OS with this release's kubelet in it."""
+    """Return the machine OS with this release's kubelet in it."""
     return build_machine_os(store.cache, {"/usr/bin/kubelet": kubernetes / "kubelet"})
 
 
 def machine_os_image(store: Store, system: MachineOS) -> Image:
-    """The image that carries the live ISO (cluster.md §1.5); its .sha256 is bare hex, without even a newline."""
+    """Return the image that carries the live ISO (cluster.md §1.5); its .sha256 is bare hex, without even a newline."""
     stream = system.stream_json.read_text()
 
     def fill(writer: LayerWriter) -> None:

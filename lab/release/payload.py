@@ -61,7 +61,7 @@ def manifest_files(root: Path = MANIFESTS) -> dict[str, Path]:
 
 
 def image_references(version: str, digests: Mapping[str, str], machine_os: str = "") -> dict[str, Any]:
-    """The ImageStream that names every component image by digest (cluster.md §1.2)."""
+    """Return the ImageStream that names every component image by digest (cluster.md §1.2)."""
     tags = []
     for tag, digest in sorted(digests.items()):
         component = _METADATA.get(tag)
@@ -106,7 +106,7 @@ def release_metadata(version: str) -> dict[str, Any]:
 
 
 def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
-    """The version operator's image, with the /manifests and /bootstrap that it is checked for."""
+    """Return the version operator's image, with the /manifests and /bootstrap that it is checked for."""
     files = {name: path for name, path in manifest_files().items() if not name.startswith("release-manifests/")}
 
     def fill(writer: LayerWriter) -> None:
@@ -122,7 +122,7 @@ def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
 def release_image(
     store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], *, machine_os: str = ""
 ) -> tuple[str, Image]:
-    """The release's version and image: the operator's plus /release-manifests as its very last layer.
+    """Return the release's version and image: the operator's plus /release-manifests as its very last layer.
 
     oc reads image-references from the last layer alone, so nothing may ever be put above it.
     """

@@ -47,7 +47,7 @@ class RegistryConfig:
     log_level: str = "info"
 
     def render(self) -> str:
-        """The YAML that ``docker-registry serve FILE`` reads."""
+        """Return the YAML that ``docker-registry serve FILE`` reads."""
         http_section: dict[str, Any] = {"addr": self.address, "secret": secrets.token_hex(16)}
         if self.certificate and self.key:
             http_section["tls"] = {"certificate": str(self.certificate), "key": str(self.key)}
@@ -90,7 +90,7 @@ def has_manifest(storage: Path, digest: str, tag: str) -> bool:
 
 @contextmanager
 def loopback_registry(storage: Path, work: Path) -> Iterator[str]:
-    """A writable registry on a free loopback port, for the time of the block; yields its host:port.
+    """Provide a writable registry on a free loopback port, for the time of the block; yields its host:port.
 
     Plain HTTP: nothing but this machine's loopback carries it. Raises RegistryFailed when it does not answer in time.
     """
@@ -116,7 +116,7 @@ def loopback_registry(storage: Path, work: Path) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on now."""
+    """Return a TCP port of the loopback that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

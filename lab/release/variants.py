@@ -52,7 +52,7 @@ def _before(path: str, script: str) -> Change:
 
 
 def _never_serves(component: Component) -> Component:
-    """The console's program stays, and never listens."""
+    """Keep the console's program from ever listening, though it stays."""
     text = '#!/bin/bash\necho "console: variant operator-unavailable: never listens" >&2\nexec sleep infinity\n'
     return replace(component, commands={}, programs={"usr/bin/console": text})
 
@@ -129,7 +129,7 @@ def real_agent(directory: Path) -> Variant:
 
 
 def chosen(name: str | None, agent: Path | None) -> Variant:
-    """The variant of that name. Raises ReleaseError when what it needs was not given."""
+    """Return the variant of that name. Raises ReleaseError when what it needs was not given."""
     if name != REAL_AGENT:
         return VARIANTS[name] if name else NONE
     if agent is None:
@@ -138,12 +138,12 @@ def chosen(name: str | None, agent: Path | None) -> Variant:
 
 
 def changed(component: Component, variant: Variant) -> Component:
-    """The row of an image in this variant."""
+    """Return the row of an image in this variant."""
     return variant.change(component) if component.tag == variant.component else component
 
 
 def named(digests: Mapping[str, str], variant: Variant) -> dict[str, str]:
-    """The digests by which the release names its images, by tag."""
+    """Return the digests by which the release names its images, by tag."""
     if not variant.absent:
         return dict(digests)
     kind, _, value = digests[variant.component].partition(":")

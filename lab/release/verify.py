@@ -48,7 +48,7 @@ def image_layers(layout: Path, tag: str) -> list[tuple[str, Path]]:
 
 @contextmanager
 def unpacked(store: Store, tag: str) -> Iterator[Path]:
-    """An image's root file system, in a scratch directory for the time of the block."""
+    """Provide an image's root file system, in a scratch directory for the time of the block."""
     root = store.scratch(f"root-{tag}")
     try:
         for media_type, blob in image_layers(store.root / "oci", tag):

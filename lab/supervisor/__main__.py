@@ -30,7 +30,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 def _owner_fd(plan: Plan) -> int | None:
-    """A descriptor that becomes readable when the owner ends; None without an owner."""
+    """Return a descriptor that becomes readable when the owner ends; None without an owner."""
     if plan.owner is None:
         return None
     pid, started = plan.owner

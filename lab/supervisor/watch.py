@@ -64,7 +64,7 @@ def _signal(number: int) -> str:
 
 
 def tail_of(path: Path) -> str:
-    """The last lines of a daemon's log, or as much of them as 16 KiB hold."""
+    """Return the last lines of a daemon's log, or as much of them as 16 KiB hold."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -84,7 +84,7 @@ def described(ended: Ended) -> str:
 
 
 def running(lab_id: str) -> records.Record:
-    """The record of a lab that runs. Raises UnknownLabError, LabGoneError."""
+    """Return the record of a lab that runs. Raises UnknownLabError, LabGoneError."""
     record = records.read(lab_id)
     if not record.runs or record.supervisor is None:
         reasons = "; ".join(described(ended) for ended in noted(record.root))
@@ -143,7 +143,7 @@ class Watch:
             return list(self._seen)
 
     def check(self) -> None:
-        """Raises DaemonEndedError when something has ended."""
+        """Raise DaemonEndedError when something has ended."""
         if ended := self.ended():
             raise DaemonEndedError(self._lab_id, [described(e) for e in ended], ended[0].tail)
 

@@ -91,7 +91,7 @@ class Contained(ContainerDriver):
 
 
 def hurried(bmc_profile: Profile, factor: float) -> Profile:
-    """The profile with all its durations multiplied."""
+    """Return the profile with all its durations multiplied."""
 
     def shorter(part: Any) -> Any:
         names = [field.name for field in msgspec.structs.fields(part) if field.name.endswith("_seconds")]
@@ -104,7 +104,7 @@ def hurried(bmc_profile: Profile, factor: float) -> Profile:
 
 @contextmanager
 def emulated(systems: Any, folder: Path) -> Iterator[emulator.Application]:
-    """The emulator with that driver of systems, its files in `folder`; without authentication."""
+    """Provide the emulator with that driver of systems, its files in `folder`; without authentication."""
     originals = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
     directory = tempfile.tempdir
     share_media(emulator.app)
@@ -140,7 +140,7 @@ class Running:
     statuses: list[int]
 
     def service(self, password: str = PASSWORD, *, patience: float = 20, tls: str = "") -> Service:
-        """A client."""
+        """Return a client."""
         version = "1.1" if "1.1" in (tls or self.profile.tls) else "1.2"
         return Service(
             f"{self.url}/redfish/v1/", USER, password, ca=self.ca, patience=patience, timeout=5,
@@ -152,8 +152,8 @@ class Running:
 def running(
     name: str, folder: Path, changed: Profile | None = None, *, encrypted: bool = True, restarts: bool = True
 ) -> Iterator[Running]:
-    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one, `restarts` as
-    in lab.bmcs.state.
+    """Provide a BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one,
+    `restarts` as in lab.bmcs.state.
 
     One that is not `encrypted` speaks HTTP: of a request's processor time over TLS a good part is its handshake.
     """
@@ -187,7 +187,8 @@ def running(
 
 @contextmanager
 def owned(machine: Memory, path: Path) -> Iterator[None]:
-    """The machine as the daemon of container machines has it: behind a UNIX socket, for the length of the block."""
+    """Provide the machine as the daemon of container machines has it: behind a UNIX socket, for the length of the
+    block."""
 
     class Answer(StreamRequestHandler):
         def handle(self) -> None:

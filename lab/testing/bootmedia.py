@@ -20,7 +20,7 @@ _OUT = b"\xee"  # out dx, al
 
 
 def boot_code(says: str) -> bytes:
-    """A BIOS disk's first sector that says this on the serial line, and restarts the machine at a key."""
+    """Return a BIOS disk's first sector that says this on the serial line, and restarts the machine at a key."""
     code = b"\xba\xf8\x03" + b"".join(bytes([0xB0, char]) + _OUT for char in f"{says}\r\n".encode())
     # Without interrupts, or the firmware would read the key; then the keyboard controller's reset.
     code += b"\xfa\xba\xfd\x03" + b"\xec\xa8\x01\x74\xfb" + b"\xb0\xfe\xe6\x64\xf4\xeb\xfd"
@@ -34,7 +34,7 @@ def bios_disk(disk: Path, says: str) -> None:
 
 
 def cd(path: Path, code: bytes) -> Path:
-    """A CD for BIOSes, which run this code, at that path."""
+    """Return a CD for BIOSes, which run this code, at that path."""
     sector = code.ljust(2048, b"\0")
     iso = pycdlib.PyCdlib()
     iso.new()
@@ -46,7 +46,7 @@ def cd(path: Path, code: bytes) -> Path:
 
 
 def bios_cd(folder: Path, says: str) -> Path:
-    """A CD for BIOSes, in a folder of its own."""
+    """Return a CD for BIOSes, in a folder of its own."""
     return cd(folder / "small.iso", boot_code(says))
 
 
@@ -61,7 +61,7 @@ def uefi_disk(disk: Path, folder: Path, says: str) -> None:
 
 
 def uefi_cd(folder: Path, says: str) -> Path:
-    """A CD for UEFI, in an empty folder."""
+    """Return a CD for UEFI, in an empty folder."""
     (folder / "disc").mkdir()
     _file_system(folder, says).rename(folder / "disc/efiboot.img")
     words = ["-e", "efiboot.img", "-no-emul-boot", "-o", str(folder / "small.iso"), str(folder / "disc")]
@@ -70,7 +70,7 @@ def uefi_cd(folder: Path, says: str) -> Path:
 
 
 def _file_system(folder: Path, says: str) -> Path:
-    """The partition with a GRUB that has nothing to boot."""
+    """Return the partition with a GRUB that has nothing to boot."""
     (folder / "grub.cfg").write_text(f'echo "{says}"\nread\nreboot\n')
     words = ["-c", str(folder / "grub.cfg"), "-o", str(folder / "grub.efi"), "-p", "/", "echo", "read", "reboot"]
     subprocess.run(["grub-mkimage", "-O", "x86_64-efi", *words], check=True, timeout=60)

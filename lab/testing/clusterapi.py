@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def node(name: str, address: str, role: str = "master") -> Object:
-    """A node as its kubelet has registered it, with the configuration that it booted."""
+    """Return a node as its kubelet has registered it, with the configuration that it booted."""
     labels = {ROLE: role, CURRENT: f"rendered-{role}-1"}
     addresses = [{"type": "InternalIP", "address": address}]
     return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"addresses": addresses}}
@@ -30,7 +30,7 @@ class Api:
         return self._key(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """The object, if it is there."""
+        """Return the object, if it is there."""
         return self.objects.get(self._key(kind, name, namespace))
 
     def create(self, obj: Object) -> Object | None:

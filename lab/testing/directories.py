@@ -49,7 +49,7 @@ def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", versio
 
 
 def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
-    """A host with cards of these names and a network document."""
+    """Return a host with cards of these names and a network document."""
     text = "  - hostname: node-@\n" + more + "    interfaces:\n"
     text += "".join(f"      - {{name: {name}, macAddress: 00:ef:44:2{n}:e6:a@}}\n" for n, name in enumerate(cards))
     lines = "".join(f"      {line}\n" for line in network.splitlines())
@@ -57,12 +57,12 @@ def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
 
 
 def ethernet(name: str, families: str = "ipv4: {enabled: false}", more: str = "") -> str:
-    """An interface."""
+    """Return an interface."""
     return f"  - {{name: {name}, type: ethernet, state: up, {families}{more}}}\n"
 
 
 def static(address: str, length: int = 24, version: int = 4) -> str:
-    """A family with an address of its own."""
+    """Return a family with an address of its own."""
     address = f"{{ip: '{address}', prefix-length: {length}}}"
     return f"ipv{version}: {{enabled: true, dhcp: false, address: [{address}]}}"
 
@@ -75,13 +75,13 @@ def tail(device: str, gateway: str = "192.168.122.1", servers: str = "[192.168.1
 
 
 def bond(mode: str, rest: str = "ipv4: {enabled: false}", name: str = "bond0", cards: str = "[eno1, eno2]") -> str:
-    """A bond."""
+    """Return a bond."""
     aggregation = f"link-aggregation: {{mode: {mode}, options: {{miimon: '150'}}, port: {cards}}}"
     return f"  - {{name: {name}, type: bond, state: up, {aggregation}, {rest}}}\n"
 
 
 def vlan(base: str, tag: int | str, families: str) -> str:
-    """A VLAN."""
+    """Return a VLAN."""
     return f"  - {{name: {base}.{tag}, type: vlan, state: up, vlan: {{base-iface: {base}, id: {tag}}}, {families}}}\n"
 
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote_to_bytes
 
 
 def read_data_url(url: str, compression: str | None = None) -> bytes:
-    """The bytes of a data URL, base64 or percent-encoded."""
+    """Return the bytes of a data URL, base64 or percent-encoded."""
     head, _, body = url.partition(",")
     raw = base64.b64decode(body) if head.endswith(";base64") else unquote_to_bytes(body)
     return gzip.decompress(raw) if compression == "gzip" else raw

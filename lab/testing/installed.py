@@ -10,8 +10,8 @@ from lab.machines.node import Node
 
 
 def telling(command: str) -> dict[str, Any]:
-    """A unit of an Ignition config that writes on the console what a shell's command says of the booted system, in one
-    line with `failed: ` in it and a full stop at its end."""
+    """Return a unit of an Ignition config that writes on the console what a shell's command says of the booted system,
+    in one line with `failed: ` in it and a full stop at its end."""
     contents = (
         "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\n"
         f"ExecStart=/bin/sh -c '{{ {command}; }} > /dev/console'\n[Install]\nWantedBy=multi-user.target\n"

@@ -38,7 +38,7 @@ def skip_without_labs(shape: Topology | None = None) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def tiny_iso(beside_labs: Path) -> Path:
-    """A bootable CD of a few sectors that says hello on the serial line."""
+    """Provide a bootable CD of a few sectors that says hello on the serial line."""
     return cd(beside_labs / "tiny.iso", BOOT_CODE.ljust(0x20, b"\0") + HELLO + b"\0")
 
 
@@ -63,7 +63,7 @@ def namespace_users(inode: str) -> list[int]:
 
 
 def ask(name: str) -> list[str] | int:
-    """The IPv4 addresses of a name, sorted; the resolver's error number when there are none."""
+    """Return the IPv4 addresses of a name, sorted; the resolver's error number when there are none."""
     try:
         return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET)})
     except socket.gaierror as error:
@@ -71,7 +71,8 @@ def ask(name: str) -> list[str] | int:
 
 
 def small(shape: Topology) -> Topology:
-    """The topology with little memory: these tests must not wait for the memory that somebody's installation has."""
+    """Return the topology with little memory: these tests must not wait for the memory that somebody's installation
+    has."""
     return msgspec.structs.replace(
         shape, nodes=tuple(msgspec.structs.replace(node, memory_mib=256) for node in shape.nodes)
     )
@@ -91,7 +92,7 @@ def ipmitool(lab: Lab, node: NodeSpec, *words: str) -> str:
 
 
 def pid_of(lab: Lab, name: str) -> int:
-    """The machine's pid of a lab's daemon."""
+    """Return the machine's pid of a lab's daemon."""
     plan = msgspec.json.decode((lab.layout.root / "plan.json").read_bytes(), type=Plan)
     [service] = [s for s in plan.services if s.name == name]
     for folder in Path("/proc").glob("[0-9]*"):

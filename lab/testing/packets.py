@@ -56,7 +56,7 @@ def received(device: str) -> int:
 
 @contextmanager
 def namespace() -> Iterator[int]:
-    """A process with a network of its own."""
+    """Provide a process with a network of its own."""
     # A lab has a sysfs of its own, too.
     argv = ["unshare", "--net", "--mount", "sh", "-ec", "mount -t sysfs sysfs /sys; echo; read _"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -178,7 +178,7 @@ class World:
 
     @contextmanager
     def fault(self, fault: Fault) -> Iterator[None]:
-        """The fault lasts while the block runs."""
+        """Provide the fault lasts while the block runs."""
         fault.begin(self.lab)
         try:
             yield
@@ -194,7 +194,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def connected(address: str) -> socket.socket:
-    """A UDP socket that sends there."""
+    """Return a UDP socket that sends there."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.connect((address, PORT))
     return sock

@@ -22,7 +22,8 @@ pullSecret: '{"auths":{}}'
 
 
 def etcd_argv(command: Iterable[str], place: Path, address: str) -> list[str]:
-    """The command line of etcd's pod with this host's paths, for one address of the loopback, and ten times as fast."""
+    """Return the command line of etcd's pod with this host's paths, for one address of the loopback, and ten times as
+    fast."""
     replaced = {
         RESOURCES: str(place),
         staticpods.ETCD_DATA: str(place / "data"),

@@ -24,24 +24,24 @@ END = bytes.fromhex("7fff0400")
 
 
 def path_of_sata_disk(port: int) -> bytes:
-    """The device path of a disk at the SATA controller of QEMU's q35."""
+    """Return the device path of a disk at the SATA controller of QEMU's q35."""
     root, controller = bytes.fromhex("02010c00d041030a00000000"), bytes.fromhex("01010600021f")
     return root + controller + struct.pack("<BBHHHH", 3, 18, 10, port, 0xFFFF, 0)
 
 
 def path_of_partition(identity: UUID, first: int, sectors: int) -> bytes:
-    """The node of a first partition, of a GPT."""
+    """Return the node of a first partition, of a GPT."""
     return struct.pack("<BBHIQQ16sBB", 4, 1, 42, 1, first, sectors, identity.bytes_le, 2, 2)
 
 
 def path_of_file(name: str) -> bytes:
-    r"""The node of a file (`\EFI\debian\shimx64.efi`)."""
+    r"""Return the node of a file (`\EFI\debian\shimx64.efi`)."""
     text = f"{name}\0".encode("utf-16-le")
     return struct.pack("<BBH", 4, 4, 4 + len(text)) + text
 
 
 def entry(name: str, path: bytes) -> bytes:
-    """A boot entry, with its device path to the last node."""
+    """Return a boot entry, with its device path to the last node."""
     return struct.pack("<IH", _ACTIVE, len(path + END)) + f"{name}\0".encode("utf-16-le") + path + END
 
 
@@ -64,7 +64,7 @@ def write(flash: Path, template: Path, variables: Mapping[str, bytes]) -> None:
 
 
 def read(flash: Path) -> dict[str, bytes]:
-    """The specification's own variables in the flash of a machine that is off."""
+    """Return the specification's own variables in the flash of a machine that is off."""
     return {name: data for name, data, _ in _stored(flash.read_bytes()) if name}
 
 

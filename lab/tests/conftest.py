@@ -23,14 +23,14 @@ if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
 
 @pytest.fixture
 def beside_labs() -> Iterator[Path]:
-    """A folder on the labs' file system, where an image costs no copy; /tmp may be another."""
+    """Provide a folder on the labs' file system, where an image costs no copy; /tmp may be another."""
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[[type[SimpleHTTPRequestHandler]], str]]:
-    """Serves the files of tmp_path by a handler that logs nothing, until the test ends: serve(handler) -> URL."""
+    """Serve the files of tmp_path by a handler that logs nothing, until the test ends: serve(handler) -> URL."""
     running: list[tuple[ThreadingHTTPServer, Thread]] = []
 
     def start(handler: type[SimpleHTTPRequestHandler]) -> str:

@@ -28,7 +28,7 @@ def bare(name: str) -> Topology:
 
 
 def sections(shape: Topology) -> dict[str, list[str]]:
-    """The sections of the configuration, each with its lines."""
+    """Return the sections of the configuration, each with its lines."""
     by_section: dict[str, list[str]] = {}
     name = ""
     for line in balancer.haproxy_config(shape).splitlines():

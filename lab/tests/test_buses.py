@@ -43,7 +43,8 @@ nodes:
 
 
 def tables(source: str) -> list[set[str]]:
-    """The buses that are named together in each tuple, list, set, table or Literal of a module, two or more of them."""
+    """Return the buses that are named together in each tuple, list, set, table or Literal of a module, two or more of
+    them."""
     named: list[set[str]] = []
     if sum(name in source for name in TELLING) < 2:
         return named  # without parsing it, which is most of the time

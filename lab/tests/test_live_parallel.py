@@ -47,7 +47,7 @@ def test_lab(scenario, tmp_path):
 
 @pytest.fixture
 def state():
-    """A place for labs' files with a path short enough for their sockets."""
+    """Provide a place for labs' files with a path short enough for their sockets."""
     with tempfile.TemporaryDirectory(prefix="n0-") as path:
         yield Path(path)
 
@@ -57,7 +57,7 @@ def shown(path):
 
 
 def left_in(inode, ended):
-    """Processes in a network namespace that are older than the end of its lab (monotonic seconds): the kernel gives the
+    """List processes in a network namespace that are older than its lab's end (monotonic seconds): the kernel gives the
     number of one that is gone to the next, which may be anybody's."""
     started = {pid: start_time(pid) for pid in namespace_users(inode)}
     return [pid for pid, ticks in started.items() if ticks is not None and ticks / os.sysconf("SC_CLK_TCK") < ended]

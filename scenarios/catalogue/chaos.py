@@ -131,7 +131,7 @@ class Drawn:
 
 
 def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()) -> tuple[Drawn, ...]:
-    """The faults of a seed in a scenario: one to three, of different kinds; with `only`, those of them.
+    """Return the faults of a seed in a scenario: one to three, of different kinds; with `only`, those of them.
 
     Raises ValueError where `only` names one that the seed has not.
     """

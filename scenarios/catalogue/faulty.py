@@ -139,7 +139,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def load(files: Mapping[str, str | bytes]) -> tuple[Row, ...]:
-    """The rows of files, texts by their names. Raises TableError with all that is wrong, each with its file and row."""
+    """Return the rows of files, texts by their names. Raises TableError with all that is wrong, each with its file and
+    row."""
     problems: list[str] = []
     rows: dict[str, Row] = {}
     for source, text in files.items():

@@ -12,8 +12,8 @@ from scenarios.catalogue.scheduling import unit_of
 
 
 def file_topology(config: pytest.Config) -> shapes.Topology | None:
-    """The topology of --topology, or None without the option. Raises UsageError with all that is wrong with it or
-    cannot be made here."""
+    """Return the topology of --topology, or None without the option. Raises UsageError with all that is wrong with it
+    or cannot be made here."""
     file = config.getoption("--topology")
     if not file:
         return None
@@ -29,7 +29,7 @@ def file_topology(config: pytest.Config) -> shapes.Topology | None:
 
 
 def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pytest.Item]:
-    """The tests for a topology from a file: of each, the scenario of its size that is most like it."""
+    """Return the tests for a topology from a file: of each, the scenario of its size that is most like it."""
     size = size_of(topology)
     families = {subnet.version for subnet in topology.machine_subnets}
     stack = "dual" if len(families) > 1 else f"ipv{min(families)}"

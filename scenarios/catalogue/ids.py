@@ -56,12 +56,12 @@ class Words:
 
 
 def id_of(topology: str, boot: BootWay = "iso", variants: tuple[str, ...] = ()) -> str:
-    """The id of a scenario whose topology is called ``shape-stack-addressing-firmware``."""
+    """Return the id of a scenario whose topology is called ``shape-stack-addressing-firmware``."""
     return "-".join([topology, *([] if boot == "iso" else [boot.replace("-", "_")]), *variants])
 
 
 def words_of(scenario_id: str) -> Words:
-    """The parts of an id. Raises ValueError, which names the unknown word."""
+    """Return the parts of an id. Raises ValueError, which names the unknown word."""
     words = scenario_id.split("-")
     if len(words) < len(GRAMMAR):
         raise ValueError(f"scenario id {scenario_id!r}: want {'-'.join(GRAMMAR)}[-boot][-variant...]")
@@ -94,7 +94,7 @@ def _same(topology: Topology) -> Topology:
 
 
 def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same) -> Topology:
-    """The topology that an id names. Raises ValueError, which names the unknown word.
+    """Return the topology that an id names. Raises ValueError, which names the unknown word.
 
     `sized` makes machines larger before a variant, which may want a machine that is too small, changes them.
     """
@@ -111,7 +111,7 @@ def _variants(words: Words) -> list[Variant]:
 
 
 def size_of(topology: Topology) -> str:
-    """The name of the topologies that are of a topology's size."""
+    """Return the name of the topologies that are of a topology's size."""
     if len(topology.nodes) == 1:
         return "sno"
     return "ha" if topology.workers else "compact"

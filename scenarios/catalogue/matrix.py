@@ -83,7 +83,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def values_of(scenario_id: str) -> dict[str, tuple[str, ...]]:
-    """An id's values of each dimension."""
+    """Return an id's values of each dimension."""
     words = words_of(scenario_id)
     values = {name: (str(getattr(words, name)),) for name in DIMENSIONS if name != "variant"}
     return values | {"variant": words.variants or (PLAIN,)}
@@ -105,7 +105,7 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
-    """The table. Raises MatrixError with all that is wrong, each with its row."""
+    """Return the table. Raises MatrixError with all that is wrong, each with its row."""
     try:
         document = yamltext.load_once(text)
     except yaml.YAMLError as error:
@@ -156,7 +156,8 @@ def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
 
 @cache
 def table() -> Matrix:
-    """The table of the repository, read once, when it is first asked for; the caller reports what is wrong with it."""
+    """Return the table of the repository, read once, when it is first asked for; the caller reports what is wrong with
+    it."""
     return load(TABLE.read_bytes())
 
 
@@ -166,12 +167,12 @@ def _by_id() -> dict[str, Row]:
 
 
 def row_of(scenario_id: str) -> Row | None:
-    """The row of an id; None for a scenario that is not in the table."""
+    """Return the row of an id; None for a scenario that is not in the table."""
     return _by_id().get(scenario_id)
 
 
 def params(chosen: Callable[[Row], Any] = lambda _: True) -> list[Any]:
-    """The ids of these rows, as parameters of tests, with their marks."""
+    """Return the ids of these rows, as parameters of tests, with their marks."""
     import pytest
 
     return [pytest.param(row.id, marks=row.marks) for row in table().rows if chosen(row)]

@@ -23,7 +23,7 @@ _PARAMETER = re.compile(r"\[(?P<id>[a-z0-9_-]+)\]$")
 
 
 def unit_of(nodeid: str) -> str:
-    """The unit of work a test belongs to: its scenario id, or its file where it has none."""
+    """Return the unit of work a test belongs to: its scenario id, or its file where it has none."""
     match = _PARAMETER.search(nodeid)
     return match["id"] if match else nodeid.split("::", 1)[0]
 
@@ -40,7 +40,7 @@ class Durations:
         self.path = path
 
     def read(self) -> dict[str, float]:
-        """The recorded durations; none when the file is absent or damaged."""
+        """Return the recorded durations; none when the file is absent or damaged."""
         try:
             recorded = json.loads(self.path.read_text())
         except (OSError, ValueError):
@@ -75,7 +75,7 @@ class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ha
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """The longest one that is left. But behind the only test of a unit the next one waits for all of that: at the
+        """Assign the longest unit that is left. Behind the only test of a unit the next one waits for all of that: at the
         end it is the shortest, so that who is free first has the longest."""
         assigned = [*self.assigned_work[node].values()]
         if assigned and len(assigned[-1]) == 1 and len(self.workqueue) <= len(self.nodes):

@@ -77,13 +77,13 @@ class Variant:
 
 
 def each(topology: Topology, change: Callable[[int, NodeSpec], NodeSpec]) -> Topology:
-    """The topology with every machine changed, each by its index."""
+    """Return the topology with every machine changed, each by its index."""
     nodes = tuple(change(index, node) for index, node in enumerate(topology.nodes))
     return msgspec.structs.replace(topology, nodes=nodes)
 
 
 def _networks(topology: Topology, change: Callable[[Network], Network], *more: Network) -> Topology:
-    """The topology with its networks changed, and further ones after them."""
+    """Return the topology with its networks changed, and further ones after them."""
     networks = tuple(change(network) for network in topology.all_networks)
     return msgspec.structs.replace(topology, networks=(*networks, *more), address=None, aliases=())
 
@@ -101,7 +101,7 @@ def _minimum(topology: Topology) -> Topology:
 
 
 def _node0_alone(topology: Topology) -> Topology:
-    """The other machines are never powered on: they need no memory."""
+    """Give little memory to the other machines, which are never powered on."""
     return each(topology, lambda i, node: msgspec.structs.replace(node, memory_mib=256) if i else node)
 
 
@@ -137,7 +137,8 @@ def _mac_identifier(config: dict[str, Any], _topology: Topology) -> None:
 
 
 def _three_disks(topology: Topology) -> Topology:
-    """The disk to install on is the second of three, known by its serial number; the others are not to be touched."""
+    """Make the disk to install on the second of three, known by its serial number; the others are not to be
+    touched."""
     return each(topology, lambda _, node: msgspec.structs.replace(node, disk_gib=20, disks=USED_DISKS))
 
 
@@ -147,7 +148,8 @@ def _jumbo(topology: Topology) -> Topology:
 
 
 def _second_nic(topology: Topology) -> Topology:
-    """The first card is in a network without a way out; the machine is known by its second, with the default route."""
+    """Put the first NIC into a network without a way out; the machine is known by its second, with the default
+    route."""
     home = topology.home.name
 
     def cards(index: int, node: NodeSpec) -> NodeSpec:
@@ -159,7 +161,8 @@ def _second_nic(topology: Topology) -> Topology:
 
 
 def _san(paths: int) -> Callable[[Topology], Topology]:
-    """The disk is one of an iSCSI target's, reached by so many cards of the machine's, each in a network of its own."""
+    """Make the disk an iSCSI target's, reached by so many NICs of the machine's, each in a network of its
+    own."""
 
     def change(topology: Topology) -> Topology:
         home, names = topology.home.name, [f"san{number}" for number in range(paths)]
@@ -219,23 +222,23 @@ def _wanted(row: Row) -> Callable[[Topology], Topology]:
 
 
 def _proxy(topology: Topology) -> Topology:
-    """Hosts reach the registry through the lab's HTTP proxy alone."""
+    """Let hosts reach the registry through the lab's HTTP proxy alone."""
     return msgspec.structs.replace(topology, proxy=True)
 
 
 def _none_platform(topology: Topology) -> Topology:
-    """Platform none: nobody holds a virtual IP, and a load balancer of the user's leads to API and ingress."""
+    """Choose platform none: nobody holds a virtual IP, and a user's load balancer leads to API and ingress."""
     bare = {"api_vip": None, "ingress_vip": None, "api_vips": (), "ingress_vips": ()}
     return msgspec.structs.replace(topology, platform="none", load_balancer=True, **bare)
 
 
 def _external_platform(topology: Topology) -> Topology:
-    """Platform external: as none, with a cloud of the user's that the cluster knows by its name."""
+    """Choose platform external: as none, with a cloud of the user's that the cluster knows by its name."""
     return msgspec.structs.replace(_none_platform(topology), platform="external", load_balancer=len(topology.nodes) > 1)
 
 
 def _workers(topology: Topology) -> Topology:
-    """Two workers besides, with the addresses after those that there are."""
+    """Add two workers, with the addresses after those that there are."""
     count, last = len(topology.nodes), topology.nodes[-1]
     more = []
     for index in range(WORKERS):
@@ -257,37 +260,37 @@ def _workers(topology: Topology) -> Topology:
 
 
 def _own_balancer(topology: Topology) -> Topology:
-    """The virtual IPs are those of a load balancer of the user's."""
+    """Give the virtual IPs to a load balancer of the user's."""
     return msgspec.structs.replace(topology, load_balancer=True)
 
 
 def _fips(config: dict[str, Any], _topology: Topology) -> None:
-    """The cluster is in FIPS mode."""
+    """Put the cluster into FIPS mode."""
     config["fips"] = True
 
 
 def _signed_with_tpm(topology: Topology) -> Topology:
-    """Machines have secure boot, which a BIOS has not, and a TPM 2."""
+    """Give machines secure boot, which a BIOS has not, and a TPM 2."""
     return each(topology, lambda _, node: msgspec.structs.replace(node, secure_boot=True, tpm=True))
 
 
 def _encrypted(manifest: dict[str, Any], _access: Access) -> None:
-    """The roots of all hosts are encrypted, with keys in their TPMs."""
+    """Encrypt the roots of all hosts, with keys in their TPMs."""
     manifest["spec"]["diskEncryption"] = {"enableOn": "all", "mode": "tpmv2"}
 
 
 def _with_tang(topology: Topology) -> Topology:
-    """The lab has a Tang server."""
+    """Give the lab a Tang server."""
     return msgspec.structs.replace(topology, tang=True)
 
 
 def _encrypted_by_tang(manifest: dict[str, Any], access: Access) -> None:
-    """The roots of all hosts are encrypted, with keys that the lab's Tang server has a part of."""
+    """Encrypt the roots of all hosts, with keys that the lab's Tang server has a part of."""
     manifest["spec"]["diskEncryption"] = {"enableOn": "all", "mode": "tang", "tangServers": access.tang_servers}
 
 
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
-    """A MachineConfig for each role that there is, in openshift/."""
+    """Return a MachineConfig for each role that there is, in openshift/."""
     documents = {
         role: {
             "apiVersion": "machineconfiguration.openshift.io/v1",

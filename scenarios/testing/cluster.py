@@ -27,12 +27,12 @@ WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
 
 
 def output_of(result: subprocess.CompletedProcess[str]) -> str:
-    """A command's whole output, stdout and stderr."""
+    """Return a command's whole output, stdout and stderr."""
     return result.stdout + result.stderr
 
 
 def state_of(deployment: Deployment) -> dict[str, str]:
-    """The installer's state for waiting commands, which has the service's CA and the watcher's token."""
+    """Return the installer's state for waiting commands, which has the service's CA and the watcher's token."""
     state: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
     return state
 
@@ -101,7 +101,7 @@ class Installation:
         return self.deployment.release
 
     def kubectl(self, *words: str) -> str:
-        """The output of the unmodified kubectl, run in the lab; an error fails the test."""
+        """Return the output of the unmodified kubectl, run in the lab; an error fails the test."""
         result = self.lab.run(
             ["kubectl", "--kubeconfig", str(self.deployment.kubeconfig), *words], name="kubectl", timeout=90
         )
@@ -113,7 +113,7 @@ class Installation:
         return json.loads(self.kubectl(*words, "-o", "json"))
 
     def api_client(self) -> Any:
-        """An ApiClient of the official Python client for the user's kubeconfig; use it inside `lab.inside`."""
+        """Return an ApiClient of the official Python client for the user's kubeconfig; use it inside `lab.inside`."""
         from kubernetes import config
 
         return config.new_client_from_config(str(self.deployment.kubeconfig))
@@ -127,7 +127,7 @@ class Installation:
         return len(self.ready_boots()) == len(self.topology.nodes)
 
     def ready_boots(self) -> dict[str, str]:
-        """The boot ids of the nodes whose condition Ready is True, by name."""
+        """Return the boot ids of the nodes whose condition Ready is True, by name."""
         return {
             node["metadata"]["name"]: node["status"]["nodeInfo"]["bootID"]
             for node in self.kubectl_json("get", "nodes")["items"]
@@ -135,7 +135,7 @@ class Installation:
         }
 
     def pods(self, namespace: str, prefix: str) -> dict[str, Any]:
-        """The running pods of a namespace whose names begin with a prefix, by node."""
+        """Return the running pods of a namespace whose names begin with a prefix, by node."""
         pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
         return {
             pod["spec"]["nodeName"]: pod
@@ -144,12 +144,12 @@ class Installation:
         }
 
     def pods_of(self, node: str) -> list[Any]:
-        """A node's running pods, of every namespace."""
+        """Return a node's running pods, of every namespace."""
         words = ("get", "pods", "--all-namespaces", "--field-selector", f"spec.nodeName={node},status.phase=Running")
         return list(self.kubectl_json(*words)["items"])
 
     def unavailable_operators(self) -> list[str]:
-        """The ClusterOperators that are not Available."""
+        """Return the ClusterOperators that are not Available."""
         return [
             operator["metadata"]["name"]
             for operator in self.kubectl_json("get", "clusteroperators")["items"]
@@ -157,7 +157,7 @@ class Installation:
         ]
 
     def holder(self, vip: str, port: int) -> str:
-        """The node that holds a virtual IP, by the MAC address that ARP resolves it to now."""
+        """Return the node that holds a virtual IP, by the MAC address that ARP resolves it to now."""
         self.lab.run(["ip", "neighbour", "flush", "to", vip], timeout=10)
         self.lab.inside(lambda: socket.create_connection((vip, port), timeout=10).close())
         [entry] = json.loads(self.lab.run(["ip", "-json", "neighbour", "show", "to", vip], timeout=10).stdout)
@@ -180,7 +180,7 @@ class Installation:
         return self.lab.inside(exercise)
 
     def restarts(self, namespace: str) -> int:
-        """The total number of restarts of the containers of a namespace's pods."""
+        """Return the total number of restarts of the containers of a namespace's pods."""
         pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
         return sum(c["restartCount"] for pod in pods for c in pod["status"].get("containerStatuses", []))
 

@@ -19,7 +19,7 @@ LIVE_SECONDS = 120.0
 
 
 def served_certificate(address: str, port: int, ca_pem: str) -> bytes:
-    """A server's certificate (PEM), verified against the CA. Raises OSError."""
+    """Return a server's certificate (PEM), verified against the CA. Raises OSError."""
     context = ssl.create_default_context(cadata=ca_pem)
     with (
         socket.create_connection((address, port), timeout=30) as plain,
@@ -32,7 +32,7 @@ def served_certificate(address: str, port: int, ca_pem: str) -> bytes:
 
 @contextmanager
 def watching(lab: Lab, address: str, ca_pem: str) -> Iterator[Page]:
-    """The service's page in a Chromium within the lab's network, connected to its stream."""
+    """Provide the service's page in a Chromium within the lab's network, connected to its stream."""
     certificate = lab.inside(served_certificate, address, SERVICE_PORT, ca_pem)
     profile = lab.layout.root / "browser"
     with chromium(profile, certificate, enter_argv(lab.init, []), lab.artifacts / "browser.log") as page:
@@ -42,6 +42,6 @@ def watching(lab: Lab, address: str, ca_pem: str) -> Iterator[Page]:
 
 
 def card(host_name: str) -> str:
-    """A JavaScript expression for the page's text about a host, which is empty while there is none."""
+    """Return a JavaScript expression for the page's text about a host, which is empty while there is none."""
     cards = "[...document.querySelectorAll('#hosts article')]"
     return f"({cards}.find(a => a.querySelector('h3').textContent === {json.dumps(host_name)})?.innerText ?? '')"

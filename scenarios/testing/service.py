@@ -76,7 +76,7 @@ class Service:
 
 
 def _limits(release: Subject) -> dict[str, str]:
-    """The release's own limits for hosts, as the service is given them; nothing where it has none."""
+    """Return the release's own limits for hosts, as the service is given them; nothing where it has none."""
     return {"HW_VALIDATOR_REQUIREMENTS": json.dumps(json.loads(release.hardware))} if release.hardware else {}
 
 
@@ -141,16 +141,16 @@ class Discovered(Installation):
         return next(iter(self.hosts.values()))
 
     def cluster(self) -> Any:
-        """The cluster as the service sees it."""
+        """Return the cluster as the service sees it."""
         return self.service.call("v2_get_cluster", self.cluster_id)
 
     def events(self) -> list[str]:
-        """The cluster's events, the oldest first."""
+        """Return the cluster's events, the oldest first."""
         events = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
         return [str(event["message"]) for event in events]
 
     def host(self) -> Any:
-        """The first host as the service sees it."""
+        """Return the first host as the service sees it."""
         return self.service.call("v2_get_host", self.infra_env_id, next(iter(self.hosts)))
 
 
@@ -209,7 +209,7 @@ def install_discovered(service: Service, image_type: str, names: Mapping[str, st
         deployment.boot(image=iso)
 
         def inventories() -> dict[str, dict[str, Any]]:
-            """The inventories that have been reported, by their hosts' ids."""
+            """Return the inventories that have been reported, by their hosts' ids."""
             hosts = service.call("v2_list_hosts", infra_env.id)
             return {host["id"]: json.loads(host["inventory"]) for host in hosts if host.get("inventory")}
 
@@ -263,7 +263,7 @@ def install_discovered(service: Service, image_type: str, names: Mapping[str, st
 
 
 def _noted(discovered: Discovered) -> str:
-    """The cluster's status, after the host's stage has been noted."""
+    """Return the cluster's status, after the host's stage has been noted."""
     stage = discovered.host().progress.current_stage
     if stage and stage not in discovered.seen:
         discovered.seen.append(stage)

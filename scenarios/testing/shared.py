@@ -26,7 +26,7 @@ class Shared(Generic[T]):
             self._failure = error
 
     def get(self, scenario_id: str) -> T:
-        """The subject. Raises for each test the error with which making it failed."""
+        """Return the subject. Raises for each test the error with which making it failed."""
         assert self.scenario_id == scenario_id, "tests of two scenarios are mixed"
         if self._subject is None:
             raise self._failure or AssertionError("it has been closed")

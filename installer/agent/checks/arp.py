@@ -20,7 +20,8 @@ ROUND_SECONDS = 1.0
 
 
 def request(mac: bytes, source: str, target: str) -> bytes:
-    """An Ethernet frame that asks who has ``target``; an all-zero ``source`` is a probe that disturbs no cache."""
+    """Return an Ethernet frame that asks who has ``target``; an all-zero ``source`` is a probe that disturbs no
+    cache."""
     own, wanted = IPv4Address(source).packed, IPv4Address(target).packed
     return _PACKET.pack(BROADCAST, mac, ETHERTYPE, 1, 0x0800, 6, 4, REQUEST, mac, own, b"\0" * 6, wanted)
 

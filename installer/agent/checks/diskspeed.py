@@ -65,7 +65,8 @@ def measure(path: str, samples: int = SAMPLES, budget: float = BUDGET_SECONDS, *
 
 
 def disk_speed(host: HostSystem, request: DiskSpeedRequest, seconds: float = BUDGET_SECONDS) -> str:
-    """The step: measure the disk that ``path`` names, in ``seconds`` at most. Refuses a device that is mounted."""
+    """Run the step: measure the disk that ``path`` names, in ``seconds`` at most. Refuses a device that is
+    mounted."""
     path = request.path
     if not path.startswith("/dev/"):
         raise StepError(f"path {path!r} is not a device")

@@ -32,7 +32,7 @@ PING_COUNT = 10
 
 
 def parse_sources(text: str) -> list[dict[str, str]]:
-    """Sources from ``chronyc -n sources``: ``^* 192.0.2.1  2  6 ...``."""
+    """Parse the sources of ``chronyc -n sources``: ``^* 192.0.2.1  2  6 ...``."""
     sources = []
     for line in text.splitlines():
         match = re.match(r"^[\^=#]([*+\-?x~ ])\s+(\S+)", line)
@@ -97,7 +97,7 @@ def domains(host: HostSystem, request: DomainsRequest) -> str:
 
 
 def _neighbour(host: HostSystem, nic: str, address: str) -> str:
-    """The MAC address of an IPv6 neighbour, empty for silence: a ping, then the kernel's neighbour table."""
+    """Return the MAC address of an IPv6 neighbour, empty for silence: a ping, then the kernel's neighbour table."""
     host.run("ping", "-6", "-c", "1", "-W", "3", "-I", nic, address, check=False, timeout=20)
     match = re.search(
         r"lladdr ([0-9a-f:]{17})", host.run("ip", "-6", "neigh", "show", address, "dev", nic, check=False)
@@ -121,7 +121,7 @@ def _check_addresses(addresses: Iterable[str], field: str) -> None:
 
 
 def _local(nic: Interface, address: str) -> str:
-    """The interface's own address in the network of ``address``, empty when it has none."""
+    """Return the interface's own address in the network of ``address``, empty when it has none."""
     version = ip_address(address).version
     own = nic.ipv4_addresses if version == 4 else nic.ipv6_addresses
     return next((text.split("/")[0] for text in own if ip_address(address) in ip_network(text, strict=False)), "")

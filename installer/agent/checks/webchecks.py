@@ -74,7 +74,7 @@ def _advertisement(url: str) -> tuple[str, list[Signature]]:
 
 
 def _servers(request: TangRequest) -> list[TangServer]:
-    """The servers that the request names. Raises StepError."""
+    """Return the servers that the request names. Raises StepError."""
     servers = request.tang_servers
     if not isinstance(servers, str):
         return servers or []
@@ -87,7 +87,7 @@ def _servers(request: TangRequest) -> list[TangServer]:
 
 
 def tang(request: TangRequest) -> str:
-    """Does each Tang server give a signed advertisement, with the thumbprint's key among its signatures?"""
+    """Check that each Tang server gives a signed advertisement, with the thumbprint's key among its signatures."""
     answers = []
     for server in _servers(request):
         verdict: dict[str, Any] = {"tang_url": server.url, "payload": "", "signatures": []}
@@ -102,7 +102,7 @@ def tang(request: TangRequest) -> str:
 
 
 def _certificate(text: str | None) -> str:
-    """The PEM of a certificate in base64. Raises StepError."""
+    """Return the PEM of a certificate in base64. Raises StepError."""
     try:
         return base64.b64decode(text or "").decode()
     except ValueError as error:
@@ -124,7 +124,7 @@ def ignition(request: ApiVipRequest) -> str:
 
 
 def _ignition(url: str, headers: Mapping[str, str], ca_pem: str) -> str:
-    """The Ignition config at ``url``. Raises StepError."""
+    """Return the Ignition config at ``url``. Raises StepError."""
     try:
         text = get(url, headers, ca_pem).decode()
         config = json.loads(text)

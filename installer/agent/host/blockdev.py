@@ -54,7 +54,7 @@ def mounts_of(node: dict[str, Any]) -> list[str]:
 
 
 def drive_type(node: dict[str, Any], by_path: str = "") -> str:
-    """The API's drive type from lsblk's columns, and the link by which udev says where the disk is."""
+    """Return the API's drive type from lsblk's columns, and the link by which udev says where the disk is."""
     kind, transport, name = _text(node.get("type")), _text(node.get("tran")), _text(node.get("name"))
     simple = {"mpath": "Multipath", "lvm": "LVM", "rom": "ODD"}
     if kind in simple:
@@ -90,7 +90,7 @@ def links(host: HostSystem, directory: str) -> dict[str, list[str]]:
 
 
 def best_id(names: list[str]) -> str:
-    """The most specific of several by-id names."""
+    """Return the most specific of several by-id names."""
 
     def rank(name: str) -> tuple[int, str]:
         plain = name.rsplit("/", 1)[-1]
@@ -106,15 +106,16 @@ def _udev(host: HostSystem, node: dict[str, Any]) -> dict[str, str]:
 
 
 def best_path(names: list[str], id_path: str = "") -> str:
-    """The by-path name that OpenShift reports: the link of udev's ID_PATH, else the one that looks most like it."""
+    """Return the by-path name that OpenShift reports: the link of udev's ID_PATH, else the one that looks most like
+    it."""
     named = f"/dev/disk/by-path/{id_path}"
     first = min(names, key=lambda name: (SECOND_PATH.search(name) is not None, -len(name), name), default="")
     return named if named in names else first
 
 
 def _wwn(names: list[str]) -> str:
-    """The WWN by a device's by-id links. A multipath device has none else: its UUID is its paths' SCSI id, whose first
-    digit says what kind of name follows (3: an NAA)."""
+    """Return the WWN by a device's by-id links. A multipath device has none else: its UUID is its paths' SCSI id, whose
+    first digit says what kind of name follows (3: an NAA)."""
     plain = [name.rsplit("/", 1)[-1] for name in names]
     links = [name.removeprefix("wwn-") for name in plain if name.startswith("wwn-")]
     uuids = [name.removeprefix("dm-uuid-mpath-") for name in plain if name.startswith("dm-uuid-mpath-")]

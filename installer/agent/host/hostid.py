@@ -33,7 +33,7 @@ FALLBACK = "deaddead-dead-dead-dead-deaddeaddead"
 
 
 def md5_uuid(text: str) -> str:
-    """The MD5 of a text in UUID form: a name, not a secret."""
+    """Return the MD5 of a text in UUID form: a name, not a secret."""
     return str(UUID(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()))
 
 

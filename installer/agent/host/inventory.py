@@ -14,7 +14,7 @@ PLACEHOLDERS = frozenset({"", "localhost", "localhost.localdomain", "localhost4"
 
 
 def hostname(host: HostSystem, macs: list[str]) -> str:
-    """The host's own name; the first MAC with dashes when it has none of its own."""
+    """Return the host's own name; the first MAC with dashes when it has none of its own."""
     name = host.run("cat", "/proc/sys/kernel/hostname").strip()
     if name in PLACEHOLDERS or name.startswith("localhost"):
         return macs[0].replace(":", "-") if macs else name
@@ -41,5 +41,5 @@ def collect(host: HostSystem) -> Inventory:
 
 
 def collect_json(host: HostSystem) -> str:
-    """The inventory as JSON."""
+    """Return the inventory as JSON."""
     return encode(collect(host))

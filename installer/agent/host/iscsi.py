@@ -22,7 +22,7 @@ def _session(host: HostSystem, name: str) -> tuple[str, str]:
 
 
 def host_address(host: HostSystem, name: str) -> str:
-    """The host's own address of the session that a disk is reached by; empty when it is not known."""
+    """Return the host's own address of the session that a disk is reached by; empty when it is not known."""
     adapter, _ = _session(host, name)
     return host.read(f"/sys/class/iscsi_host/{adapter}/ipaddress") if adapter else ""
 

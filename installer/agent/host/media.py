@@ -44,7 +44,7 @@ class Watch:
         self._good_until = 0.0
 
     def check(self, host: HostSystem) -> None:
-        """Raises MediaLost."""
+        """Raise MediaLost."""
         if time.monotonic() >= self._good_until:
             check(host)
             self._good_until = time.monotonic() + self._every

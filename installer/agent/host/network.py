@@ -37,7 +37,7 @@ def _kind(link: dict[str, Any], physical: bool) -> str:
 
 
 def _mac(link: dict[str, Any]) -> str:
-    """The card's own address: in a bond it answers to the bond's. Loopback has none."""
+    """Return the card's own address: in a bond it answers to the bond's. Loopback has none."""
     slave = (link.get("linkinfo") or {}).get("info_slave_data") or {}
     mac = str(slave.get("perm_hwaddr") or link.get("address", "")).lower()
     return "" if link.get("link_type") == "loopback" else mac
@@ -127,7 +127,7 @@ def _advertised(host: HostSystem, name: str) -> list[IPv6Network]:
 
 
 def _with_prefix(text: str, advertised: list[IPv6Network]) -> str:
-    """An address by DHCPv6 has no network of its own: its prefix length is that of the router's network."""
+    """Correct an address by DHCPv6, which has no network of its own: it gets the prefix length of the router's."""
     address = ip_interface(text).ip
     return next((f"{address}/{net.prefixlen}" for net in advertised if address in net), text)
 

@@ -33,7 +33,7 @@ PULL_SECRET = '{"auths":{"swarm.invalid":{"auth":"c3dhcm06c3dhcm0="}}}'
 
 
 def _cluster(name: str, size: int, version: str, network: IPv4Network) -> dict[str, Any]:
-    """A cluster of ``size`` hosts: three of them control plane, or the only one."""
+    """Return a cluster of ``size`` hosts: three of them control plane, or the only one."""
     common = {
         "name": name,
         "base_dns_domain": "swarm.invalid",
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def checked_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; ends the program with 2 when it makes no sense."""
+    """Parse the command line; end the program with 2 when it makes no sense."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.hosts + RESERVED >= args.network.num_addresses:
@@ -134,7 +134,7 @@ def checked_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
-    """The plan, its infra-envs made. Raises OSError, ClientError."""
+    """Return the plan, its infra-envs made. Raises OSError, ClientError."""
     token = args.token.read_text().strip()
     clusters = -(-args.hosts // args.cluster_size) if args.cluster_size else args.clusters
     clusters = 1 if clusters is None else clusters

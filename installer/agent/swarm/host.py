@@ -42,7 +42,7 @@ class Site:
     wait: Callable[[float], None] = field(default=lambda seconds: None)
 
     def address(self, number: int) -> IPv4Address:
-        """The ``number``-th address. Raises IndexError when the network is too small."""
+        """Return the ``number``-th address. Raises IndexError when the network is too small."""
         return self.network[number]
 
 

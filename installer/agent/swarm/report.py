@@ -46,7 +46,7 @@ def _step(step: Step, limit: float | None) -> dict[str, Any]:
 def report(
     swarm: Swarm, took: float, before: tuple[float, float] | None = None, after: tuple[float, float] | None = None
 ) -> dict[str, Any]:
-    """The results of a run, ready for JSON; latencies in ms, ``before`` and ``after`` as of cpu_of.
+    """Return the results of a run, ready for JSON; latencies in ms, ``before`` and ``after`` as of cpu_of.
 
     ``held``: hosts of the last step that was good.
     """
@@ -85,7 +85,7 @@ def report(
 
 
 def summary(outcome: dict[str, Any]) -> str:
-    """A run's outcome (``report``) in lines for a person."""
+    """Return a run's outcome (``report``) in lines for a person."""
     lines = [
         f"{outcome['registered']} of {outcome['hosts']} hosts registered in {outcome['infra_envs']} infra-envs",
         f"{outcome['requests']} requests in {outcome['seconds']} s: {outcome['requests_per_second']} a second, "

@@ -52,12 +52,12 @@ class Tally:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> None:
-        """A request of this thread begins."""
+        """Note the beginning of this thread's request."""
         with self.lock:
             self.waiting[threading.get_ident()] = time.monotonic()
 
     def note(self, kind: str, error: str = "") -> None:
-        """This thread's request has ended."""
+        """Note the end of this thread's request."""
         end = time.monotonic()
         with self.lock:
             ends, took = self.samples.setdefault(kind, (array("d"), array("d")))
@@ -156,7 +156,7 @@ class Step:
 
 
 def rank(values: Sequence[float], percent: int) -> float:
-    """The percentile by nearest rank; 0 of nothing."""
+    """Return the percentile by nearest rank; 0 of nothing."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0.0
 

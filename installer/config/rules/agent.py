@@ -20,7 +20,7 @@ ROLES = ("master", "worker", "arbiter")
 
 
 def version(config: AgentConfig) -> FieldError | None:
-    """The problem with agent-config.yaml's version, which is reported alone: no other rule applies then."""
+    """Return the problem with agent-config.yaml's version, which is reported alone: no other rule applies then."""
     if not config.api_version:
         return required("apiVersion", "no version was provided")
     if config.api_version not in (API_VERSION, "v1alpha1"):
@@ -44,7 +44,7 @@ def agent_config(config: AgentConfig) -> Iterator[FieldError]:
 
 
 def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError]:
-    """The problems of the hosts, whether agent-config or install-config describes them."""
+    """Yield the problems of the hosts, whether agent-config or install-config describes them."""
     seen: dict[str, str] = {}
     for index, host in enumerate(all_hosts):
         path = f"hosts[{index}]"
@@ -128,7 +128,7 @@ def _unreadable(document: object) -> str:
 
 
 def static_addresses(host: Host) -> list[str]:
-    """The static addresses in a host's networkConfig, each interface's IPv4 first, canonical."""
+    """Return the static addresses in a host's networkConfig, each interface's IPv4 first, canonical."""
     addresses: list[str] = []
     document = host.network_config if isinstance(host.network_config, dict) else {}
     interfaces = document.get("interfaces")
@@ -144,7 +144,7 @@ def static_addresses(host: Host) -> list[str]:
 
 
 def install_config_hosts(platform: BareMetalPlatform) -> tuple[Host, ...]:
-    """The hosts of install-config's bare metal platform, for when agent-config has none. Raises ConfigError."""
+    """Return the hosts of install-config's bare metal platform, for when agent-config has none. Raises ConfigError."""
     return tuple(_platform_host(host) for host in platform.hosts)
 
 
@@ -166,7 +166,7 @@ def _platform_host(host: BareMetalHost) -> Host:
 
 
 def _interfaces_of(host: BareMetalHost) -> tuple[Interface, ...]:
-    """The NICs of networkConfig that have a name and a MAC address there. Raises ConfigError."""
+    """Return the NICs of networkConfig that have a name and a MAC address there. Raises ConfigError."""
     document = host.network_config
     listed = document.get("interfaces") if isinstance(document, dict) else None
     wrong = document is not None and not isinstance(document, dict)

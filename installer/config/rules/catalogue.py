@@ -68,7 +68,7 @@ def rule(number: str, path: str) -> Callable[[Check], Check]:
 
 
 def table() -> list[Rule]:
-    """The whole table."""
+    """Return the whole table."""
     for module in _MODULES:
         importlib.import_module(f"installer.config.rules.{module}")
     return TABLE

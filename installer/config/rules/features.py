@@ -31,7 +31,7 @@ _LONGEST_DISK_ID = 12
 
 
 def capability_set(name: str) -> set[str]:
-    """The capabilities of a set; none if the set is unknown."""
+    """Return the capabilities of a set; none if the set is unknown."""
     if name not in _ADDED:
         return set()
     included: set[str] = set()
@@ -134,7 +134,7 @@ def disk_setup(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _disk(path: str, entry: DiskSetup, seen: set[str], control_plane: bool) -> Iterator[FieldError]:
-    """The first thing that is wrong; paths and values are upstream's, which shows the entry and not its number.
+    """Yield the first thing that is wrong; paths and values are upstream's, which shows the entry and not its number.
 
     An entry of no known type is passed over, as upstream does.
     """

@@ -103,7 +103,7 @@ def name(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("7", "baseDomain")
 def base_domain(config: InstallConfig) -> Iterator[FieldError]:
-    """A DNS name, alone and with the cluster's name in front."""
+    """Check a DNS name, alone and with the cluster's name in front."""
     if problem := check.domain(config.base_domain):
         yield invalid("baseDomain", config.base_domain, problem)
     elif not check.subdomain(config.metadata.name, 54) and (problem := check.domain(config.cluster_domain)):
@@ -112,7 +112,7 @@ def base_domain(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("45", "pullSecret")
 def pull_secret(config: InstallConfig) -> Iterator[FieldError]:
-    """The pull secret is JSON with auths; errors do not show it."""
+    """Check that the pull secret is JSON with auths; errors do not show it."""
     if problem := check.pull_secret(config.pull_secret):
         yield invalid("pullSecret", check.redacted_pull_secret(config.pull_secret), problem)
 

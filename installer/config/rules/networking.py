@@ -55,7 +55,7 @@ def _overlaps(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[
 
 @rule("9", "networking.networkType")
 def network_type(config: InstallConfig) -> Iterator[FieldError]:
-    """The plugin is OVNKubernetes or a third party's; plugins that were removed have an error of their own."""
+    """Check that the plugin is OVNKubernetes or a third party's; removed plugins have an error of their own."""
     kind = _net(config).network_type
     if kind.lower() == "kuryr":
         yield invalid("networking.networkType", kind, "networkType Kuryr is not supported on OpenShift later than 4.14")
@@ -158,7 +158,7 @@ def _cidrs(net: Networking) -> dict[str, list[str]]:
 
 
 def families(net: Networking) -> dict[str, list[int]]:
-    """The address families, 4 or 6, of the CIDRs of each list of networks, by the list's name.
+    """Return the address families, 4 or 6, of the CIDRs of each list of networks, by the list's name.
 
     An empty entry counts as upstream counts it: what is not of IPv4 is of IPv6.
     """
@@ -170,7 +170,7 @@ def families(net: Networking) -> dict[str, list[int]]:
 
 @rule("15", "networking")
 def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
-    """The service networks say which families there are; with both, every list has both, in a possible order."""
+    """Check that the service networks say which families there are; with both, each list has both, in a right order."""
     net, platform = _net(config), config.platform.name
     lists = families(net)
     services = list(net.service_network)
@@ -211,7 +211,8 @@ def cluster_network_mtu(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("17", "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet")
 def join_subnet(config: InstallConfig) -> Iterator[FieldError]:
-    """The join subnet overlaps no other network, and has an address for each node of the largest possible cluster."""
+    """Check that the join subnet overlaps no other network, and has an address for each node of the largest possible
+    cluster."""
     net = _net(config)
     value = _join_subnet(net)
     path = "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet"

@@ -96,7 +96,7 @@ def compute_fencing(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _fencing(fencing: Fencing) -> dict[str, object]:
-    """The fencing as given to an error, which takes the passwords out."""
+    """Return the fencing as given to an error, which takes the passwords out."""
     return {
         "credentials": [
             {
@@ -112,7 +112,7 @@ def _fencing(fencing: Fencing) -> dict[str, object]:
 
 @rule("pools", "replicas, hyperthreading")
 def pools(config: InstallConfig) -> Iterator[FieldError]:
-    """The rules that every pool has to keep."""
+    """Check the rules that every pool has to keep."""
     for path, pool in _pools(config):
         if (pool.replicas or 0) < 0:
             yield invalid(f"{path}.replicas", pool.replicas, "number of replicas must not be negative")
@@ -123,7 +123,7 @@ def pools(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _platform(config: InstallConfig, path: str, chosen: PoolPlatform) -> Iterator[FieldError]:
-    """A pool's platform section has to be that of the cluster's platform; nutanix and powervc are not checked."""
+    """Check that a pool's platform section is that of the cluster's platform; nutanix and powervc are not checked."""
     cluster = config.platform.name
     for field in fields(chosen):
         settings = getattr(chosen, field.name)
@@ -219,7 +219,7 @@ def single_node_alone(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("41", "networking.networkType")
 def single_node_network(config: InstallConfig) -> Iterator[FieldError]:
-    """A single node has OVNKubernetes."""
+    """Check that a single node has OVNKubernetes."""
     kind = config.networking.network_type if config.networking else ""
     if _single(config) and config.platform.name in ("none", "external") and kind != "OVNKubernetes":
         text = "Only OVNKubernetes network type is allowed for Single Node OpenShift (SNO) cluster"
@@ -232,7 +232,7 @@ def _single(config: InstallConfig) -> bool:
 
 @rule("42", "platform")
 def single_node_platform(config: InstallConfig) -> Iterator[FieldError]:
-    """A single node is on none or external."""
+    """Check that a single node is on none or external."""
     name = config.platform.name
     if _single(config) and name and name not in ("none", "external"):
         yield invalid("platform", name, "Only platform none and external supports 1 ControlPlane and 0 Compute nodes")
@@ -240,7 +240,7 @@ def single_node_platform(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("43", "arbiter")
 def arbiter(config: InstallConfig) -> Iterator[FieldError]:
-    """An arbiter needs two control plane nodes at least, and a platform that can have one."""
+    """Check that an arbiter needs two control plane nodes at least, and a platform that can have one."""
     pool = config.arbiter
     if pool is None:
         return

@@ -15,7 +15,7 @@ POLICIES = ("AllowContactingSource", "NeverContactSource")
 
 @rule("46", "proxy")
 def proxy(config: InstallConfig) -> Iterator[FieldError]:
-    """A proxy has at least one of httpProxy and httpsProxy."""
+    """Check that a proxy has at least one of httpProxy and httpsProxy."""
     if config.proxy is not None and not config.proxy.http_proxy and not config.proxy.https_proxy:
         yield required("proxy", "must include httpProxy or httpsProxy")
 
@@ -83,7 +83,7 @@ def _lists(config: InstallConfig) -> Iterator[tuple[str, ImageSource]]:
 
 @rule("49", "imageContentSources, imageDigestSources")
 def mirrors(config: InstallConfig) -> Iterator[FieldError]:
-    """Sources and mirrors are repositories, without tag or digest."""
+    """Check that sources and mirrors are repositories, without tag or digest."""
     for path, source in _lists(config):
         if problem := check.repository(source.source):
             yield invalid(f"{path}.source", without_login(source.source), problem)

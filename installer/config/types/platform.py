@@ -151,7 +151,7 @@ class Platform:
     powervs: Annotated[Any, Shape("powervs.Platform")] = None
 
     def names(self) -> tuple[str, ...]:
-        """The platforms that are set."""
+        """Return the platforms that are set."""
         return tuple(name for name in (*AGENT_PLATFORMS, *OTHER_PLATFORMS) if getattr(self, name) is not None)
 
     @property

@@ -27,7 +27,7 @@ class Use(Enum):
 def row(
     carried: str = "", *, conditional: str = "", ignored: str = "", harmless: str = "", refused: str = ""
 ) -> dict[str, Use]:
-    """A type's fields by their names, which a blank separates, with what becomes of each."""
+    """Return a type's fields by their names, which a blank separates, with what becomes of each."""
     names = {
         Use.CARRIED: carried,
         Use.CONDITIONAL: conditional,

@@ -46,7 +46,7 @@ _DRIVERS = {name: driver for scheme, more, driver in _KINDS for name in (scheme,
 
 
 def driver(address: str) -> Driver:
-    """The driver of an address, which may be a bare host, of IPMI then. ValueError says what is wrong."""
+    """Return the driver of an address, which may be a bare host, of IPMI then. ValueError says what is wrong."""
     if not address:
         raise ValueError("missing BMC address")
     scheme, host = _parts(address)

@@ -51,12 +51,13 @@ def subdomain(value: str, limit: int = 253) -> str | None:
 
 
 def domain(value: str) -> str | None:
-    """A DNS name; one trailing dot is fine."""
+    """Return a DNS name; one trailing dot is fine."""
     return subdomain(value.removesuffix("."))
 
 
 def address(value: str) -> Address | None:
-    """The IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone as no address."""
+    """Return the IP address that `value` spells, or None; an IPv4-mapped one counts as IPv4, one with a zone as no
+    address."""
     try:
         ip = ipaddress.ip_address(value)
     except ValueError:
@@ -67,7 +68,7 @@ def address(value: str) -> Address | None:
 
 
 def network(value: str) -> Network | None:
-    """The network that `value` spells, host bits allowed, or None."""
+    """Return the network that `value` spells, host bits allowed, or None."""
     prefix = value.partition("/")[2]
     if not (prefix.isascii() and prefix.isdigit()) or "%" in value:
         return None
@@ -104,7 +105,8 @@ def timestamp(value: str) -> str:
 
 
 def cidr(value: str) -> str | None:
-    """A CIDR without host bits and with an address other than 0.0.0.0 or ::. Another rule reports a missing one."""
+    """Return a CIDR without host bits and with an address other than 0.0.0.0 or ::. Another rule reports a missing
+    one."""
     parsed = network(value)
     if parsed is None:
         return f"invalid CIDR address: {value}" if value else None
@@ -117,7 +119,7 @@ def cidr(value: str) -> str | None:
 
 
 def overlap(a: Network, b: Network) -> bool:
-    """True if two networks share an address."""
+    """Return whether two networks share an address."""
     return a.version == b.version and a.overlaps(b)
 
 
@@ -152,7 +154,7 @@ def _go_json(text: str) -> Any:
 
 
 def _auths(data: object) -> dict[str, Any]:
-    """The entries of each `auths`, written in any case: Go puts them all into one map."""
+    """Return the entries of each `auths`, written in any case: Go puts them all into one map."""
     auths: dict[str, Any] = {}
     for name, value in data if isinstance(data, tuple) else ():
         if name.casefold() == "auths":
@@ -161,7 +163,7 @@ def _auths(data: object) -> dict[str, Any]:
 
 
 def pull_secret_hosts(value: str) -> list[str]:
-    """The registries that a pull secret names. Raises ValueError for one that is not JSON."""
+    """Return the registries that a pull secret names. Raises ValueError for one that is not JSON."""
     return list(_auths(_go_json(value)))
 
 
@@ -185,7 +187,7 @@ def ssh_key(text: str) -> str | None:
 
 
 def ssh_key_type(text: str) -> str:
-    """The kind of the first key in the text, by the key itself: ssh-ed25519, ecdsa-sha2-nistp256, ..."""
+    """Return the kind of the first key in the text, by the key itself: ssh-ed25519, ecdsa-sha2-nistp256, ..."""
     return _first_key(text) or ""
 
 
@@ -214,7 +216,8 @@ def _behind_options(line: str) -> str:
 
 
 def _key_kind(data: str) -> str:
-    """The kind that a key names itself, empty if it is no key. What stands before it in its line does not count."""
+    """Return the kind that a key names itself, empty if it is no key. What stands before it in its line does not
+    count."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
@@ -261,7 +264,7 @@ def _der(block: re.Match[str]) -> bytes:
 
 
 def certificates_only(value: str) -> str:
-    """The PEM blocks of a text that pem_certificates has nothing against, without what is between them."""
+    """Return the PEM blocks of a text that pem_certificates has nothing against, without what is between them."""
     blocks = []
     for block in _PEM.finditer(value):
         text = base64.b64encode(_der(block)).decode()
@@ -271,7 +274,7 @@ def certificates_only(value: str) -> str:
 
 
 def weak_certificates(value: str) -> list[str]:
-    """A line for each certificate that cannot sign others: `Certificate <serial> ... is x509 v<version> ...`."""
+    """Return a line for each certificate that cannot sign others: `Certificate <serial> ... is x509 v<version> ...`."""
     from cryptography import x509
 
     notes = []
@@ -309,7 +312,7 @@ _LONGEST_REPOSITORY = 255
 
 
 def repository(value: str) -> str | None:
-    """An image repository or a registry host, without tag and digest (rule 49)."""
+    """Return an image repository or a registry host, without tag and digest (rule 49)."""
     first, slash, rest = value.partition("/")
     with_host = bool(slash) and (any(char in first for char in ".:") or first == "localhost" or first.lower() != first)
     remote = rest if with_host else value
@@ -337,7 +340,7 @@ def url(value: str, *, request: bool = False) -> str | None:
 
 
 def mac(value: str) -> str | None:
-    """A unicast Ethernet address in one of the forms that Go's net.ParseMAC reads (reference §1.4)."""
+    """Return a unicast Ethernet address in one of the forms that Go's net.ParseMAC reads (reference §1.4)."""
     if not any(re.fullmatch(form, value) for form in _MACS):
         return f"address {value}: invalid MAC address"
     octets = bytes.fromhex(re.sub("[:.-]", "", value))
@@ -349,5 +352,5 @@ def mac(value: str) -> str | None:
 
 
 def canonical_mac(value: str) -> str:
-    """A MAC address of any of these forms as the kernel writes it: small letters, a colon between octets."""
+    """Return a MAC address of any of these forms as the kernel writes it: small letters, a colon between octets."""
     return ":".join(re.findall("..", re.sub("[:.-]", "", value.lower())))

@@ -29,7 +29,7 @@ class Url:
 
 
 def parse(value: str, *, request: bool = False) -> Url:
-    """The parts; ValueError says what is wrong. `request`: it must be an absolute one, or a path.
+    """Return the parts; ValueError says what is wrong. `request`: it must be an absolute one, or a path.
 
     Where there is a login the error cites nothing: a password with a character of its own meaning is read as a port.
     """
@@ -97,7 +97,7 @@ def _authority(scheme: str, authority: str) -> tuple[str, str]:
 
 
 def _host_name(text: str) -> None:
-    """Raises ValueError for the first byte that cannot be in a host's name."""
+    """Raise ValueError for the first byte that cannot be in a host's name."""
     for place, char in enumerate(text):
         if char == "%":
             _unescaped(text[place : place + 3], _HOST_ESCAPE)
@@ -106,7 +106,7 @@ def _host_name(text: str) -> None:
 
 
 def _literal(host: str) -> tuple[str, str]:
-    """An IPv6 address in brackets, and the port after it."""
+    """Return an IPv6 address in brackets, and the port after it."""
     end = host.rfind("]")
     if end < 0:
         raise ValueError("missing ']' in host")

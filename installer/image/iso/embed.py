@@ -79,7 +79,7 @@ def ignition_area(iso: Iso) -> Extent:
 
 
 def embedded_ignition(iso: Iso) -> bytes | None:
-    """The Ignition config in the image, or None if its area is empty."""
+    """Return the Ignition config in the image, or None if its area is empty."""
     area = ignition_area(iso)
     if area.length > cpio.UNPACKED_LIMIT:
         raise ValueError(f"an Ignition area of {area.length} bytes, more than {cpio.UNPACKED_LIMIT}")
@@ -90,7 +90,7 @@ def embedded_ignition(iso: Iso) -> bytes | None:
 
 
 def ignition_patch(iso: Iso, config: bytes) -> Patch:
-    """The patch that puts `config` into the image; EmbedTooBig if it does not fit."""
+    """Return the patch that puts `config` into the image; EmbedTooBig if it does not fit."""
     area = ignition_area(iso)
     packed = cpio.compress(cpio.pack({CONFIG_NAME: config}), area.length)
     if len(packed) > area.length:
@@ -99,7 +99,7 @@ def ignition_patch(iso: Iso, config: bytes) -> Patch:
 
 
 def kargs_area(iso: Iso) -> KargsArea | None:
-    """The kernel argument areas by kargs.json, else by the header in the system area, else None."""
+    """Return the kernel argument areas by kargs.json, else by the header in the system area, else None."""
     info = _json(iso, "coreos/kargs.json")
     if info is not None:
         areas, ends = [], []
@@ -132,7 +132,7 @@ def kargs_area(iso: Iso) -> KargsArea | None:
 
 
 def current_kargs(iso: Iso, area: KargsArea) -> str:
-    """The kernel arguments that are in the image now; all areas must agree."""
+    """Return the kernel arguments that are in the image now; all areas must agree."""
     texts = set()
     for extent, end in zip(area.areas, area.ends, strict=True):
         # Whatever bytes are there are kept.
@@ -148,12 +148,12 @@ KargsEdit = tuple[str, ...] | Callable[[str], str]
 
 
 def edited_kargs(before: str, edit: KargsEdit) -> str:
-    """The arguments after an edit."""
+    """Return the arguments after an edit."""
     return edit(before) if callable(edit) else " ".join([before, *edit]).strip()
 
 
 def kargs_patches(iso: Iso, edit: KargsEdit) -> list[Patch]:
-    """The patches that change the kernel arguments; NoEmbedArea if the image has no place for them."""
+    """Return the patches that change the kernel arguments; NoEmbedArea if the image has no place for them."""
     if not edit:
         return []
     area = kargs_area(iso)
@@ -164,7 +164,7 @@ def kargs_patches(iso: Iso, edit: KargsEdit) -> list[Patch]:
 
 
 def set_kargs_patches(iso: Iso, area: KargsArea, text: str) -> list[Patch]:
-    """The patches that make `text` the kernel arguments; EmbedTooBig if an area cannot hold it."""
+    """Return the patches that make `text` the kernel arguments; EmbedTooBig if an area cannot hold it."""
     patches = []
     for extent, end in zip(area.areas, area.ends, strict=True):
         line = (text + end).encode(errors="surrogateescape")

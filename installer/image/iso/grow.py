@@ -38,7 +38,7 @@ def grown_length(area: int, content: int) -> int:
 
 
 def _file_of(iso: Iso, area: Extent) -> Extent | None:
-    """The file that the area is in, if the area reaches to its end and only its name leads there: it can grow.
+    """Return the file that the area is in, if the area reaches to its end and only its name leads there: it can grow.
 
     A boot image is loaded from where the boot catalog says, as long as it was made: s390x has its area in one.
     """
@@ -93,7 +93,7 @@ def add_to_initrd(overlay: Overlay, path: object, archive: bytes) -> bool:
 
 
 def new_place(overlay: Overlay) -> int:
-    """The byte offset that `relocate` will give the next file: the first sector behind the image's end."""
+    """Return the byte offset that `relocate` will give the next file: the first sector behind the image's end."""
     return (overlay.size + SECTOR - 1) // SECTOR * SECTOR
 
 
@@ -121,7 +121,7 @@ def relocate(
 
 
 def _info_patches(iso: Iso, prefix: int, length: int, always: bool = False) -> list[Patch]:
-    """A new igninfo.json, where the one in the image gives a length, or `always`."""
+    """Return a new igninfo.json, where the one in the image gives a length, or `always`."""
     extent = iso.find(_INFO)
     if extent is None:
         return []
@@ -138,7 +138,7 @@ def _info_patches(iso: Iso, prefix: int, length: int, always: bool = False) -> l
 
 
 def _header_patches(iso: Iso, area: Extent, offset: int, length: int) -> list[Patch]:
-    """The header of 2020's images with the area's new place, for images whose header names the area."""
+    """Return the header of 2020's images with the area's new place, for images whose header names the area."""
     if iso.read(_HEADER, 24) != struct.pack("<8sQQ", b"coreiso+", area.offset, area.length):
         return []
     return [Patch(_HEADER, struct.pack("<8sQQ", b"coreiso+", offset, length))]

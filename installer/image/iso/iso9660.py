@@ -32,7 +32,7 @@ class Extent:
     directory: bool
 
     def slice(self, start: int, length: int) -> Extent:
-        """The part of this extent from `start`, `length` bytes long."""
+        """Return the part of this extent from `start`, `length` bytes long."""
         return Extent(self.name, self.offset + start, length, False)
 
 
@@ -46,12 +46,12 @@ class Descriptor:
 
 
 def plain_name(name: str) -> str:
-    """A name as it is compared: upper case, no version, no trailing dot."""
+    """Return a name as it is compared: upper case, no version, no trailing dot."""
     return name.partition(";")[0].rstrip(".").upper()
 
 
 def mangled_name(name: str) -> str:
-    """A name in 8.3 form."""
+    """Return a name in 8.3 form."""
     stem, dot, extension = plain_name(name).rpartition(".")
     if not dot:
         stem, extension = extension, ""
@@ -60,7 +60,7 @@ def mangled_name(name: str) -> str:
 
 
 def rock_ridge_name(system_use: bytes) -> str:
-    """The NM name in a directory record's system use area, or "" (RRIP 4.1.4)."""
+    """Return the NM name in a directory record's system use area, or "" (RRIP 4.1.4)."""
     parts = []
     while len(system_use) >= 5:
         signature, length = system_use[:2], system_use[2]
@@ -105,7 +105,7 @@ class Iso:
             yield Descriptor(position, sector[0], sector)
 
     def _record(self, raw: bytes) -> tuple[str, Extent]:
-        """A directory record's Rock Ridge name ("" if none) and its extent under the primary name."""
+        """Return a directory record's Rock Ridge name ("" if none) and its extent under the primary name."""
         if len(raw) < 34 or 33 + raw[32] > len(raw):
             raise NotIso9660(self.path, "damaged directory record")
         sector, length = struct.unpack_from("<I", raw, 2)[0], struct.unpack_from("<I", raw, 10)[0]
@@ -140,7 +140,7 @@ class Iso:
             position += length
 
     def find(self, path: str) -> Extent | None:
-        """The extent of a file or directory, or None; case does not matter."""
+        """Return the extent of a file or directory, or None; case does not matter."""
         reached = self._root
         for part in [part for part in path.split("/") if part]:
             if not reached.directory:
@@ -160,7 +160,7 @@ class Iso:
         return reached
 
     def file(self, path: str) -> bytes | None:
-        """The content of a (small) file, or None if there is no such file."""
+        """Return the content of a (small) file, or None if there is no such file."""
         extent = self.find(path)
         if extent is None or extent.directory:
             return None

@@ -14,7 +14,7 @@ NEEDED = ("coreos.liveiso", "coreos.live.rootfs_url", "ignition.firstboot", "ign
 
 
 def name_of(argument: str) -> str:
-    """An argument's name: what is before the first ``=``."""
+    """Return an argument's name: what is before the first ``=``."""
     return argument.partition("=")[0]
 
 

@@ -66,21 +66,21 @@ class Overlay(io.RawIOBase):
         return self._segments[-1].end if self._segments else 0
 
     def iso(self, path: Path | str) -> Iso:
-        """The changed image as an ISO; `path` is for messages."""
+        """Return the changed image as an ISO; `path` is for messages."""
         return Iso(typing.cast(BinaryIO, self), path)
 
     # Reading, as io.RawIOBase wants it.
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -107,7 +107,7 @@ class Overlay(io.RawIOBase):
     # Changing.
 
     def parts(self, start: int, end: int) -> Iterator[Segment]:
-        """The segments of [start, end), cut to it."""
+        """Yield the segments of [start, end), cut to it."""
         for segment in self._segments:
             if segment.start < end and segment.end > start:
                 yield segment.part(start, end)
@@ -151,7 +151,8 @@ class Overlay(io.RawIOBase):
     # Writing.
 
     def _changed(self) -> list[Segment]:
-        """The changed segments, those after the base's end first: when writing in place, nothing points there yet."""
+        """Return the changed segments, those after the base's end first: when writing in place, nothing points there
+        yet."""
         segments = [segment for segment in self._segments if segment.source != segment.start]
         return sorted(segments, key=lambda segment: (segment.start < self.base_size, segment.start))
 
@@ -247,7 +248,8 @@ class Overlay(io.RawIOBase):
 
 @contextlib.contextmanager
 def _image_errors(path: Path, what: str) -> Iterator[None]:
-    """An OSError within the block becomes an IsoError: the image at `path` cannot be written, or changed (`what`)."""
+    """Turn an OSError within the block into an IsoError: the image at `path` cannot be written, or changed
+    (`what`)."""
     try:
         yield
     except OSError as error:

@@ -30,17 +30,17 @@ class Record:
     directory: bool
 
     def patch(self, offset: int, length: int) -> Patch:
-        """The patch that makes the record point to another extent; `offset` is a multiple of the sector."""
+        """Return the patch that makes the record point to another extent; `offset` is a multiple of the sector."""
         return Patch(self.position + 2, both(offset // SECTOR) + both(length))
 
 
 def both(value: int) -> bytes:
-    """A 32-bit number in both byte orders (ECMA-119 §7.3.3)."""
+    """Return a 32-bit number in both byte orders (ECMA-119 §7.3.3)."""
     return struct.pack("<I", value) + struct.pack(">I", value)
 
 
 def _records_in(iso: Iso, offset: int, length: int) -> Iterator[Record]:
-    """The records of one directory, without . and .. ; NotIso9660 where they cannot be read."""
+    """Yield the records of one directory, without . and .. ; NotIso9660 where they cannot be read."""
     data = iso.read(offset, length)
     position = 0
     while position < length:
@@ -83,7 +83,7 @@ def records(iso: Iso) -> list[Record]:
 
 
 def records_of(iso: Iso, extent: Extent) -> list[Record]:
-    """The records of the file that has this extent; at least one. Raises NotIso9660."""
+    """Return the records of the file that has this extent; at least one. Raises NotIso9660."""
     matching = [r for r in records(iso) if not r.directory and (r.offset, r.length) == (extent.offset, extent.length)]
     if not matching:
         raise NotIso9660(iso.path, f"the directory records of {extent.name} were not found")
@@ -108,6 +108,6 @@ def boot_images(iso: Iso) -> list[int]:
 
 
 def volume_size_patches(iso: Iso, size: int) -> list[Patch]:
-    """The patches that make the volumes `size` bytes long."""
+    """Return the patches that make the volumes `size` bytes long."""
     blocks = (size + SECTOR - 1) // SECTOR
     return [Patch(d.position + 80, both(blocks)) for d in iso.descriptors() if d.kind in (PRIMARY, SUPPLEMENTARY)]

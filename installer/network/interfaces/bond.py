@@ -48,7 +48,7 @@ _ARP_MISSED_DEFAULT = 2
 
 
 def read_bond(fields: Fields) -> Shape:
-    """Reads the section; its ports are None when the document lists none."""
+    """Read the section; its ports are None when the document lists none."""
     fields.required("link-aggregation")
     section = fields.table("link-aggregation")
     if section is None:
@@ -105,7 +105,7 @@ def _options(options: Fields) -> dict[str, str]:
 
 
 def _check_together(fields: Fields, options: Fields, mode: str | None, keys: dict[str, str]) -> None:
-    """Combinations that upstream or NetworkManager refuses."""
+    """Refuse combinations that upstream or NetworkManager refuses."""
     monitored = int(keys.get("miimon", "0")) > 0
     if monitored and int(keys.get("arp_interval", "0")) > 0:
         options.problem("arp_interval", keys["arp_interval"], "cannot be used with miimon")

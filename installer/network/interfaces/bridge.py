@@ -33,7 +33,7 @@ _STP_NUMBERS = (("priority", 0, 65535), ("forward-delay", 2, 30), ("hello-time",
 
 
 def read_linux_bridge(fields: Fields) -> Shape:
-    """Reads the `bridge` section; its ports are None when the document lists none."""
+    """Read the `bridge` section; its ports are None when the document lists none."""
     section = fields.table("bridge")
     if section is None:
         return Shape({"bridge": {}})
@@ -129,7 +129,7 @@ class PortVlan:
 
 
 def read_port_vlan(section: Fields, modes: tuple[str, ...] = ("access", "trunk")) -> PortVlan:
-    """Reads the `vlan` section of a port of a Linux or OVS bridge."""
+    """Read the `vlan` section of a port of a Linux or OVS bridge."""
     native = section.boolean("enable-native")
     mode = section.choice("mode", modes)
     tag = section.integer("tag", high=4095)

@@ -56,7 +56,7 @@ _DATA_KEY = re.compile(r"[A-Za-z0-9_:.-]{1,200}")
 
 
 def read_ethernet(fields: Fields) -> Shape:
-    """The `ethernet` section. Speed and duplex count only with auto-negotiation off, as in nmstate."""
+    """Return the `ethernet` section. Speed and duplex count only with auto-negotiation off, as in nmstate."""
     section = fields.table("ethernet")
     if section is None:
         return Shape()
@@ -127,7 +127,7 @@ def _read_vf(entry: Fields) -> str:
 
 
 def read_ethtool(fields: Fields) -> Keys:
-    """The `ethtool` section, of any type."""
+    """Return the `ethtool` section, of any type."""
     section = fields.table("ethtool")
     if section is None:
         return {}
@@ -177,7 +177,8 @@ def _read_features(features: Fields) -> dict[str, str]:
 
 
 def read_8021x(fields: Fields) -> Keys:
-    """The `802.1x` section: the paths of certificates are those on the host; passwords never show in an error."""
+    """Return the `802.1x` section: the paths of certificates are those on the host; passwords never show in an
+    error."""
     section = fields.table("802.1x")
     if section is None:
         return {}
@@ -212,7 +213,7 @@ def read_8021x(fields: Fields) -> Keys:
 
 
 def read_ovs_db(fields: Fields) -> Keys:
-    """The `ovs-db` section of an interface or an OVS bond: two maps of free keys."""
+    """Return the `ovs-db` section of an interface or an OVS bond: two maps of free keys."""
     section = fields.table("ovs-db")
     if section is None:
         return {}

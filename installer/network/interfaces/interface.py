@@ -18,7 +18,7 @@ _U64 = (1 << 64) - 1
 
 
 def read_interface(fields: Fields) -> Interface | None:
-    """Reads one entry; None when it cannot be named or typed. Problems go to the fields' collection."""
+    """Read one entry; None when it cannot be named or typed. Problems go to the fields' collection."""
     fields.required("name")
     name = fields.interface("name")
     # Upstream takes a missing type for ethernet when there is no running system to ask (§2.1).
@@ -108,7 +108,8 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
 
 
 def _loopback_addresses(fields: Fields, config: IpConfig | None, family: int) -> IpConfig:
-    """The loopback's family, enabled and static (NetworkManager refuses others); the kernel's own if it is missing."""
+    """Return the loopback's family, enabled and static (NetworkManager refuses others); the kernel's own if it is
+    missing."""
     if config is None:
         return loopback_ip(family)
     if not config.static:
@@ -117,7 +118,7 @@ def _loopback_addresses(fields: Fields, config: IpConfig | None, family: int) ->
 
 
 def _refuse_in_kernel(fields: Fields, mac: str | None, families: tuple[IpConfig | None, ...]) -> None:
-    """An OVS bridge is not in the kernel: upstream refuses its MAC address, and drops its addresses silently."""
+    """Refuse settings of an OVS bridge outside the kernel: upstream refuses its MAC, and drops its addresses."""
     if mac is not None:
         fields.problem("mac-address", mac, "is of the ovs-interface in an OVS bridge, not of the bridge")
     for config in families:
@@ -127,7 +128,7 @@ def _refuse_in_kernel(fields: Fields, mac: str | None, families: tuple[IpConfig 
 
 
 def _refuse_of_patch(fields: Fields, mtu: int | None, families: tuple[IpConfig | None, ...]) -> None:
-    """A patch interface only joins two bridges: it has neither MTU nor addresses."""
+    """Refuse settings of a patch interface, which only joins two bridges: it has neither MTU nor addresses."""
     if mtu is not None:
         fields.problem("mtu", mtu, "is not of an OVS patch interface")
     for config in families:

@@ -16,7 +16,7 @@ _HOSTNAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}
 
 
 def read_ip(parent: Fields, family: int) -> IpConfig | None:
-    """Reads one family's section; None when it is missing. Problems go to the parent's collection."""
+    """Read one family's section; None when it is missing. Problems go to the parent's collection."""
     name = f"ipv{family}"
     fields = parent.table(name)
     if fields is None:
@@ -57,7 +57,7 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
 
 
 def loopback_ip(family: int) -> IpConfig:
-    """The address that every loopback interface has, in the document or not."""
+    """Return the address that every loopback interface has, in the document or not."""
     address = "127.0.0.1/8" if family == 4 else "::1/128"
     return IpConfig(
         path=f"{LOOPBACK}.ipv{family}",

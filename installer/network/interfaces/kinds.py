@@ -155,7 +155,8 @@ def _read_infiniband(fields: Fields) -> Shape:
 
 
 def _section(fields: Fields, name: str, *required: str) -> Fields | None:
-    """The section that a type cannot be without; a missing one is a problem (NetworkManager refuses the profile)."""
+    """Return the section that a type cannot be without; a missing one is a problem (NetworkManager refuses the
+    profile)."""
     fields.required(name)
     section = fields.table(name)
     if section is not None:
@@ -187,7 +188,7 @@ READERS: dict[str, Callable[[Fields], Shape]] = {
 
 
 def read(fields: Fields, kind: str) -> tuple[Shape, Sections]:
-    """(what the type's own section says, the keyfile sections that any type may have)."""
+    """Read (what the type's own section says, the keyfile sections that any type may have)."""
     extra: dict[str, dict[str, str]] = {}
     for part in (read_ethtool(fields), read_8021x(fields), read_ovs_db(fields)):
         extra.update(part)

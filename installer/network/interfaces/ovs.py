@@ -22,7 +22,7 @@ _I31 = (1 << 31) - 1
 
 
 def read_ovs_bridge(fields: Fields) -> Shape:
-    """A bridge: each of its ports has a profile of its own, between the bridge's and those of the members."""
+    """Return a bridge: each of its ports has a profile of its own, between the bridge's and those of the members."""
     section = fields.table("bridge")
     if section is None:
         return Shape({"ovs-bridge": {}})
@@ -104,7 +104,7 @@ def _bond(bond: Fields) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def read_ovs_interface(fields: Fields) -> Shape:
-    """An interface inside a bridge: internal unless it has a `patch` or `dpdk` section."""
+    """Return an interface inside a bridge: internal unless it has a `patch` or `dpdk` section."""
     patch, dpdk = fields.table("patch"), fields.table("dpdk")
     if patch is not None and dpdk is not None:
         fields.problem("dpdk", None, "cannot be used together with patch")

@@ -13,7 +13,7 @@ from installer.network.reading.routes import route_keys, rule_text
 
 
 def place(document: Document, plan: Plan, problems: Problems) -> tuple[Plan, Extra]:
-    """Returns the plan, with a profile for `lo` when something needs one, and the keys of each (interface, family)."""
+    """Return the plan, with a profile for `lo` when something needs one, and the keys of each (interface, family)."""
     by_holder = _place_routes(document, plan, problems)
     rules = _place_rules(document, plan, by_holder, problems)
     # Interfaces made for ports have no addresses anyway.
@@ -70,7 +70,7 @@ def _place_rules(
 
 
 def _holder(rule: Rule, kernel: list[Interface], plan: Plan, routes: dict[tuple[str, int], list[Route]]) -> str:
-    """A rule belongs to the whole host; upstream chooses a profile for it in these steps (§2.5).
+    """Choose the profile for a rule, which belongs to the whole host, in upstream's steps (§2.5).
 
     Upstream's choice among several interfaces with routes varies from run to run; here the document's order decides.
     Only profiles with addresses of the family can hold a rule: NetworkManager keeps none on a disabled family.

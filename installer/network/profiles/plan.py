@@ -34,7 +34,7 @@ class Plan:
     unlisted: frozenset[str] = frozenset()
 
     def attachment(self, interface: Interface) -> Attachment | None:
-        """The controller that this interface is a port of."""
+        """Return the controller that this interface is a port of."""
         return self.attachments.get(key_of(interface))
 
     def has_ip(self, interface: Interface) -> bool:
@@ -95,7 +95,8 @@ def make_plan(document: Document, problems: Problems) -> Plan:
 
 
 def _with_own_port(bridge: Interface) -> Interface:
-    """An OVS bridge that is up and has no port gets one of its own name, and in it an internal interface (§2.11)."""
+    """Give an OVS bridge that is up and has no port one of its own name, and in it an internal interface
+    (§2.11)."""
     if bridge.kind != "ovs-bridge" or bridge.state != "up" or bridge.shape.ports:
         return bridge
     port = Port(bridge.name, bridge.path, {"ovs-port": {}}, (bridge.name,))
@@ -103,7 +104,8 @@ def _with_own_port(bridge: Interface) -> Interface:
 
 
 def _unlisted(name: str, attachment: Attachment) -> Interface:
-    """A port that the document does not list: an ethernet interface, or what is inside an OVS bridge of its name."""
+    """Return a port that the document does not list: an ethernet interface, or what is inside an OVS bridge of its
+    name."""
     path = attachment.port.path
     if name == attachment.controller.name:
         return Interface(path, name, "ovs-interface", "up", shape=Shape({"ovs-interface": {"type": "internal"}}))
@@ -249,6 +251,6 @@ def _check_file_names(plan: Plan, problems: Problems) -> None:
 
 
 def profile_id(interface: Interface) -> str:
-    """The profile's id, and its file's name before .nmconnection (§1.1)."""
+    """Return the profile's id, and its file's name before .nmconnection (§1.1)."""
     suffix = {"ovs-bridge": "-br", "ovs-interface": "-if"}.get(interface.kind, "")
     return interface.profile_name or interface.name + suffix

@@ -25,7 +25,7 @@ Sections = dict[str, dict[str, str]]
 
 
 def stable_uuid(kind: str, name: str) -> str:
-    """The profile's UUID: version 5 of `<nmstate type>://<interface name>` in the URL namespace (§1.4)."""
+    """Return the profile's UUID: version 5 of `<nmstate type>://<interface name>` in the URL namespace (§1.4)."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{kind}://{name}"))
 
 
@@ -140,7 +140,7 @@ def _ovs_port(bridge: Interface, port: Port) -> tuple[str, Sections]:
 
 
 def _veth_peer(name: str, end: str) -> tuple[str, Sections]:
-    """The profile of a veth's peer, without which the pair never comes up; its UUID is of type veth (§1.4)."""
+    """Return the profile of a veth's peer, without which the pair never comes up; its UUID is of type veth (§1.4)."""
     peer = Interface(name, name, "veth", "up", shape=Shape({"veth": {"peer": end}}, peer=end))
     keys = _connection(peer, None) | {"uuid": stable_uuid("veth", name)}
     off = {"dhcp-timeout": NO_TIMEOUT, "method": "disabled"}

@@ -26,7 +26,8 @@ Extra = dict[tuple[str, int], dict[str, str]]
 
 
 def read_dns(document: Fields) -> Dns | None:
-    """The static resolver settings; None when the document has none. `running` is what a host had, and is ignored."""
+    """Return the static resolver settings; None when the document has none. `running` is what a host had, and is
+    ignored."""
     outer = document.table("dns-resolver")
     if outer is None:
         return None
@@ -82,8 +83,8 @@ def _words(config: Fields, name: str, check: Any, rule: str) -> tuple[str, ...]:
 def place_dns(
     dns: Dns, interfaces: Iterable[Interface], gateways: Collection[tuple[str, int]], problems: Problems
 ) -> Extra:
-    """The keys of each (interface, family) that holds resolver settings; `interfaces` in document order, `gateways`
-    those (interface, family) that the default route leads by.
+    """Return the keys of each (interface, family) that holds resolver settings; `interfaces` in document order,
+    `gateways` those (interface, family) that the default route leads by.
 
     nmstate takes the first interface. NetworkManager forgets its servers once its cable is pulled, so that a network
     which names are not asked through, as one for storage, would take them along: one with the default route is

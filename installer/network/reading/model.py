@@ -83,7 +83,7 @@ class Interface:
     extra: Sections = field(default_factory=dict, repr=False)  # passwords of 802.1x among it
 
     def ip(self, family: int) -> IpConfig | None:
-        """The configuration of IPv4 (4) or IPv6 (6)."""
+        """Return the configuration of IPv4 (4) or IPv6 (6)."""
         return self.ipv4 if family == 4 else self.ipv6
 
     def enabled(self, family: int) -> bool:

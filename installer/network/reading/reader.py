@@ -70,7 +70,7 @@ class Fields:
                 problems.add(path, key, "field names must be text")
 
     def at(self, name: str) -> str:
-        """The path of a field of this mapping."""
+        """Return the path of a field of this mapping."""
         shown = name if _PLAIN.fullmatch(name) else values.describe(shown_name(name))
         return f"{self.path}.{shown}" if self.path and name else self.path or shown
 
@@ -79,7 +79,8 @@ class Fields:
         self.problems.add(self.at(name), value, rule, unreadable=unreadable)
 
     def raw(self, name: str, *aliases: str) -> Any:
-        """The value unchecked, or None; `aliases` are other names of the field, of which only one may be given."""
+        """Return the value unchecked, or None; `aliases` are other names of the field, of which only one may be
+        given."""
         self._seen.update((name, *aliases))
         names = [key for key in (name, *aliases) if self._source.get(key) is not None]
         if len(names) > 1:
@@ -91,13 +92,13 @@ class Fields:
         return self._source.get(name) is not None
 
     def refuse_null(self, *names: str) -> None:
-        """Notes a problem with each of the fields that is there and null."""
+        """Note a problem with each of the fields that is there and null."""
         for name in names:
             if name in self._source and self._source[name] is None:
                 self.problem(name, None, "must not be null", unreadable=True)
 
     def names(self) -> list[str]:
-        """The names of the fields given, for mappings whose keys are free; counts them all as taken."""
+        """Return the names of the fields given, for mappings whose keys are free; counts them all as taken."""
         self._seen.update(self._source)
         return list(self._source)
 
@@ -111,7 +112,7 @@ class Fields:
         return result
 
     def required(self, name: str) -> bool:
-        """Notes a problem when the field is missing; returns whether it is there."""
+        """Note a problem when the field is missing; returns whether it is there."""
         if not self.has(name):
             self._seen.add(name)
             self.problem(name, None, "is required", unreadable=True)
@@ -126,7 +127,8 @@ class Fields:
         return self._take(name, aliases, read, f"{_BOOLEAN_RULE}{', in no other spelling' if plain else ''}")
 
     def integer(self, name: str, *aliases: str, low: int = 0, high: int = _U32, plain: bool = False) -> int | None:
-        """A whole number between `low` and `high`, inclusive, or its text. `plain`: no text, null counts as absent."""
+        """Return a whole number between `low` and `high`, inclusive, or its text. `plain`: no text, null counts as
+        absent."""
         if not plain:
             self.refuse_null(name, *aliases)
         rule = f"must be a whole number between {low} and {high}{', without quotes' if plain else ''}"
@@ -185,15 +187,15 @@ class Fields:
         return self._take(name, aliases, read, rule)
 
     def interface(self, name: str) -> str | None:
-        """The name of an interface."""
+        """Return the name of an interface."""
         return self._take(name, (), values.interface_name, values.IFNAME_RULE)
 
     def mac(self, name: str, *, infiniband: bool = False) -> str | None:
-        """A MAC address, in upper case."""
+        """Return a MAC address, in upper case."""
         return self._take(name, (), lambda value: values.mac(value, infiniband=infiniband), values.MAC_RULE)
 
     def address(self, name: str) -> values.Address | None:
-        """An IP address of either family."""
+        """Return an IP address of either family."""
         # Not through _take: its type variable would lose the union of the two families.
         value = self.raw(name)
         result = None if value is None else values.address(value)
@@ -202,7 +204,7 @@ class Fields:
         return result
 
     def table(self, name: str, *aliases: str) -> Fields | None:
-        """A mapping inside this one."""
+        """Return a mapping inside this one."""
         value = self.raw(name, *aliases)
         return None if value is None else Fields(value, self.at(name), self.problems)
 
@@ -235,12 +237,12 @@ class Fields:
         self._seen.update(names)
 
     def refuse(self, name: str, rule: str) -> None:
-        """A field that nmstate knows and that is not supported here."""
+        """Refuse a field that nmstate knows and that is not supported here."""
         if self.raw(name) is not None:
             self.problem(name, self._source[name], rule)
 
     def without_effect(self, name: str, why: str) -> None:
-        """A field that nmstate takes and that makes no part of a profile: the network comes up all the same."""
+        """Warn of a field that nmstate takes and that makes no part of a profile: the network comes up all the same."""
         if self.raw(name) is not None:
             log.warning("%s has no effect: %s", self.at(name), why)
 

@@ -19,7 +19,8 @@ _U32 = (1 << 32) - 1
 
 
 def read_routes(document: Fields) -> tuple[Route, ...]:
-    """The static routes in document order. `running` is what a host had, and says nothing about what it shall have."""
+    """Return the static routes in document order. `running` is what a host had, and says nothing about what it shall
+    have."""
     fields = document.table("routes")
     if fields is None:
         return ()
@@ -115,7 +116,7 @@ def _route_text(route: Route) -> tuple[str, str]:
 
 
 def read_rules(document: Fields) -> tuple[Rule, ...]:
-    """The policy rules in document order; those without a priority get 30000 and up (§2.5)."""
+    """Return the policy rules in document order; those without a priority get 30000 and up (§2.5)."""
     fields = document.table("route-rules")
     if fields is None:
         return ()

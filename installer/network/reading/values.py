@@ -43,7 +43,7 @@ def may_be_secret(path: str, value: object) -> bool:
 
 
 def describe(value: Any) -> str:
-    """A value as an error message shows it: short, on one line, and safe for any input."""
+    """Return a value as an error message shows it: short, on one line, and safe for any input."""
     if value is None:
         return ""
     try:
@@ -66,7 +66,8 @@ def boolean(value: Any) -> bool | None:
 
 
 def integer(value: Any, low: int, high: int) -> int | None:
-    """A number or its text (decimal, or 0x.. where no negative number is meant) between `low` and `high` inclusive."""
+    """Return a number or its text (decimal, or 0x.. where no negative number is meant) between `low` and `high`
+    inclusive."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -87,7 +88,7 @@ def clean_text(value: Any) -> str | None:
 
 
 def mac(value: Any, *, infiniband: bool = False) -> str | None:
-    """A MAC address in upper case; colons or dashes between its bytes."""
+    """Return a MAC address in upper case; colons or dashes between its bytes."""
     if not isinstance(value, str):
         return None
     text = value.upper().replace("-", ":")
@@ -96,14 +97,15 @@ def mac(value: Any, *, infiniband: bool = False) -> str | None:
 
 
 def interface_name(value: Any) -> str | None:
-    """A name that the kernel, NetworkManager and a file name all take (NetworkManager refuses more than 15 bytes)."""
+    """Return a name that the kernel, NetworkManager and a file name all take (NetworkManager refuses more than 15
+    bytes)."""
     if not isinstance(value, str) or not _IFNAME.fullmatch(value) or value in _RESERVED_NAMES:
         return None
     return value
 
 
 def address(value: Any) -> Address | None:
-    """An IPv4 or IPv6 address without zone."""
+    """Return an IPv4 or IPv6 address without zone."""
     if not isinstance(value, str) or "%" in value:
         return None
     try:

@@ -165,7 +165,8 @@ class InstallConfig:
         return str(ipaddress.ip_network(self.service_networks[0])[10])
 
     def redacted(self) -> str:
-        """The whole file without secrets, as OpenShift stores it in the cluster; the machines' passwords go as well."""
+        """Return the whole file without secrets, as OpenShift stores it in the cluster; the machines' passwords go as
+        well."""
         document = yamltext.load(self.text)
         document["pullSecret"] = ""
         _blank(document.get("platform"))

@@ -7,10 +7,11 @@ from string import Template
 
 
 def text(name: str) -> str:
-    """A data file as it is."""
+    """Return a data file as it is."""
     return (resources.files("lab.release.cluster") / "data" / name).read_text()
 
 
 def fill(name: str, **values: str) -> str:
-    """A data file with every ``$name`` replaced; ``$$`` stands for a dollar sign. KeyError when a value is missing."""
+    """Return a data file with every ``$name`` replaced; ``$$`` stands for a dollar sign. KeyError when a value is
+    missing."""
     return Template(text(name)).substitute(values)

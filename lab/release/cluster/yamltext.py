@@ -64,7 +64,7 @@ def load_all(text: str | bytes) -> list[Any]:
 
 
 def load(text: str | bytes) -> Any:
-    """The only document of a text, None if it is empty. Raises yaml.YAMLError."""
+    """Return the only document of a text, None if it is empty. Raises yaml.YAMLError."""
     documents = load_all(text)
     if len(documents) > 1:
         raise Refused("only one document is expected")
@@ -72,7 +72,8 @@ def load(text: str | bytes) -> Any:
 
 
 def load_once(text: str | bytes) -> Any:
-    """The same of what people write, where a key that stands in a mapping twice is a mistake. Raises yaml.YAMLError."""
+    """Return the same of what people write, where a key that stands in a mapping twice is a mistake. Raises
+    yaml.YAMLError."""
     document = load(text)
     for node in yaml.compose_all(text, Loader=_Loader):
         _check_keys(node)

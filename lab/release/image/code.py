@@ -50,7 +50,7 @@ class CodeInputs:
 
     @classmethod
     def of(cls, parts: tuple[str, ...], module: str = "") -> CodeInputs:
-        """The given folders of this checkout as they are now."""
+        """Return the given folders of this checkout as they are now."""
         files = {name: None if path is None else File.of(path) for name, path in source_files(parts).items()}
         return cls(files, module=module, python=sys.version.split()[0] if module else "")
 
@@ -66,7 +66,7 @@ def _copy(files: Mapping[str, File | None], root: Path) -> None:
 
 
 def code_layer(store: Store, name: str, parts: tuple[str, ...]) -> Layer:
-    """A layer with packages of this checkout, byte-compiled, where /usr/bin/python3 finds them."""
+    """Return a layer with packages of this checkout, byte-compiled, where /usr/bin/python3 finds them."""
     require_python()
     return Layer.load(store.stage(name, CodeInputs.of(parts), _code_layer))
 
@@ -90,7 +90,7 @@ def module_exists(module: str, checkout: Path = CHECKOUT) -> bool:
 
 
 def launcher(module: str) -> str:
-    """A command that runs a Python module; ``-P`` keeps the caller's directory out of the import path."""
+    """Return a command that runs a Python module; ``-P`` keeps the caller's directory out of the import path."""
     return f'#!/bin/sh\nexec /usr/bin/python3 -P -m {module} "$@"\n'
 
 

@@ -74,7 +74,7 @@ class Layer:
 
 
 def merged(name: str) -> str:
-    """A package's path as it is after the /usr merge, without leading ``./``: ``./lib/x`` is ``usr/lib/x``."""
+    """Return a package's path as it is after the /usr merge, without leading ``./``: ``./lib/x`` is ``usr/lib/x``."""
     name = name.removeprefix("./").strip("/")
     head, _, rest = name.partition("/")
     return f"usr/{name}" if head in _MERGED and rest else name
@@ -94,14 +94,14 @@ class LayerWriter:
         return name.strip("/") in self._entries
 
     def add_bytes(self, name: str, data: bytes | str, mode: int = 0o644) -> None:
-        """A file with the given content; text is UTF-8."""
+        """Add a file with the given content; text is UTF-8."""
         raw = data.encode() if isinstance(data, str) else data
         info = tarfile.TarInfo(name)
         info.size, info.mode = len(raw), mode
         self.add_member(info, lambda: io.BytesIO(raw))
 
     def add_file(self, name: str, path: Path, mode: int | None = None, sha256: str = "") -> None:
-        """A file of this machine; its mode, 0755 or 0644 by the execute bit, unless given. ``sha256`` of its bytes
+        """Add a file of this machine; its mode, 0755 or 0644 by the execute bit, unless given. ``sha256`` of its bytes
         spares ``contents`` the work where that is known already."""
         status = path.stat()
         info = tarfile.TarInfo(name)
@@ -112,19 +112,19 @@ class LayerWriter:
             self._digests[info.name] = sha256
 
     def add_link(self, name: str, target: str) -> None:
-        """A symbolic link."""
+        """Add a symbolic link."""
         info = tarfile.TarInfo(name)
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, target, 0o777
         self.add_member(info, None)
 
     def add_directory(self, name: str, mode: int = 0o755) -> None:
-        """A directory."""
+        """Add a directory."""
         info = tarfile.TarInfo(name)
         info.type, info.mode = tarfile.DIRTYPE, mode
         self.add_member(info, None)
 
     def add_member(self, info: tarfile.TarInfo, content: Content | None) -> None:
-        """An entry as tarfile describes it; date and owner's name are replaced, number owners stay."""
+        """Add an entry as tarfile describes it; date and owner's name are replaced, number owners stay."""
         info.name = info.name.strip("/")
         info.mtime = EPOCH
         info.uname = info.gname = ""
@@ -144,7 +144,7 @@ class LayerWriter:
                 self.add_file(f"{name}/{relative}", path)
 
     def add_tar(self, archive: Path, keep: Callable[[str], bool], directories: bool) -> None:
-        """The accepted members of an uncompressed tar file, which has to stay until ``finish`` is done.
+        """Add the accepted members of an uncompressed tar file, which has to stay until ``finish`` is done.
 
         ``directories`` False leaves out plain directories: a package's layer must not change the base's.
         """

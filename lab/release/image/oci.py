@@ -45,7 +45,7 @@ def _json(document: Mapping[str, Any]) -> bytes:
 
 
 def image_config(image: Image) -> dict[str, Any]:
-    """The image's config: linux/amd64, one history entry a layer, and labels (cluster.md §1.4)."""
+    """Return the image's config: linux/amd64, one history entry a layer, and labels (cluster.md §1.4)."""
     config: dict[str, Any] = {"Env": list(image.env), "WorkingDir": "/"}
     if image.entrypoint:
         config["Entrypoint"] = list(image.entrypoint)

@@ -59,7 +59,7 @@ def read_constraints(text: str) -> dict[str, str]:
 
 
 def normalised(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
+    """Return a distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

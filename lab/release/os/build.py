@@ -99,7 +99,7 @@ class Inputs:
 
 
 def read_machine_os(stage: Path) -> MachineOS:
-    """The machine OS that a finished stage holds."""
+    """Return the machine OS that a finished stage holds."""
     facts = json.loads((stage / "machine-os.json").read_text())
     return MachineOS(
         version=facts["version"],
@@ -169,7 +169,7 @@ def add_want(initramfs: Path, sha256: str) -> None:
 
 
 def _squashfs(store: Store, root: Path, work: Path) -> None:
-    """The live root with the disk image in it.
+    """Pack the live root with the disk image in it.
 
     lz4 throughout, for the image too: the kernel unpacks it in a third of the time that zstd takes under emulation, and
     a host has nothing else to do while it writes its disk.

@@ -25,7 +25,7 @@ SECONDS = 0.25
 
 
 def measure_khz(seconds: float = SECONDS) -> int:
-    """The counter's rate in kHz, rounded to the MHz, measured for that long; 0 where there is no counter."""
+    """Return the counter's rate in kHz, rounded to the MHz, measured for that long; 0 where there is no counter."""
     if platform.machine() != "x86_64":
         return 0
     try:
@@ -70,5 +70,5 @@ def tsc_khz(store: Store) -> int:
 
 
 def kargs(rate: int) -> str:
-    """The kernel argument with the rate in kHz; empty for 0."""
+    """Return the kernel argument with the rate in kHz; empty for 0."""
     return f"tsc_early_khz={rate}" if rate else ""

@@ -51,7 +51,7 @@ class InstallError(Exception):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line; argparse ends the program with code 2 on what it does not know."""
+    """Run the command line; argparse ends the program with code 2 on what it does not know."""
     parser = argparse.ArgumentParser(prog="coreos-installer")
     commands = parser.add_subparsers(dest="command", required=True)
     install = commands.add_parser("install", help="write the machine OS to a disk")
@@ -213,7 +213,7 @@ def run(*command: str) -> str:
 
 
 def mapped(device: str) -> str:
-    """The name of a device of the device mapper's, which a disk with several paths is; empty for others."""
+    """Return the name of a device of the device mapper's, which a disk with several paths is; empty for others."""
     place = Path(f"/sys/class/block/{os.path.basename(device)}/dm/name")
     return place.read_text().strip() if place.exists() else ""
 
@@ -247,7 +247,7 @@ def grow_root(device: str) -> None:
 
 @contextlib.contextmanager
 def mounted(source: str) -> Iterator[Path]:
-    """A partition's file system, mounted for a while."""
+    """Provide a partition's file system, mounted for a while."""
     place = tempfile.mkdtemp(prefix="coreos-installer-")
     run("mount", source, place)
     try:
@@ -276,12 +276,13 @@ def installed_cfg(root_uuid: str, boot_uuid: str, *, append: Sequence[str], dele
 
 
 def firstboot_stamp(arguments: str) -> str:
-    """The stamp that makes GRUB pass ignition.firstboot; GRUB sources it for the first boot's network arguments."""
+    """Return the stamp that makes GRUB pass ignition.firstboot; GRUB sources it for the first boot's network
+    arguments."""
     return f'set ignition_network_kcmdline="{arguments}"\n' if arguments else ""
 
 
 def default_kargs(grub_cfg: str) -> str:
-    """The kernel arguments that the image comes with."""
+    """Return the kernel arguments that the image comes with."""
     match = re.search(r'^set node0_kargs="([^"]*)"', grub_cfg, re.MULTILINE)
     return match[1] if match else ""
 

@@ -117,7 +117,7 @@ def customise(store: Store, root: Path, extra_files: Mapping[str, Path]) -> None
 
 
 def kernel_version(root: Path) -> str:
-    """The one kernel's version (its ABI changes with security updates, so it is looked up)."""
+    """Return the one kernel's version (its ABI changes with security updates, so it is looked up)."""
     (version,) = (path.name for path in (root / "usr/lib/modules").iterdir())
     return version
 

@@ -203,7 +203,7 @@ def package_names() -> tuple[str, ...]:
 
 
 def dpkg_filters() -> tuple[str, ...]:
-    """The lists above as dpkg's path filters; in dpkg the last filter that matches a path decides."""
+    """Return the lists above as dpkg's path filters; in dpkg the last filter that matches a path decides."""
     kept = []
     for module in KERNEL_MODULES:
         tail = module if module.endswith(".ko") else f"{module}/*"

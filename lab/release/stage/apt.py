@@ -32,7 +32,7 @@ class AptSource:
     signed_by: str = ""
 
     def stanza(self, types: str) -> str:
-        """The deb822 stanza with ``Types:`` as given (``deb``, ``deb-src``)."""
+        """Return the deb822 stanza with ``Types:`` as given (``deb``, ``deb-src``)."""
         lines = [
             f"Types: {types}",
             f"URIs: {' '.join(self.uris)}",
@@ -45,7 +45,8 @@ class AptSource:
 
 
 def parse_deb822(text: str) -> list[AptSource]:
-    """The enabled binary sources of a ``.sources`` file. Embedded keys (multi-line Signed-By) are kept as they are."""
+    """Return the enabled binary sources of a ``.sources`` file. Embedded keys (multi-line Signed-By) are kept as they
+    are."""
     sources = []
     for block in re.split(r"\n[ \t]*\n", text):
         fields: dict[str, str] = {}
@@ -77,7 +78,7 @@ _ONE_LINE = re.compile(r"^deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?
 
 
 def parse_list(text: str) -> list[AptSource]:
-    """The binary sources of a one-line-style ``.list`` file."""
+    """Return the binary sources of a one-line-style ``.list`` file."""
     sources = []
     for raw in text.splitlines():
         match = _ONE_LINE.fullmatch(raw.split("#", 1)[0].strip())
@@ -89,7 +90,7 @@ def parse_list(text: str) -> list[AptSource]:
 
 
 def debian_sources(suite: str = SUITE, host: Path = HOST_APT) -> list[AptSource]:
-    """The host's sources of a Debian suite and its updates and security, component main only.
+    """Return the host's sources of a Debian suite and its updates and security, component main only.
 
     Raises NoAptSource when the suite itself is in none of them.
     """
@@ -155,7 +156,7 @@ class Apt:
         progress.run(command, label=label, log=self.store.log(label), cwd=cwd, env=self.environment())
 
     def query(self, argv: Sequence[str]) -> str:
-        """Standard output of apt-get, for simulations and listings."""
+        """Return the standard output of apt-get, for simulations and listings."""
         command = [progress.need("apt-get", "apt"), *self.options(), "-q", *argv]
         done = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
         if done.returncode:
@@ -171,13 +172,14 @@ class Apt:
 
 
 def transport_settings() -> str:
-    """The host's ``Acquire`` settings (proxy, certificates, date checks) in apt.conf form; its hooks stay behind."""
+    """Return the host's ``Acquire`` settings (proxy, certificates, date checks) in apt.conf form; its hooks stay
+    behind."""
     dump = subprocess.run([progress.need("apt-config", "apt"), "dump"], capture_output=True, text=True, check=True)
     return "".join(line + "\n" for line in dump.stdout.splitlines() if line.startswith("Acquire::"))
 
 
 def open_apt(store: Store, types: str = "deb", status: Path | None = None, root: Path | None = None) -> Apt:
-    """A private apt with fresh lists under ``root`` (a scratch directory of the store when not given).
+    """Return a private apt with fresh lists under ``root`` (a scratch directory of the store when not given).
 
     ``status`` is the dpkg status that it resolves against; without one, that of an empty system.
     """

@@ -44,7 +44,7 @@ class File:
 
     @classmethod
     def of(cls, path: Path) -> File:
-        """The file as it is now."""
+        """Return the file as it is now."""
         return cls(path, file_sha256(path))
 
     def key(self) -> object:
@@ -132,7 +132,7 @@ def tree_digest(paths: Iterable[tuple[str, Path]]) -> str:
 
 
 def stage_key(inputs: object, build: Callable[..., object]) -> str:
-    """The key of a stage: hex SHA-256 of its inputs and of its builder's code."""
+    """Return the key of a stage: hex SHA-256 of its inputs and of its builder's code."""
     return digest_of({"inputs": inputs, "code": code_of(build)})
 
 

@@ -31,7 +31,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """A named step: says when it begins, and how long it took or that it failed."""
+    """Log a named step's beginning, and how long it took or that it failed."""
     began = time.monotonic()
     say(f"{name}: building")
     try:
@@ -43,7 +43,7 @@ def step(name: str) -> Iterator[None]:
 
 
 def need(program: str, package: str) -> str:
-    """The path of a program of the host; ToolMissing names the Debian package that has it."""
+    """Return the path of a program of the host; ToolMissing names the Debian package that has it."""
     path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if path is None:
         raise ToolMissing(program, f"apt-get install {package}")

@@ -30,7 +30,7 @@ Inputs = TypeVar("Inputs")
 
 
 def default_cache() -> Path:
-    """The cache directory: $NODE0_CACHE, else $XDG_CACHE_HOME/node0, else ~/.cache/node0.
+    """Return the cache directory: $NODE0_CACHE, else $XDG_CACHE_HOME/node0, else ~/.cache/node0.
 
     Raises ReleaseError for a relative one, which the build's commands would take for others.
     """
@@ -68,7 +68,7 @@ class Store:
         return self.logs / f"{label}-{os.getpid()}.log"
 
     def lock(self, name: str) -> FileLock:
-        """The lock called ``name``, shared by all processes that use this cache."""
+        """Return the lock called ``name``, shared by all processes that use this cache."""
         return FileLock(self._dir("locks") / f"{name}.lock")
 
     @contextmanager
@@ -86,7 +86,7 @@ class Store:
             lock.release()
 
     def scratch(self, name: str) -> Path:
-        """A new empty directory on the cache's file system, for work that is renamed into place or thrown away.
+        """Return a new empty directory on the cache's file system, for work that is renamed into place or thrown away.
 
         It is locked as long as this process lives (`abandoned`).
         """
@@ -100,7 +100,8 @@ class Store:
         return self.root / name / key[:16]
 
     def stage(self, name: str, inputs: Inputs, build: Callable[[Store, Inputs, Path], None]) -> Path:
-        """The finished stage's directory; builds it first when nobody has built it from these inputs with this code.
+        """Return the finished stage's directory; builds it first when nobody has built it from these inputs with this
+        code.
 
         ``build`` is called with this store, the inputs and an empty directory, and leaves the result there; when it
         raises, nothing is kept. It may be no closure: all that it is told is in ``inputs`` (lab.release.stage.keys).

@@ -45,7 +45,7 @@ def write(path, text):
 
 
 def tree() -> Path | None:
-    """The root tree of the machine OS, when some release was built here."""
+    """Return the root tree of the machine OS, when some release was built here."""
     trees = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
     return trees[-1] if trees else None
 
@@ -60,7 +60,7 @@ def spec(
     first_user: int = 1 << 28,
     firmware: Literal["uefi", "bios"] = "uefi",
 ) -> MachineSpec:
-    """A machine with one card and one disk, an image."""
+    """Return a machine with one card and one disk, an image."""
     return MachineSpec(
         name=name,
         uuid=str(uuid.uuid4()),
@@ -76,7 +76,7 @@ def spec(
 
 
 def serial(folder: Path, name: str) -> FileConsole:
-    """The serial line of a machine whose `spec` names this folder."""
+    """Return the serial line of a machine whose `spec` names this folder."""
     return FileConsole(folder / "console.log", folder / "console.sock", machine=name)
 
 
@@ -139,7 +139,7 @@ class World:
         first_user: int = 1 << 28,
         firmware: Literal["uefi", "bios"] = "uefi",
     ) -> Machine:
-        """A machine with one card and one disk."""
+        """Return a machine with one card and one disk."""
         name = f"m{index}"
         folder = self.root / "machines" / name
         folder.mkdir()
@@ -167,16 +167,16 @@ class World:
         self._reaper.wait(PATIENCE)
 
     def init(self, machine: Machine) -> int:
-        """The host's pid of a running machine's init."""
+        """Return the host's pid of a running machine's init."""
         return init_of(self.lab, machine.name)
 
     def run(self, machine: Machine, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-        """A shell script as root in a running machine."""
+        """Run a shell script as root in a running machine."""
         return run_in(self.lab, machine.name, script, timeout)
 
 
 def init_of(lab: str, name: str) -> int:
-    """The host's pid of the init of a lab's running machine."""
+    """Return the host's pid of the init of a lab's running machine."""
     group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/{name}/machine"))
     for folder, _, files in os.walk(group):
         if "cgroup.procs" in files:
@@ -189,7 +189,7 @@ def init_of(lab: str, name: str) -> int:
 
 
 def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-    """A shell script as root in a lab's running machine: in its namespaces, its control groups and its filter.
+    """Run a shell script as root in a lab's running machine: in its namespaces, its control groups and its filter.
 
     nsenter alone would bring no seccomp filter and the host's control groups, so its init runs it.
     """

@@ -15,7 +15,7 @@ TREE = "NODE0_TEST_TREE"
 
 
 def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
-    """An overlay over the tree that the environment names."""
+    """Return an overlay over the tree that the environment names."""
     console.write(b"plain firmware\r\n")
     memory = root.parent / "memory"
     memory.mkdir()

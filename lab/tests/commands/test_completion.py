@@ -14,7 +14,7 @@ from lab.faults import Outage, active
 
 
 def offered(tmp_path, line, complete=cli.main):
-    """The words that node0-lab offers at the end of a line, on a machine where no lab runs."""
+    """Return the words that node0-lab offers at the end of a line, on a machine where no lab runs."""
     answer = tmp_path / "answer"
     asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
     point = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
@@ -44,7 +44,7 @@ def test_commands_faults_and_options_are_offered(tmp_path):
 
 
 def completers(command_line, chosen):
-    """The completer of each argument that has one, by its name."""
+    """Return the completer of each argument that has one, by its name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_ARGCOMPLETE", "1")
         patch.setattr("argcomplete.autocomplete", lambda *_, **__: None)

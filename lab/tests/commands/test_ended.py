@@ -13,7 +13,7 @@ from lab.host.paths import labs_dir
 
 @pytest.fixture
 def ended(tmp_path, monkeypatch):
-    """The name of such a lab."""
+    """Provide the name of such a lab."""
     monkeypatch.setenv("NODE0_STATE", str(tmp_path))
     monkeypatch.setattr(os, "execvp", lambda *argv: pytest.fail(f"run: {argv}"))
     gone = (1 << 30, 1)

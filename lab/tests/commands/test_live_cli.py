@@ -70,7 +70,7 @@ def node0_lab(*words, check=True):
 
 @pytest.fixture
 def cluster(tmp_path, tiny_iso, monkeypatch):
-    """A user's directory and installer; the lab release is an empty one."""
+    """Provide a user's directory and installer; the lab release is an empty one."""
     shutil.copy(tiny_iso, tmp_path / "tiny.iso")
     installer = tmp_path / "installer"
     installer.write_text(INSTALLER)

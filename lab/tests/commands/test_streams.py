@@ -14,7 +14,7 @@ from lab.layout import Layout
 
 
 def run(redirection, *words, **environment):
-    """A command by a shell with a redirection."""
+    """Return a command by a shell with a redirection."""
     argv = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", *words]
     environment = {**os.environ, **environment}
     return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)

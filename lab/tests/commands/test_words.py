@@ -11,7 +11,7 @@ from lab.host import records
 
 
 def refused(capsys, *words):
-    """The last line of what is said, and the first word of the usage that is shown."""
+    """Return the last line of what is said, and the first word of the usage that is shown."""
     with pytest.raises(SystemExit) as ended:
         cli.main([*words])
     assert ended.value.code == 2

@@ -87,7 +87,7 @@ def test_what_lasts_is_numbered_and_kept(lab):
 
 @pytest.fixture
 def host(lab, monkeypatch) -> Iterator[socket.socket]:
-    """The port of a host that listens and has not said anything yet."""
+    """Provide the port of a host that listens and has not said anything yet."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setattr(machines, "SSH_PORT", server.getsockname()[1])
         monkeypatch.setattr(machines, "GREETING_SECONDS", 0.2)

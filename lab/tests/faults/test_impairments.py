@@ -105,7 +105,7 @@ def test_several_at_once_are_done_each_once(world: World) -> None:
 
 @pytest.fixture
 def _one_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with one NIC is the far side."""
+    """Make a machine with one NIC the far side."""
     monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0"])
     monkeypatch.setattr(impairments, "taps", lambda *_: ["lab0"])
 
@@ -129,7 +129,8 @@ def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
 
 @pytest.fixture
 def _switched(world: World, tmp_path: Path) -> Iterator[None]:
-    """The lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address behind it."""
+    """Provide the lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address
+    behind it."""
     world.here(subprocess.run, ["mount", "-t", "bpf", "bpf", str(tmp_path)], check=True, timeout=SECONDS)
     # Whom the other side knows already.
     mac = world.here(Path("/sys/class/net/lab0/address").read_text).strip()
@@ -185,7 +186,7 @@ def test_a_black_hole_measures_what_goes_by_the_cable(world: World) -> None:
 
 @contextmanager
 def suspended(world: World) -> Iterator[None]:
-    """The daemon does nothing, as when it has to wait for a processor."""
+    """Provide the daemon does nothing, as when it has to wait for a processor."""
     world.lab.services.start("impair")
     process = world.lab.services.process
     process.send_signal(signal.SIGSTOP)

@@ -26,7 +26,7 @@ PATIENCE = 60.0
 
 
 def with_disks():
-    """A node whose first disk cannot fail, and the two after it can."""
+    """Return a node whose first disk cannot fail, and the two after it can."""
     disks = (Disk(size_gib=1), Disk(size_gib=1, root=True, can_fail=True), Disk(size_gib=1, bus="sata", can_fail=True))
     [node] = small(SHAPE).nodes
     return msgspec.structs.replace(SHAPE, nodes=(msgspec.structs.replace(node, disk_gib=1, disks=disks),))
@@ -47,7 +47,7 @@ def transfer(device, *, write, count=1):
 
 
 def code(device, *, write):
-    """The number of the error, or 0."""
+    """Return the number of the error, or 0."""
     try:
         transfer(device, write=write)
     except OSError as error:
@@ -56,7 +56,7 @@ def code(device, *, write):
 
 
 def attached(root):
-    """The files of a lab that loop devices have."""
+    """Return the files of a lab that loop devices have."""
     mentions = []
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:

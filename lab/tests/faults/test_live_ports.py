@@ -136,7 +136,7 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
 
 
 def _asked(proxy, registry):
-    """The status with which the proxy answers who wants to be let through to the registry."""
+    """Return the status with which the proxy answers who wants to be let through to the registry."""
     with socket.create_connection(proxy, timeout=20) as connection:
         connection.sendall(f"CONNECT {registry} HTTP/1.1\r\nHost: {registry}\r\n\r\n".encode())
         return int(connection.makefile("rb").readline().split()[1])

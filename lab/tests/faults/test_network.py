@@ -55,7 +55,7 @@ class Kernel:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Any:
-    """A lab with two networks, 192.168.111.0/24 and 10.9.0.0/24."""
+    """Provide a lab with two networks, 192.168.111.0/24 and 10.9.0.0/24."""
     home = topology.sno()
     storage = topology.Network(name="storage", ipv4="10.9.0.0/24", ipv6="fd09::/64")
     two = msgspec.structs.replace(home, networks=(home.all_networks[0], storage), address=None, aliases=())
@@ -142,7 +142,7 @@ class Cable:
 
 @pytest.fixture
 def bonded(tmp_path: Path) -> Any:
-    """A lab whose one machine has a bond of two cards, in the other order than their MAC addresses have."""
+    """Provide a lab whose one machine has a bond of two cards, in the other order than their MAC addresses have."""
     [node] = topology.sno().nodes
     cards = (topology.Nic(mac=HOME), topology.Nic(mac=STORAGE))
     bond = topology.Bond(nics=("enp1s0", "enp2s0"), addresses=("192.168.111.80",))

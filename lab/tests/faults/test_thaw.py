@@ -25,7 +25,7 @@ def frozen() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A host whose programs answer as they are written here."""
+    """Provide a host whose programs answer as they are written here."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     (tmp_path / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
 

@@ -258,7 +258,7 @@ def test_capacity_is_the_machines_or_what_was_said(tmp_path, monkeypatch):
 
 
 def waiting(path, lab):
-    """A lab's entry in the file."""
+    """Return a lab's entry in the file."""
     [entry] = [item for item in json.loads(path.read_text()) if item["lab"] == lab]
     return entry
 

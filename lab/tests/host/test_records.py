@@ -38,12 +38,12 @@ def record(lab_id, supervisor=None, owner=None):
 
 
 def create(lab_id, **more):
-    """A lab of this process; the descriptor that it lives by."""
+    """Return a lab of this process; the descriptor that it lives by."""
     return records.create(record(lab_id, **more))
 
 
 def old(lab_id, text):
-    """A lab of a version that knew no locks, with that record."""
+    """Return a lab of a version that knew no locks, with that record."""
     folder = records.labs_dir() / lab_id
     (folder / "disks").mkdir(parents=True)
     (folder / "disks/master-0.raw").write_bytes(b"precious")

@@ -46,7 +46,7 @@ def nmstate(index, *addresses, mac=None, extra=None):
 
 
 def write(folder, *, spec, hosts=(), environment=None, agent=None, secret=None):
-    """A directory as users of ZTP have it."""
+    """Return a directory as users of ZTP have it."""
     manifests = folder / "cluster-manifests"
     manifests.mkdir(parents=True)
     name = {"name": "z", "namespace": "z"}

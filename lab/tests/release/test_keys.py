@@ -25,8 +25,8 @@ RELEASE = Path(keys.__file__).parents[1]
 
 
 def builders() -> Iterator[tuple[str, Callable[..., None]]]:
-    """The builders that any module of the release hands to a stage, by module and name: the third argument of every
-    `.stage(`."""
+    """Yield the builders that any module of the release hands to a stage, by module and name: the third argument of
+    every `.stage(`."""
     # Each worker collects this, and of a hundred modules a few have stages.
     sources = {path: text for path in RELEASE.rglob("*.py") if ".stage(" in (text := path.read_text())}
     for path, text in sources.items():
@@ -66,7 +66,7 @@ def changed(value: Any) -> Any:
 
 @pytest.fixture
 def declared(tmp_path: Path) -> dict[str, tuple[Any, Callable[..., None]]]:
-    """The inputs of every stage, with its builder."""
+    """Provide the inputs of every stage, with its builder."""
     file = tmp_path / "file"
     file.write_text("x")
     tools = {"tool": "1"}

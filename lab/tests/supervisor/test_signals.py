@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[3]
 
 
 def before_it_begins(number):
-    """A signal that waits for the process until that is ready to take it."""
+    """Return a signal that waits for the process until that is ready to take it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     os.kill(os.getpid(), number)
 
 
 @pytest.fixture
 def started(tmp_path):
-    """Starts a supervisor to whom a signal was sent already; it and its owner, a process of its own."""
+    """Start a supervisor to whom a signal was sent already; it and its owner, a process of its own."""
     state = tmp_path / "sno-1a2b"
     (state / "log").mkdir(parents=True)
     alive = os.open(state / "alive", os.O_RDWR | os.O_CREAT)

@@ -30,7 +30,7 @@ def provisioning_mode(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("25", "platform.baremetal.{bootstrap,cluster}ProvisioningIP")
 def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
-    """The provisioning addresses have to be IP addresses."""
+    """Check that the provisioning addresses are IP addresses."""
     platform = config.platform.baremetal
     if platform is None:
         return
@@ -44,20 +44,20 @@ def provisioning_addresses(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("26", "platform.baremetal.loadBalancer.type")
 def load_balancer(config: InstallConfig) -> Iterator[FieldError]:
-    """A known type; external DNS records need a load balancer of the user's own."""
+    """Check that the type is known; external DNS records need a load balancer of the user's own."""
     platform = config.platform.baremetal
     if platform is not None:
         yield from balancer_and_dns("platform.baremetal", platform.load_balancer, platform.dns_records_type)
 
 
 def has_bmc(platform: BareMetalPlatform) -> bool:
-    """True if any host's BMC is given: only then does anybody use the provisioning network."""
+    """Return whether any host's BMC is given: only then does anybody use the provisioning network."""
     return any(host.bmc and host.bmc.address for host in platform.hosts)
 
 
 @rule("27", "platform.baremetal")
 def provisioning(config: InstallConfig) -> Iterator[FieldError]:
-    """The provisioning network and the BMCs."""
+    """Check the provisioning network and the BMCs."""
     platform = config.platform.baremetal
     if platform is None or not has_bmc(platform):
         return
@@ -102,7 +102,7 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
 
 
 def _driver(path: str, address: str) -> Iterator[FieldError]:
-    """The BMC has to have a driver that boots a host without a provisioning network."""
+    """Check that the BMC has a driver that boots a host without a provisioning network."""
     safe_address = without_login(address)
     try:
         driver = bmc.driver(address)

@@ -55,7 +55,7 @@ def one_platform(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("21", "platform")
 def agent_platform(config: InstallConfig) -> Iterator[FieldError]:
-    """The platform has to be one that the agent installer supports."""
+    """Check that the platform is one that the agent installer supports."""
     name = config.platform.name
     if name and name not in AGENT_PLATFORMS:
         yield unsupported("platform", name, AGENT_PLATFORMS)

@@ -25,7 +25,7 @@ _MANY = 10
 
 @rule("28", f"{_PATH}.vcenters")
 def credentials(config: InstallConfig) -> Iterator[FieldError]:
-    """A vCenter has all credentials or none; its other fields are checked only where it has them."""
+    """Check that a vCenter has all credentials or none; its other fields are checked only where it has them."""
     platform = config.platform.vsphere
     if platform is None:
         return

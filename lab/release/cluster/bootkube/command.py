@@ -47,12 +47,12 @@ WAL_TAIL = 4096
 
 
 def stages(cluster: Cluster, host: Host) -> list[Stage]:
-    """The node's static pods."""
+    """Return the node's static pods."""
     return staticpods.control_plane(cluster.config, cluster.release_image, host.node_ip, host.node_name)
 
 
 def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
-    """The bootstrap host's own control plane, in the order in which it starts."""
+    """Return the bootstrap host's own control plane, in the order in which it starts."""
     config = cluster.config
     if config.single_node:
         etcd = staticpods.etcd(host.node_ip, host.node_name, alone=True, listen=config.any_address)
@@ -68,7 +68,8 @@ def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
 
 
 def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -> dict[str, str]:
-    """The temporary control plane's files, by path under static-pod-resources; in place, for the node's pods too."""
+    """Return the temporary control plane's files, by path under static-pod-resources; in place, for the node's pods
+    too."""
     config = cluster.config
     signer = cluster.pairs["etcd-signer"]
     files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, host.addresses)}
@@ -92,7 +93,7 @@ def render(cluster: Cluster, host: Host, machines: Sequence[Object]) -> None:
 
 
 def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
-    """The objects of /opt/openshift/{manifests,openshift}. Raises ManifestError."""
+    """Return the objects of /opt/openshift/{manifests,openshift}. Raises ManifestError."""
     objects: list[Object] = []
     for folder in ("manifests", "openshift"):
         for path in sorted((assets / folder).glob("*")):
@@ -116,7 +117,7 @@ def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
 
 
 def bootstrap_objects(root: Path, release_image: str) -> list[Object]:
-    """The payload's manifests that the installer's own need: definitions, namespaces, bindings."""
+    """Return the payload's manifests that the installer's own need: definitions, namespaces, bindings."""
     return [m.object for m in payload.load_manifests(root, release_image) if m.annotated(payload.BOOTSTRAP)]
 
 
@@ -158,7 +159,7 @@ def etcd_data(data: Path) -> tuple[list[Config], list[Config]]:
 
 
 def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Config:
-    """The node's config after its reboot: its pool's, and everything that makes it a control plane (§2.6)."""
+    """Return the node's config after its reboot: its pool's, and everything that makes it a control plane (§2.6)."""
     served = served_config(cluster, host, objects, "master")
     files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
     for stage in stages(cluster, host):
@@ -259,7 +260,7 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
 
 
 def run(host: Host, root: Path = Path("/")) -> None:
-    """The whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
+    """Run the whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
     cluster = load(host.assets, root)
     from_user = user_objects(cluster, host.assets)
     machines = machine_configs(cluster, from_user)

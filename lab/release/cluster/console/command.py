@@ -39,7 +39,7 @@ def _status(obj: Object, kind: str, field: str = "status") -> str:
 
 
 def page(version: Object | None, operators: list[Object], nodes: list[Object]) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     history = ((version or {}).get("status") or {}).get("history") or []
     release = history[0]["version"] if history else "unknown"
     progress = _status(version or {}, "Progressing", "message")
@@ -71,7 +71,7 @@ def page(version: Object | None, operators: list[Object], nodes: list[Object]) -
 
 
 def handler(kube: Kube) -> type[BaseHTTPRequestHandler]:
-    """A request handler that reads the cluster for every page."""
+    """Return a request handler that reads the cluster for every page."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -119,7 +119,7 @@ class Server(ThreadingHTTPServer):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="console")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     arguments = parser.parse_args(argv)

@@ -122,7 +122,7 @@ def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) 
 
 
 def approval(csr: Object, now: dt.datetime) -> Object:
-    """The CSR with the condition Approved."""
+    """Return the CSR with the condition Approved."""
     condition = {
         "type": "Approved",
         "status": "True",
@@ -178,7 +178,7 @@ def expected_nodes(kube: Kube) -> int | None:
 
 
 def ready_event(kube: Kube) -> None:
-    """The event by which the bootstrap host knows that this controller runs (§8.2)."""
+    """Send the event by which the bootstrap host knows that this controller runs (§8.2)."""
     now = stamp(dt.datetime.now(dt.UTC))
     kube.create(
         {
@@ -221,7 +221,7 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="assisted-installer-controller")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument(

@@ -55,7 +55,7 @@ class Target:
 
 
 def target(kube: Kube) -> Target | None:
-    """The service to report to; None when there is none. Raises ApiError."""
+    """Return the service to report to; None when there is none. Raises ApiError."""
     invoked = kube.get("v1", "ConfigMap", "openshift-install-manifests", "openshift-config")
     if invoked is None or (invoked.get("data") or {}).get("invoker") == AGENT_INVOKER:
         return None
@@ -120,7 +120,7 @@ def addresses(host: Object) -> set[str]:
 
 
 def node_of(host: Object, nodes: list[Object]) -> Object | None:
-    """The node that a host has become, by name, else by address."""
+    """Return the node that a host has become, by name, else by address."""
     name = str(host.get("requested_hostname") or "").lower()
     for node in nodes:
         node_addresses = (node.get("status") or {}).get("addresses") or []

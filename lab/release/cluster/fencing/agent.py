@@ -287,7 +287,7 @@ def _patiently(ask: Callable[[], T], seconds: float) -> T:
 
 
 def main() -> int:
-    """The agent's command line: one action, with OCF's exit codes."""
+    """Return the agent's command line: one action, with OCF's exit codes."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s: %(message)s")
     action = sys.argv[1] if len(sys.argv) == 2 else ""
     if action == "meta-data":

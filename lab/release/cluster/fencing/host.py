@@ -25,7 +25,7 @@ def run(argv: Sequence[str], seconds: float = SECONDS) -> subprocess.CompletedPr
 
 
 def must(argv: Sequence[str], seconds: float = SECONDS) -> str:
-    """A program's output. Raises AgentError when it fails."""
+    """Return a program's output. Raises AgentError when it fails."""
     completed = run(argv, seconds)
     if completed.returncode:
         raise AgentError(" ".join(argv[:3]), " ".join((completed.stderr or completed.stdout).split())[-300:])
@@ -33,7 +33,7 @@ def must(argv: Sequence[str], seconds: float = SECONDS) -> str:
 
 
 def on_host(*words: str, seconds: float = SECONDS) -> str:
-    """A program's output, run on the node itself. Raises AgentError."""
+    """Return a program's output, run on the node itself. Raises AgentError."""
     return must([*HOST, *words], seconds)
 
 
@@ -91,7 +91,7 @@ class Etcd:
 
 
 def attribute(name: str) -> str:
-    """A property of the cluster, which both nodes know and keep; empty when there is none. Raises AgentError."""
+    """Return a property of the cluster, which both nodes know and keep; empty when there is none. Raises AgentError."""
     argv = ["crm_attribute", "--name", name, "--query", "--quiet"]
     completed = run(argv)
     if completed.returncode == _NO_SUCH:

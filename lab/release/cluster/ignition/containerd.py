@@ -25,7 +25,7 @@ def _quote(text: str) -> str:
 
 
 def registry_auth(pull_secret: str) -> str:
-    """The credentials of a pull secret as TOML tables of the CRI plugin, one for each registry host."""
+    """Return the credentials of a pull secret as TOML tables of the CRI plugin, one for each registry host."""
     lines = []
     for key, entry in sorted(json.loads(pull_secret)["auths"].items()):
         if isinstance(entry, dict) and entry.get("auth"):
@@ -36,7 +36,7 @@ def registry_auth(pull_secret: str) -> str:
 
 
 def mirror_base(source: str, mirror: str) -> str:
-    """The mirror's URL under which containerd finds ``<source path>``, for a hosts.toml with override_path.
+    """Return the mirror's URL under which containerd finds ``<source path>``, for a hosts.toml with override_path.
 
     containerd keeps the repository's path and can only put something in front of it. Raises ConfigError when the
     mirror's path does not end with the source's.
@@ -74,7 +74,7 @@ def hosts_files(mirrors: Iterable[Mirror], trust_bundle: str) -> list[Config]:
 
 
 def registries_conf(config: InstallConfig) -> str:
-    """The mirrors as podman reads them (reference/cluster.md §1.6)."""
+    """Return the mirrors as podman reads them (reference/cluster.md §1.6)."""
     lines = []
     for entry in config.mirrors:
         lines += ["[[registry]]", f"location = {_quote(entry.source)}", "mirror-by-digest-only = true"]

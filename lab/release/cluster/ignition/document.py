@@ -13,12 +13,12 @@ Config = dict[str, Any]
 
 
 def data_url(content: bytes) -> str:
-    """A data URL, base64."""
+    """Return a data URL, base64."""
     return "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
 
 
 def file(path: str, content: str | bytes, mode: int = 0o644, *, compress: bool = False) -> Config:
-    """A storage.files entry that replaces what is there; ``compress`` stores gzip, which Ignition unpacks."""
+    """Return a storage.files entry that replaces what is there; ``compress`` stores gzip, which Ignition unpacks."""
     raw = content.encode() if isinstance(content, str) else content
     contents: Config = {"source": data_url(raw)}
     if compress:
@@ -30,7 +30,7 @@ def file(path: str, content: str | bytes, mode: int = 0o644, *, compress: bool =
 def unit(
     name: str, contents: str | None = None, *, enabled: bool | None = True, dropins: Mapping[str, str] | None = None
 ) -> Config:
-    """A systemd.units entry; with ``contents`` None a unit that the OS has is enabled."""
+    """Return a systemd.units entry; with ``contents`` None a unit that the OS has is enabled."""
     entry: Config = {"name": name}
     if dropins:
         entry["dropins"] = [{"name": key, "contents": text} for key, text in dropins.items()]
@@ -62,7 +62,7 @@ def tree(root: Path, target: str, *, compress: Iterable[str] = ()) -> list[Confi
 def config(
     files: Iterable[Config] = (), units: Iterable[Config] = (), directories: Iterable[Config] = (), ssh_key: str = ""
 ) -> Config:
-    """A whole config; empty sections are left out."""
+    """Return a whole config; empty sections are left out."""
     document: Config = {"ignition": {"version": VERSION}}
     storage = {"files": list(files), "directories": list(directories)}
     if any(storage.values()):
@@ -76,7 +76,7 @@ def config(
 
 
 def pointer(url: str, ca: str) -> Config:
-    """A config that fetches another one from the machine-config server (reference/cluster.md §3.1)."""
+    """Return a config that fetches another one from the machine-config server (reference/cluster.md §3.1)."""
     return {
         "ignition": {
             "version": VERSION,

@@ -31,7 +31,7 @@ _GLOBAL = """global_defs {
 
 
 def fletcher8(text: str) -> int:
-    """The checksum that picks virtual router ids: two four-bit sums modulo 15."""
+    """Return the checksum that picks virtual router ids: two four-bit sums modulo 15."""
     low = high = 0
     for byte in text.encode():
         low = (low + byte) % 15
@@ -79,7 +79,7 @@ def _instance(kind: str, config: InstallConfig, vip: str, index: int, *, priorit
 
 
 def bootstrap(config: InstallConfig) -> str:
-    """The bootstrap host's configuration: the API's addresses, without a check."""
+    """Return the bootstrap host's configuration: the API's addresses, without a check."""
     parts = [
         _instance("API", config, vip, i, priority=BOOTSTRAP_PRIORITY, checks=())
         for i, vip in enumerate(config.api_vips)
@@ -88,7 +88,7 @@ def bootstrap(config: InstallConfig) -> str:
 
 
 def node(config: InstallConfig, role: str) -> str:
-    """A node's configuration: the API's addresses on control plane nodes, the ingress' where the router runs."""
+    """Return a node's configuration: the API's addresses on control plane nodes, the ingress' where the router runs."""
     parts = [_GLOBAL]
     if role == "master":
         ready = "/usr/bin/curl -o /dev/null -kfs --max-time 8 https://localhost:6443/readyz"

@@ -33,7 +33,7 @@ ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
 
 
 def machine_addresses(config: InstallConfig) -> list[str]:
-    """An address in the first machine network of each family, to ask the kernel by which of its own it would go
+    """Return an address in the first machine network of each family, to ask the kernel by which of its own it would go
     there."""
     networks = [ipaddress.ip_network(text) for text in config.machine_networks]
     firsts = {network.version: str(network[1]) for network in reversed(networks)}
@@ -41,7 +41,7 @@ def machine_addresses(config: InstallConfig) -> list[str]:
 
 
 def node_ip_script(config: InstallConfig) -> Config:
-    """The file of the script that finds a host's own address."""
+    """Return the file of the script that finds a host's own address."""
     values = {"machine_addresses": " ".join(machine_addresses(config)), "wait_seconds": str(NODE_IP_SECONDS)}
     content = templates.fill("node-ip.sh", **values)
     return file("/usr/local/bin/node-ip.sh", content, 0o755)
@@ -50,7 +50,7 @@ def node_ip_script(config: InstallConfig) -> Config:
 def machine_config(
     name: str, role: str, config: Config, kernel_arguments: Sequence[str] = (), *, fips: bool = False
 ) -> Object:
-    """A MachineConfig object."""
+    """Return a MachineConfig object."""
     further = {"kernelArguments": list(kernel_arguments), "fips": fips}
     return {
         "apiVersion": API,
@@ -61,7 +61,8 @@ def machine_config(
 
 
 def kernel_arguments(config: Object) -> list[str]:
-    """A MachineConfig's kernel arguments, a word each. Raises ConfigError for what no boot loader could pass on."""
+    """Return a MachineConfig's kernel arguments, a word each. Raises ConfigError for what no boot loader could pass
+    on."""
     arguments = config["spec"].get("kernelArguments") or []
     source = f"MachineConfig {config['metadata']['name']}"
     if not isinstance(arguments, list) or not all(isinstance(text, str) for text in arguments):
@@ -91,7 +92,7 @@ def _kubelet_conf(config: InstallConfig) -> str:
 
 
 def _proxy_files(config: InstallConfig) -> list[Config]:
-    """The cluster's proxy as variables, for units that pull images; nothing without one."""
+    """Return the cluster's proxy as variables, for units that pull images; nothing without one."""
     variables = {"HTTP_PROXY": "httpProxy", "HTTPS_PROXY": "httpsProxy"}
     lines = [f"{name}={config.proxy[key]}\n" for name, key in variables.items() if config.proxy.get(key)]
     # A proxy's address may hold its password.
@@ -108,7 +109,7 @@ def _sysctls(config: InstallConfig) -> str:
 
 
 def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
-    """The MachineConfigs that every node of a role has."""
+    """Return the MachineConfigs that every node of a role has."""
     containerd_toml = templates.fill(
         "containerd.toml", pod_image=images["pod"], registry_auth=containerd.registry_auth(config.pull_secret)
     )
@@ -163,7 +164,7 @@ def _pacemaker(config: InstallConfig, images: Images) -> Config:
 
 
 def fips(config: InstallConfig) -> dict[str, list[Object]]:
-    """The manifests by which a cluster in FIPS mode has its nodes in it, one for each pool, with the names that
+    """Return the manifests by which a cluster in FIPS mode has its nodes in it, one for each pool, with the names that
     OpenShift's installer gives them; none without FIPS."""
     names = {role: f"99-{role}-fips" for role in config.pools if config.fips}
     return {
@@ -200,7 +201,7 @@ def rendered(pool: str, configs: Iterable[Object]) -> Object:
 
 
 def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -> Object:
-    """The pool's object, without status."""
+    """Return the pool's object, without status."""
     return {
         "apiVersion": API,
         "kind": "MachineConfigPool",
@@ -218,7 +219,7 @@ def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -
 
 
 def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:
-    """The config served to a node of the pool: the rendered one and what only the server adds (§3.2)."""
+    """Return the config served to a node of the pool: the rendered one and what only the server adds (§3.2)."""
     name, mode = current["metadata"]["name"], current["spec"].get("fips") is True
     encapsulated = machine_config(name, pool, ignition.config(), kernel_arguments(current), fips=mode)
     annotations = {
@@ -241,5 +242,5 @@ def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: st
 
 
 def role_of(node: Object) -> str:
-    """The pool that a node reports to have booted from; empty when it reports none."""
+    """Return the pool that a node reports to have booted from; empty when it reports none."""
     return str((node["metadata"].get("labels") or {}).get(ROLE, ""))

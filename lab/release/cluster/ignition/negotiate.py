@@ -25,7 +25,7 @@ def _quality(parameters: dict[str, str]) -> float:
 
 
 def version_for(accept: str) -> str | None:
-    """The spec version to serve for an Accept header; None when it asks for one that cannot be served (400).
+    """Return the spec version to serve for an Accept header; None when it asks for one that cannot be served (400).
 
     The real server answers a client without the header (a plain curl) in version 2.2.0, for hosts of a time before
     ours. There is no such host here, so it gets what the configs are written in.

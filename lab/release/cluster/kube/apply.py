@@ -23,7 +23,7 @@ def ordered(objects: Iterable[Object]) -> list[Object]:
 
 
 def ensure(existing: Any, required: Any) -> Any:
-    """``required`` merged into ``existing``: mappings key by key, everything else replaced; inputs stay untouched."""
+    """Merge ``required`` into ``existing``: mappings key by key, everything else replaced; inputs stay untouched."""
     if isinstance(existing, dict) and isinstance(required, dict):
         merged = dict(existing)
         for key, value in required.items():

@@ -55,7 +55,7 @@ def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
 
 
 def in_memory(name: str, text: str) -> str:
-    """The path of a file that only this process can read, for as long as it lives."""
+    """Return the path of a file that only this process can read, for as long as it lives."""
     handle = os.memfd_create(name)
     with open(handle, "w", closefd=False) as stream:
         stream.write(text)
@@ -79,7 +79,8 @@ class Kube:
 
     @classmethod
     def from_kubeconfig(cls, path: Path | str) -> Self:
-        """A client from a kubeconfig with inline data; PEM parts are files in memory, which end with this process."""
+        """Return a client from a kubeconfig with inline data; PEM parts are files in memory, which end with this
+        process."""
         server, ca, cert, key = split_kubeconfig(Path(path))
         names = [in_memory(name, text) for name, text in (("ca.crt", ca), ("tls.crt", cert), ("tls.key", key))]
         return cls(server, names[0], (names[1], names[2]))
@@ -135,7 +136,7 @@ class Kube:
             return False, str(error)
 
     def resource(self, api_version: str, kind: str) -> Resource:
-        """The Resource that serves a kind; asks discovery once a group version. Raises UnknownKind."""
+        """Return the Resource that serves a kind; asks discovery once a group version. Raises UnknownKind."""
         key = (api_version, kind)
         if key not in self._kinds:
             root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
@@ -153,7 +154,7 @@ class Kube:
         return self._kinds[key]
 
     def path(self, api_version: str, kind: str, namespace: str | None, name: str = "", *, sub: str = "") -> str:
-        """The URL path of an object, or of the collection when ``name`` is empty."""
+        """Return the URL path of an object, or of the collection when ``name`` is empty."""
         resource = self.resource(api_version, kind)
         parts = [f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"]
         if resource.namespaced and namespace:
@@ -163,7 +164,8 @@ class Kube:
         return "/".join(parts)
 
     def object_path(self, obj: Object, sub: str = "", *, collection: bool = False) -> str:
-        """The path of the object that ``obj`` describes; a namespaced one without a namespace is in `default`."""
+        """Return the path of the object that ``obj`` describes; a namespaced one without a namespace is in
+        `default`."""
         meta = obj["metadata"]
         return self.path(
             obj["apiVersion"],

@@ -22,12 +22,12 @@ VERSION_ORDER = (
 
 
 def stamp(now: dt.datetime) -> str:
-    """A time as the API writes it."""
+    """Return a time as the API writes it."""
     return now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
-    """The condition of a type, or None."""
+    """Return the condition of a type, or None."""
     return next((c for c in conditions if c.get("type") == kind), None)
 
 
@@ -40,7 +40,7 @@ def is_status(conditions: Sequence[Condition], kind: str, status: str = "True") 
 def put(
     conditions: Sequence[Condition], kind: str, status: str, now: dt.datetime, *, reason: str = "", message: str = ""
 ) -> list[Condition]:
-    """The conditions with one set; its lastTransitionTime moves only when its status changes."""
+    """Return the conditions with one set; its lastTransitionTime moves only when its status changes."""
     old = find(conditions, kind)
     changed = old is None or old.get("status") != status
     new: Condition = {"type": kind, "status": status}
@@ -77,7 +77,7 @@ class Work:
 
 
 def unavailable(names: Sequence[str]) -> Failure:
-    """The failure of a pass that ended with operators that are not available; several are condensed (§5.2)."""
+    """Return the failure of a pass that ended with operators that are not available; several are condensed (§5.2)."""
     ordered = sorted(names)
     if len(ordered) == 1:
         return Failure(
@@ -93,7 +93,7 @@ def unavailable(names: Sequence[str]) -> Failure:
 
 
 def progress_message(work: Work) -> str:
-    """The Progressing message of an installation that is under way."""
+    """Return the Progressing message of an installation that is under way."""
     text = f"Working towards {work.version}"
     if work.failure is not None:
         return f"Unable to apply {work.version}: {work.failure.summary}"
@@ -129,7 +129,7 @@ def _history(status: Status, work: Work, installed: bool, now: dt.datetime) -> l
 def version_status(
     status: Status, work: Work, now: dt.datetime, *, generation: int, capabilities: Sequence[str], version_hash: str
 ) -> Status:
-    """The next status of ClusterVersion `version`."""
+    """Return the next status of ClusterVersion `version`."""
     was_completed = any(h["state"] == "Completed" and h["image"] == work.image for h in status.get("history") or [])
     installed = was_completed or work.complete
     conditions: list[Condition] = [c for c in status.get("conditions") or [] if c["type"] in VERSION_ORDER]
@@ -186,7 +186,7 @@ PATIENCE_SECONDS = 10.0
 def operator_status(
     status: Status, finding: Finding, bad_seconds: float, now: dt.datetime, *, versions: Sequence[dict[str, str]]
 ) -> Status:
-    """The next status of a ClusterOperator; ``bad_seconds`` is for how long no probe was good.
+    """Return the next status of a ClusterOperator; ``bad_seconds`` is for how long no probe was good.
 
     Progressing comes before Available: readers use the first condition that applies (§8.2).
     """

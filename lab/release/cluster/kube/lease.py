@@ -22,7 +22,7 @@ def _micro(now: dt.datetime) -> str:
 
 
 def parse_time(text: str) -> dt.datetime:
-    """A time of the API, with or without fractions."""
+    """Return a time of the API, with or without fractions."""
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 

@@ -107,7 +107,7 @@ def included(obj: Object, capabilities: Iterable[str] = CAPABILITIES) -> bool:
 
 
 def read_objects(text: str, source: str) -> list[Object]:
-    """The objects of a YAML (or JSON) file; a List is unpacked. Raises ManifestError."""
+    """Return the objects of a YAML (or JSON) file; a List is unpacked. Raises ManifestError."""
     try:
         documents = [d for d in yamltext.load_all(text) if d]
     except yaml.YAMLError as error:

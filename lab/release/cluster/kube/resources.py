@@ -17,13 +17,13 @@ def _b64(text: str) -> str:
 
 
 def config_map(namespace: str, name: str, data: Mapping[str, str]) -> Object:
-    """A ConfigMap."""
+    """Return a ConfigMap."""
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
 
 
 def read_config(kube: Kube) -> InstallConfig | None:
-    """The install-config that the cluster was made from, without its secrets; None while it is not there."""
+    """Return the install-config that the cluster was made from, without its secrets; None while it is not there."""
     config_map = kube.get("v1", "ConfigMap", "cluster-config-v1", "kube-system")
     if config_map is None:
         return None
@@ -31,7 +31,7 @@ def read_config(kube: Kube) -> InstallConfig | None:
 
 
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:
-    """A Secret."""
+    """Return a Secret."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -42,7 +42,7 @@ def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaq
 
 
 def cluster_scoped(kind: str, spec: Object, name: str = "cluster", status: Object | None = None) -> Object:
-    """A config.openshift.io object."""
+    """Return a config.openshift.io object."""
     obj: Object = {"apiVersion": CONFIG, "kind": kind, "metadata": {"name": name}, "spec": spec}
     if status is not None:
         obj["status"] = status
@@ -89,7 +89,7 @@ def _network(config: InstallConfig) -> Object:
 
 
 def proxy(config: InstallConfig) -> Object:
-    """The cluster's Proxy object: what is configured, and as its status what is in force."""
+    """Return the cluster's Proxy object: what is configured, and as its status what is in force."""
     spec: Object = {"trustedCA": {"name": "user-ca-bundle" if config.trust_bundle else ""}}
     for key in ("httpProxy", "httpsProxy", "noProxy"):
         if config.proxy.get(key):

@@ -35,7 +35,7 @@ Source = Callable[[str], Config | None]
 
 
 def token_kubeconfig(template: str, token: str) -> str:
-    """The bootstrap kubeconfig of a running cluster: user `kubelet`, by token (§3.2)."""
+    """Return the bootstrap kubeconfig of a running cluster: user `kubelet`, by token (§3.2)."""
     document = yamltext.load(template)
     cluster = {**document["clusters"][0], "name": "local"}
     return yaml.safe_dump(
@@ -97,7 +97,7 @@ def _shown(address: tuple[Any, ...]) -> str:
 
 
 def handler(source: Source) -> type[BaseHTTPRequestHandler]:
-    """A request handler that serves ``source``."""
+    """Return a request handler that serves ``source``."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -187,12 +187,12 @@ class DualStackServer(ThreadingHTTPServer):
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news."""
+        """Ignore a client that goes away."""
         log.info("%s: %s", _shown(client_address), sys.exc_info()[1])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line: `start --kubeconfig F --dir D` or `bootstrap --dir D`.
+    """Run the command line: `start --kubeconfig F --dir D` or `bootstrap --dir D`.
 
     D holds tls.crt, tls.key, and the kubelet's files or, for the bootstrap, `<pool>.json`.
     """

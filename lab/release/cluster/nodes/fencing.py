@@ -29,7 +29,7 @@ READY, COMPLETED = "ExternalEtcdReadyForTransition", "ExternalEtcdHasCompletedTr
 
 
 def credential_name(host: str) -> str:
-    """The Secret with the credentials by which a node is fenced."""
+    """Return the Secret with the credentials by which a node is fenced."""
     return f"fencing-credentials-{host}"
 
 

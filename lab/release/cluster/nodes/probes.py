@@ -81,12 +81,12 @@ class View:
 
 
 def addresses(node: Object) -> list[str]:
-    """A node's InternalIPs, one a family, the one that it is known by first."""
+    """Return a node's InternalIPs, one a family, the one that it is known by first."""
     return [str(e["address"]) for e in node.get("status", {}).get("addresses") or [] if e["type"] == "InternalIP"]
 
 
 def address(node: Object) -> str:
-    """A node's first InternalIP, for a URL; empty when it has none yet."""
+    """Return a node's first InternalIP, for a URL; empty when it has none yet."""
     first = next(iter(addresses(node)), "")
     return f"[{first}]" if ":" in first else first
 
@@ -175,7 +175,7 @@ def kube_apiserver(view: View) -> Finding:
 
 
 def kube_controller_manager(view: View) -> Finding:
-    """The leader renews its lease."""
+    """Check that the leader renews its lease."""
     lease = view.kube.get(LEASE_API, "Lease", "kube-controller-manager", "kube-system")
     if lease is None or not lease["spec"].get("renewTime"):
         return Finding(False, "Lease kube-system/kube-controller-manager is not there: no leader yet", "NoLeader")
@@ -193,7 +193,7 @@ def kube_controller_manager(view: View) -> Finding:
 
 
 def machine_config(view: View) -> Finding:
-    """The machine-config server answers over TLS, and every pool is updated."""
+    """Check that the machine-config server answers over TLS, and every pool is updated."""
     status, body = _get("https://localhost:22623/healthz", view.files / "root-ca.crt")
     if status != 200:
         return Finding(False, f"GET https://localhost:22623/healthz: {status or 'no answer'} {body[:120]}", "NoServer")
@@ -211,7 +211,7 @@ def machine_config(view: View) -> Finding:
 
 
 def machine_approver(view: View) -> Finding:
-    """The approver runs, and no node's CSR has been overlooked."""
+    """Check that the approver runs, and no node's CSR has been overlooked."""
     ready = [p for p in view.pods if p["metadata"]["namespace"] == "assisted-installer" and pod_ready(p)]
     if not ready:
         return Finding(False, "No pod in namespace assisted-installer is Ready", "NoApprover")
@@ -226,7 +226,7 @@ def machine_approver(view: View) -> Finding:
 
 
 def dns(view: View) -> Finding:
-    """This node's resolver resolves the cluster's names."""
+    """Check that this node's resolver resolves the cluster's names."""
     names = (f"api.{view.domain}", f"api-int.{view.domain}", view.console_host)
     missing = []
     for name in names:
@@ -250,7 +250,7 @@ def network(view: View) -> Finding:
 
 
 def ingress(view: View) -> Finding:
-    """The router says it is ready and shows a certificate of the ingress CA."""
+    """Check that the router says it is ready and shows a certificate of the ingress CA."""
     for node in view.routers:
         url = f"http://{address(node)}:1936/healthz/ready"
         status, body = _get(url, False)
@@ -270,7 +270,7 @@ def ingress(view: View) -> Finding:
 
 
 def console(view: View) -> Finding:
-    """The console answers through the router, by its public name."""
+    """Check that the console answers through the router, by its public name."""
     url = f"https://{view.console_host}/"
     status, body = _get(url, view.files / "router-ca.crt")
     if status != 200:

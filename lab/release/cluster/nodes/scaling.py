@@ -134,7 +134,7 @@ class Wanted:
 
 
 def member_of(node: Object, members: list[Member]) -> Member | None:
-    """The etcd member whose peer address is the node's."""
+    """Return the etcd member whose peer address is the node's."""
     url = f"https://{address(node)}:2380"
     return next((m for m in members if url in m.peer_urls), None)
 
@@ -158,7 +158,7 @@ class Scaling:
         self._fencing = fencing.Fencing(kube, config, wanted.images, wanted.release_image) if config.fenced else None
 
     def etcd(self, view: View) -> Etcd:
-        """A client of the members that there are: the bootstrap host's and those of all nodes that have one."""
+        """Return a client of the members that there are: the bootstrap host's and those of all nodes that have one."""
         others = [f"https://{address(node)}:2379" for node in view.etcd_nodes if address(node)]
         endpoints = ("https://localhost:2379", *others)
         if self._client is None or self._client.endpoints != endpoints:

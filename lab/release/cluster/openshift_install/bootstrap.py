@@ -33,7 +33,7 @@ class Inputs:
 
 
 def read_tree(directory: Path) -> dict[str, str]:
-    """The manifest files of a directory by name; none when it does not exist."""
+    """Return the manifest files of a directory by name; none when it does not exist."""
     if not directory.is_dir():
         return {}
     endings = (".yaml", ".yml", ".json")
@@ -41,7 +41,7 @@ def read_tree(directory: Path) -> dict[str, str]:
 
 
 def render(inputs: Inputs) -> Config:
-    """The whole config: /opt/openshift, scripts, registries, units."""
+    """Return the whole config: /opt/openshift, scripts, registries, units."""
     scripts = {
         "bootkube.sh": templates.fill("bootkube.sh", release_image=inputs.release_image),
         "bootstrap-service-record.sh": templates.text("bootstrap-service-record.sh"),

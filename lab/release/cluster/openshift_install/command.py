@@ -49,7 +49,7 @@ class Assets:
 
 
 def new_password() -> str:
-    """A kubeadmin password: four groups of five (§7.3)."""
+    """Return a kubeadmin password: four groups of five (§7.3)."""
     return "-".join("".join(secrets.choice(_ALPHABET) for _ in range(5)) for _ in range(4))
 
 
@@ -111,7 +111,7 @@ def load_assets(directory: Path, release_image: str) -> Assets:
 
 
 def kubeconfigs(assets: Assets) -> dict[str, str]:
-    """The four kubeconfigs by file name (§7.1)."""
+    """Return the four kubeconfigs by file name (§7.1)."""
     domain, pairs = assets.config.domain, assets.pairs
     servers = tls.bundle(pairs, tls.SERVER_CAS)
     admin = pairs["admin-kubeconfig-client"]
@@ -187,7 +187,7 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; 0 when all was written, 1 with one line on stderr otherwise."""
+    """Run the command line; 0 when all was written, 1 with one line on stderr otherwise."""
     parser = argparse.ArgumentParser(prog="openshift-install")
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("version")

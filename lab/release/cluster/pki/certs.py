@@ -52,7 +52,7 @@ def _key() -> tuple[ec.EllipticCurvePrivateKey, str]:
 
 
 def new_service_account_keys() -> KeyPair:
-    """The key that signs service account tokens; ``cert`` holds the public key, PEM."""
+    """Return the key that signs service account tokens; ``cert`` holds the public key, PEM."""
     key, pem = _key()
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return KeyPair(public.decode(), pem)
@@ -94,7 +94,7 @@ def _usage(*, signing: bool) -> x509.KeyUsage:
 
 
 def new_ca(common_name: str, lifetime: dt.timedelta = TEN_YEARS, unit: str = "openshift") -> KeyPair:
-    """A self-signed CA."""
+    """Return a self-signed CA."""
     key, pem = _key()
     name = _name(common_name, (), (unit,))
     cert = (
@@ -124,7 +124,7 @@ def issue(
     usages: Sequence[x509.ObjectIdentifier] = CLIENT,
     lifetime: dt.timedelta = SHORT,
 ) -> KeyPair:
-    """A leaf certificate signed by ``ca``; ``names`` are DNS names and IP addresses.
+    """Return a leaf certificate signed by ``ca``; ``names`` are DNS names and IP addresses.
 
     Raises ConfigError when ``ca`` is not a certificate with an RSA or EC key.
     """

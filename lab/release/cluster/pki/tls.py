@@ -129,7 +129,8 @@ def load(directory: Path) -> dict[str, KeyPair]:
 
 
 def complete(config: InstallConfig, existing: Mapping[str, KeyPair]) -> dict[str, KeyPair]:
-    """The whole set: existing pairs are kept, missing ones made (leaves signed by existing signers where possible)."""
+    """Return the whole set: existing pairs are kept, missing ones made (leaves signed by existing signers where
+    possible)."""
     pairs = dict(existing)
     for name, lifetime in SIGNERS.items():
         if name not in pairs:
@@ -149,7 +150,7 @@ def etcd_server(signer: KeyPair, addresses: Sequence[str], hostname: str) -> Key
 
 
 def bundle(pairs: Mapping[str, KeyPair], names: Sequence[str]) -> str:
-    """The certificates of several CAs, one PEM text."""
+    """Return the certificates of several CAs, one PEM text."""
     return "".join(pairs[name].cert for name in names)
 
 

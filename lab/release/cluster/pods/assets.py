@@ -50,7 +50,7 @@ class Cluster:
         return tls.bundle(self.pairs, tls.SERVER_CAS)
 
     def kubeconfig(self, user: str, client: str, host: str = "localhost") -> str:
-        """A kubeconfig of one of our clients."""
+        """Return a kubeconfig of one of our clients."""
         return kubeconfig.render(
             cluster=self.config.name,
             server=f"https://{host}:6443",

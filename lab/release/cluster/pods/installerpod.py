@@ -23,7 +23,7 @@ PODS = "/installer/pods"
 
 
 def _key(path: str) -> str:
-    """A path as a key of a Secret, which may not contain a slash."""
+    """Return a path as a key of a Secret, which may not contain a slash."""
     return path.replace("/", "_")
 
 
@@ -35,7 +35,7 @@ def resource_secret(name: str, files: Mapping[str, str]) -> Object:
 
 
 def static_pods_map(node: str, stages: Sequence[Stage], images: Images) -> Object:
-    """The node's static pod manifests; keys are `<number of the stage>-<stage>-<pod>.yaml`."""
+    """Return the node's static pod manifests; keys are `<number of the stage>-<stage>-<pod>.yaml`."""
     data = {
         f"{number}-{stage.name}_{pod.name}.yaml": pod.manifest(images)
         for number, stage in enumerate(stages)
@@ -51,7 +51,8 @@ def _items(source: Object) -> list[dict[str, str]]:
 
 
 def installer_pod(node: str, image: str, sources: Sequence[Object], name: str = "") -> Object:
-    """The pod that puts the Secrets' files and the node's static pods in place; another `name` is for files alone."""
+    """Return the pod that puts the Secrets' files and the node's static pods in place; another `name` is for files
+    alone."""
     projected = [{"secret": {"name": s["metadata"]["name"], "items": _items(s)}} for s in sources]
     volumes: list[dict[str, Any]] = [
         {"name": "files", "projected": {"sources": projected}},

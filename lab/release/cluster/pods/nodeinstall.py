@@ -45,7 +45,7 @@ def copy_files(source: Path, target: Path) -> int:
 
 
 def stages(pods: Path) -> list[tuple[str, list[Path]]]:
-    """The manifests by stage, in order; a file is called `<number>-<stage>_<pod>.yaml`."""
+    """Return the manifests by stage, in order; a file is called `<number>-<stage>_<pod>.yaml`."""
     files = sorted(path for path in pods.iterdir() if path.suffix == ".yaml")
     return [(key.partition("-")[2], list(group)) for key, group in groupby(files, lambda p: p.name.partition("_")[0])]
 
@@ -124,7 +124,7 @@ def wait(
 
 
 def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path) -> None:
-    """The whole installation. Raises WaitError, OSError."""
+    """Run the whole installation. Raises WaitError, OSError."""
     resources = kubernetes / "static-pod-resources"
     log.info("Copied %d files", copy_files(files, resources))
     etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read

@@ -53,7 +53,7 @@ class Peer:
 
 
 def new_key() -> str:
-    """A key for corosync: as many random characters as it takes."""
+    """Return a key for corosync: as many random characters as it takes."""
     return secrets.token_hex(128)
 
 

@@ -26,7 +26,7 @@ class Probe:
     scheme: str = "HTTP"
 
     def spec(self) -> dict[str, object]:
-        """The probe in a Pod's form: as often as OpenShift's, and patient, for hosts that emulate their CPU."""
+        """Return the probe in a Pod's form: as often as OpenShift's, and patient, for hosts that emulate their CPU."""
         get = {"path": self.path, "port": self.port, "scheme": self.scheme, "host": "localhost"}
         # A kubelet's first look comes at a random moment of the first period: everybody waits for a longer one.
         return {"httpGet": get, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 12}
@@ -57,7 +57,7 @@ class StaticPod:
         return {f"{RESOURCES}/{self.secrets}": True, **self.mounts}
 
     def manifest(self, images: Images) -> str:
-        """The Pod as YAML for the kubelet's static pod directory."""
+        """Return the Pod as YAML for the kubelet's static pod directory."""
         paths = self._mounts()
         container: dict[str, object] = {
             "name": self.name,

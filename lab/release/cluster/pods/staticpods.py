@@ -20,7 +20,7 @@ def _pair(option: str, secrets: str, name: str) -> tuple[str, str]:
 
 
 def url_host(ip: str) -> str:
-    """An address as written in a URL."""
+    """Return an address as written in a URL."""
     return f"[{ip}]" if ":" in ip else ip
 
 
@@ -80,7 +80,7 @@ def etcd(node_ip: str, member: str, peers: str = "", *, alone: bool = False, lis
 
 
 def etcd_tools() -> StaticPod:
-    """The pod in etcd's place where pacemaker runs etcd: etcdctl with all that it needs to know."""
+    """Return the pod in etcd's place where pacemaker runs etcd: etcdctl with all that it needs to know."""
     secrets = f"{RESOURCES}/etcd-certs"
     files = {"CACERT": "ca.crt", "CERT": "server.crt", "KEY": "server.key"}
     return StaticPod(
@@ -133,7 +133,7 @@ def feature_gates(config: InstallConfig) -> list[str]:
 
 
 def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
-    """The API server, with a serving certificate for each name by which it is reached."""
+    """Return the API server, with a serving certificate for each name by which it is reached."""
     secrets = f"{RESOURCES}/kube-apiserver-certs"
     sni = [
         f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
@@ -211,7 +211,7 @@ CONTROLLERS = (
 
 
 def kube_controller_manager(config: InstallConfig) -> StaticPod:
-    """The controller manager with the controllers of CONTROLLERS; it signs the nodes' CSRs."""
+    """Return the controller manager with the controllers of CONTROLLERS; it signs the nodes' CSRs."""
     secrets = f"{RESOURCES}/kube-controller-manager-certs"
     kubeconfig = f"{secrets}/kubeconfig"
     return StaticPod(
@@ -257,7 +257,7 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
 
 
 def machine_config_server(bootstrap: bool = False) -> StaticPod:
-    """Serves machine configs on 22623 and 22624: from the API, or, on the bootstrap host, from files."""
+    """Serve machine configs on 22623 and 22624: from the API, or, on the bootstrap host, from files."""
     secrets = f"{RESOURCES}/machine-config-server"
     verb = "bootstrap" if bootstrap else "start"
     source = () if bootstrap else (f"--kubeconfig={secrets}/kubeconfig",)
@@ -273,7 +273,7 @@ def machine_config_server(bootstrap: bool = False) -> StaticPod:
 
 
 def cluster_version_operator(release_image: str) -> StaticPod:
-    """Applies the payload and reports on the cluster; sees its own node's names and the lab operators' inputs."""
+    """Apply the payload and reports on the cluster; sees its own node's names and the lab operators' inputs."""
     secrets = f"{RESOURCES}/cluster-version-operator"
     return StaticPod(
         name="cluster-version-operator",
@@ -305,7 +305,7 @@ def assisted_installer_controller() -> StaticPod:
 
 
 def router() -> StaticPod:
-    """The ingress: haproxy on 80, 443 and 1936."""
+    """Return the ingress: haproxy on 80, 443 and 1936."""
     secrets = f"{RESOURCES}/router"
     return StaticPod(
         name="router-default",
@@ -319,7 +319,7 @@ def router() -> StaticPod:
 
 
 def console() -> StaticPod:
-    """The console's page, behind the router."""
+    """Return the console's page, behind the router."""
     secrets = f"{RESOURCES}/console"
     return StaticPod(
         name="console",
@@ -333,7 +333,7 @@ def console() -> StaticPod:
 
 
 def keepalived() -> StaticPod:
-    """Holds the virtual IPs; its configuration was filled in on the host (reference/cluster.md §6.1)."""
+    """Hold the virtual IPs; its configuration was filled in on the host (reference/cluster.md §6.1)."""
     config = f"{RESOURCES}/keepalived"
     return StaticPod(
         name="keepalived",
@@ -358,7 +358,7 @@ def keepalived() -> StaticPod:
 def control_plane(
     config: InstallConfig, release_image: str, node_ip: str, member: str, *, peers: str = ""
 ) -> list[Stage]:
-    """A control plane node's static pods, by stages: clients of the API server start when it answers."""
+    """Return a control plane node's static pods, by stages: clients of the API server start when it answers."""
     rest = [
         kube_controller_manager(config),
         machine_config_server(),
@@ -373,12 +373,12 @@ def control_plane(
 
 
 def arbiter(config: InstallConfig, node_ip: str, member: str, peers: str) -> list[Stage]:
-    """An arbiter's static pod: a member of etcd, and nothing else of the control plane."""
+    """Return an arbiter's static pod: a member of etcd, and nothing else of the control plane."""
     return [Stage("etcd", [etcd(node_ip, member, peers, listen=config.any_address)])]
 
 
 def worker() -> list[Stage]:
-    """A worker's static pods, except those of its MachineConfig."""
+    """Return a worker's static pods, except those of its MachineConfig."""
     return [Stage("operators", ingress())]
 
 

@@ -72,7 +72,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; 1 with one line on stderr when the payload or an argument is wrong."""
+    """Run the command line; 1 with one line on stderr when the payload or an argument is wrong."""
     parser = argparse.ArgumentParser(prog="cluster-version-operator")
     parser.add_argument("--payload", type=Path, default=Path("/"), help="where the payload's directories are")
     verbs = parser.add_subparsers(dest="verb", required=True)

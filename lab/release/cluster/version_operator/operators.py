@@ -86,7 +86,7 @@ def node_patch(node: Object, schedulable_masters: bool) -> Object:
 
 
 def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
-    """The status of a MachineConfigPool from its nodes' annotations."""
+    """Return the status of a MachineConfigPool from its nodes' annotations."""
     name, wanted = pool["metadata"]["name"], pool["spec"]["configuration"]["name"]
     of_pool = [n for n in nodes if machineconfig.role_of(n) == name]
     current = [n for n in of_pool if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
@@ -111,7 +111,7 @@ def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
 
 
 def console_objects(host: str) -> list[Object]:
-    """The console's route and where its address is published."""
+    """Return the console's route and where its address is published."""
     route = {
         "apiVersion": "route.openshift.io/v1",
         "kind": "Route",

@@ -75,7 +75,7 @@ def live_kargs(volume_id: str) -> str:
 
 
 def kargs_area(kargs: str, size: int = KARGS_AREA_BYTES) -> bytes:
-    """The content of an area that holds ``kargs``.
+    """Return the content of an area that holds ``kargs``.
 
     Raises:
         LayoutError: they do not fit; the text must be shorter than the area.
@@ -87,14 +87,14 @@ def kargs_area(kargs: str, size: int = KARGS_AREA_BYTES) -> bytes:
 
 
 def boot_file(path: str, template: str, kargs: str) -> BootFile:
-    """A boot loader's file made from a template whose mark stands where the area begins."""
+    """Return a boot loader's file made from a template whose mark stands where the area begins."""
     before, _, after = template.partition(_MARK)
     start = before.encode()
     return BootFile(path, start + kargs_area(kargs) + after.encode(), len(start))
 
 
 def boot_files(kargs: str) -> tuple[BootFile, BootFile]:
-    """The UEFI (GRUB) and the BIOS (isolinux) configuration."""
+    """Return the UEFI (GRUB) and the BIOS (isolinux) configuration."""
     return boot_file(GRUB_CFG_PATH, GRUB_CFG, kargs), boot_file(ISOLINUX_CFG_PATH, ISOLINUX_CFG, kargs)
 
 

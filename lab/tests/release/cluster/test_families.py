@@ -190,7 +190,7 @@ bash "$1" "$2"
 
 
 def found_with(place: str, tmp_path: Path, stack: str = "dual") -> tuple[subprocess.CompletedProcess[str], str]:
-    """The script's run on a host in a namespace, and what it wrote."""
+    """Return the script's run on a host in a namespace, and what it wrote."""
     script, out = tmp_path / "node-ip.sh", tmp_path / "env"
     script.write_bytes(read_data_url(machineconfig.node_ip_script(config_of(stack))["contents"]["source"], None))
     completed = subprocess.run(

@@ -48,7 +48,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
-    """A directory after both commands, and one user manifest put between them."""
+    """Provide a directory after both commands, and one user manifest put between them."""
     directory = tmp_path_factory.mktemp("install")
     (directory / "install-config.yaml").write_text(yaml.safe_dump(CONFIG))
     own = certs.new_ca("admin-kubeconfig-signer")
@@ -143,7 +143,7 @@ def test_bad_fields_are_named(change, field):
 
 @pytest.fixture(scope="module")
 def bootstrapped(outputs, tmp_path_factory):
-    """A bootstrap host's root after rendering, with a stand-in for what etcd wrote."""
+    """Provide a bootstrap host's root after rendering, with a stand-in for what etcd wrote."""
     root = tmp_path_factory.mktemp("root")
     unpack(json.loads((outputs / "bootstrap-in-place-for-live-iso.ign").read_text()), root)
     tags = [{"name": t, "from": {"kind": "DockerImage", "name": f"release.example/n/r@sha256:{t}"}} for t in TAGS]

@@ -102,7 +102,7 @@ PATH="$1/bin:$PATH" bash "$1/script.sh"
 def run(
     root: Path, cmdline: str, arguments: list[str], *, fips: bool = False
 ) -> tuple[subprocess.CompletedProcess[str], str]:
-    """The script's run, and the boot loader's configuration afterwards."""
+    """Return the script's run, and the boot loader's configuration afterwards."""
     (root / "cmdline").write_text(cmdline + "\n")
     (root / "etc").mkdir(exist_ok=True)
     served_config = machineconfig.machine_config("rendered-master-1", "master", ignition.config(), arguments, fips=fips)

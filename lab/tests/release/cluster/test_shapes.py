@@ -31,7 +31,7 @@ IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
 
 
 def config(masters: int, arbiters: int = 0, **more: Any) -> dict[str, Any]:
-    """An install-config on bare metal."""
+    """Return an install-config on bare metal."""
     return {
         "apiVersion": "v1",
         "metadata": {"name": "c"},
@@ -58,7 +58,7 @@ def create(directory: Path, document: dict[str, Any], monkeypatch: pytest.Monkey
 
 @pytest.fixture(scope="module")
 def created(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Path]:
-    """The directory that is created for so many masters and arbiters, of which each has keys of its own."""
+    """Provide the directory that is created for so many masters and arbiters, of which each has keys of its own."""
 
     @cache
     def make(masters: int, arbiters: int) -> Path:
@@ -145,7 +145,7 @@ def test_the_bootstrap_is_complete_with_the_api_servers_that_there_can_be(
 
 @pytest.fixture(scope="module")
 def arbitrated() -> tuple[Cluster, list[Object]]:
-    """A cluster of two masters and an arbiter, and its MachineConfigs and pools."""
+    """Provide a cluster of two masters and an arbiter, and its MachineConfigs and pools."""
     parsed = read(2, 1)
     cluster = Cluster(parsed, tls.complete(parsed, {}), RELEASE, IMAGES)
     return cluster, bootkube.machine_configs(cluster, [])

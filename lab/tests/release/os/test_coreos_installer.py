@@ -130,7 +130,7 @@ def test_not_a_disk(tmp_path, capsys):
 
 @pytest.fixture
 def disk_of(tmp_path):
-    """A function that makes a disk of so many MiB: its device, and the file that it is."""
+    """Provide a function that makes a disk of so many MiB: its device, and the file that it is."""
     with contextlib.ExitStack() as held:
 
         def make(mib):

@@ -28,7 +28,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path):
-    """Serves tmp_path/www with a certificate of a CA that nobody knows."""
+    """Serve tmp_path/www with a certificate of a CA that nobody knows."""
     www = tmp_path / "www"
     www.mkdir()
     (www / "rootfs.img").write_bytes(ROOT)

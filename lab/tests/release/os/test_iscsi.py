@@ -17,7 +17,7 @@ RENAMING = "I:1\nE:ID_RENAMING=1\n"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A machine with two cards, of which the firmware tells of the second."""
+    """Provide a machine with two cards, of which the firmware tells of the second."""
     for number, (name, mac) in enumerate(CARDS.items(), 2):
         card = tmp_path / "net" / name
         (card / "device").mkdir(parents=True)

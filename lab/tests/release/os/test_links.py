@@ -57,7 +57,7 @@ def test_the_initramfs_has_it_too():
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A machine with two cards, the root behind one of them, and a bond."""
+    """Provide a machine with two cards, the root behind one of them, and a bond."""
     for name in ("eth0", "eth1"):
         (tmp_path / "net" / name / "device").mkdir(parents=True)
     for name in ("lo", "bond0", "bonding_masters", "../kept", "../nm", "../bin"):

@@ -59,7 +59,7 @@ def disk(tmp_path: Path) -> Path:
 
 
 def run(root: Path, *filesystems: dict[str, Any]) -> tuple[subprocess.CompletedProcess[str], str]:
-    """The two scripts' run, and the boot loader's configuration afterwards."""
+    """Return the two scripts' run, and the boot loader's configuration afterwards."""
     (root / "ignition.json").write_text(json.dumps({"storage": {"filesystems": list(filesystems)}}))
     env = os.environ | {"CMDLINE": f"{root}/cmdline", "KMSG": f"{root}/kmsg", "SYSROOT": f"{root}/sysroot"}
     completed = subprocess.run(

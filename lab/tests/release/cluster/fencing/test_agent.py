@@ -129,7 +129,7 @@ def pair(tmp_path, monkeypatch):
 
 
 def lose(node, other, seen, how):
-    """A node ends without a word; the other notices that it has no leader any more."""
+    """Return a node ends without a word; the other notices that it has no leader any more."""
     node.etcd.kill()
     seen[node.name] = how
     wait_until(lambda: not other.agent.healthy(), SECONDS, "etcd")

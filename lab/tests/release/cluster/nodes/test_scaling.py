@@ -106,7 +106,7 @@ def step(operator, seen):
 
 
 def finish(api):
-    """The installer pods end well."""
+    """Return the installer pods end well."""
     for pod in api.pods():
         pod["status"] = {"phase": "Succeeded"}
 
@@ -255,7 +255,7 @@ def test_peers_name_every_started_member_and_the_new_one_last():
 
 
 def projected(root, files):
-    """A volume as the kubelet lays it out: real files in a dated directory, links beside it."""
+    """Return a volume as the kubelet lays it out: real files in a dated directory, links beside it."""
     dated = root / "..2026_01_01"
     for path, text in files.items():
         (dated / path).parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class Api:
 
 @pytest.fixture
 def rounds(monkeypatch):
-    """The loop with a scaling that is told what to answer, and a clock that is told the time."""
+    """Provide the loop with a scaling that is told what to answer, and a clock that is told the time."""
     api, busy, now = Api(), [True], [1000.0]
     loop = operators.Operators(api, Path(), Images("4.18.0", {}), "r")
     monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
