@@ -28,11 +28,11 @@ class Host(HostSystem):
     """A host whose files lie below ``root``; its programs run here, those of ``put`` before the machine's own."""
 
     def command(self, args: Sequence[str]) -> list[str]:
-        """The program as it is, to be run here."""
+        """Return the program as it is, to be run here."""
         return list(args)
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """A file of the host."""
+        """Return a file of the host."""
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -55,12 +55,12 @@ class Programs:
         partial.rename(self.folder / name)
 
     def calls(self, name: str) -> list[str]:
-        """The arguments of each call, joined by spaces."""
+        """Return the arguments of each call, joined by spaces."""
         path = self.folder / f"{name}.calls"
         return path.read_text().splitlines() if path.exists() else []
 
     def log(self, name: str) -> str:
-        """What the program wrote to ``$log``."""
+        """Return the program's writing to ``$log``."""
         path = self.folder / f"{name}.log"
         return path.read_text() if path.exists() else ""
 

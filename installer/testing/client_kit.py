@@ -15,7 +15,7 @@ TOKEN = "eyJ0.the-token.x"
 
 
 def client_of(service: SocketService, **times: float) -> AssistedClient:
-    """An agent's client, with these deadlines in seconds; it is closed with the server."""
+    """Return an agent's client, with these deadlines in seconds; it is closed with the server."""
     server = endpoint(service.url, ca_file=service.ca)
     client = AssistedClient(server, Scheme.AGENT, TOKEN, timeouts=Timeouts(**{"silence": 30, **times}))
     service.clients.append(client)
@@ -23,7 +23,7 @@ def client_of(service: SocketService, **times: float) -> AssistedClient:
 
 
 def answering(text: bytes) -> Callable[[SocketService, socket.socket, Any], None]:
-    """A server that says this to each request."""
+    """Return a server that says this to each request."""
 
     def talk(service: SocketService, connection: socket.socket, stream: Any) -> None:
         try:

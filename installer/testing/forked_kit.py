@@ -51,7 +51,7 @@ def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, se
 
 
 def _become(main: Main, arguments: Sequence[str], streams: Sequence[int]) -> NoReturn:
-    """The child: runs the command with these standard streams, within its memory."""
+    """Return the child: runs the command with these standard streams, within its memory."""
 
     def run() -> int:
         for number, stream in enumerate(streams):

@@ -22,7 +22,7 @@ QUIET = ("systemctl", "hostname", "dd", "vgremove", "wipefs", "sync", "systemd-r
 
 @pytest.fixture
 def machine(site: Site) -> Site:
-    """A host with an install disk that is known by a link, and the service's files for it."""
+    """Provide a host with an install disk that is known by a link, and the service's files for it."""
     for name in (*QUIET, "mount", "ip"):
         site.programs.add(name)
     site.programs.says("lsblk", '{"blockdevices": [{"name": "/dev/vdc", "type": "disk", "fstype": null}]}')
@@ -35,7 +35,7 @@ def machine(site: Site) -> Site:
 
 
 def written(site: Site, name: str) -> dict[str, Any]:
-    """The ignition that coreos-installer was given; also that it was once, for the right disk."""
+    """Return the ignition that coreos-installer was given; also that it was once, for the right disk."""
     assert site.timeline.argv("coreos-installer") == [["install", "--insecure", "-i", name, "/dev/vdc"]]
     written: dict[str, Any] = json.loads((site.root / "written").read_text())
     return written

@@ -66,7 +66,7 @@ class Timeline:
         return [run[1:] for run in runs if run[0] == program]
 
     def stages(self, host: str = "h") -> list[tuple[str, str]]:
-        """What was reported of a host: stage and info."""
+        """List the reports on a host: stage and info."""
         begin = f"PUT /infra-envs/i/hosts/{host}/progress "
         bodies = [json.loads(line.removeprefix(begin)) for line in self.all() if line.startswith(begin)]
         return [(body["current_stage"], body.get("progress_info", "")) for body in bodies]
@@ -89,20 +89,20 @@ class Programs:
         self.add("nsenter", NSENTER)
 
     def add(self, name: str, script: str = "") -> None:
-        """A shell script; its arguments are the program's."""
+        """Add a shell script; its arguments are the program's."""
         record = f"{{ printf run; printf '{SEPARATOR}%s' {name} \"$@\"; echo; }} >> {self._timeline.file}\n"
         path = self.folder / name
         path.write_text(f"#!/bin/sh\n{record}{script}")
         path.chmod(0o755)
 
     def says(self, name: str, text: str, code: int = 0) -> None:
-        """A program that answers this."""
+        """Add a program that answers this."""
         file = self.folder / f".{name}.out"
         file.write_text(text)
         self.add(name, f"cat {file}\nexit {code}\n")
 
     def fails(self, name: str, words: str = "scripted failure", code: int = 1) -> None:
-        """A program that prints this on its standard error and ends with `code`."""
+        """Add a program that prints this on its standard error and ends with `code`."""
         self.add(name, f"echo '{words}' >&2\nexit {code}\n")
 
 
@@ -121,7 +121,7 @@ class Service:
         self.url = ""
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        """The service's answer: status and body."""
+        """Return the service's answer: status and body."""
         status = self.statuses.pop(0) if self.statuses else 200
         if status != 200:
             return status, b'{"reason": "scripted refusal"}'
@@ -139,7 +139,7 @@ class Service:
 
 @contextmanager
 def serving(service: Service, tls: Path | None = None) -> Iterator[Service]:
-    """The service on HTTP, or on HTTPS with the certificates that are made in a folder."""
+    """Provide the service on HTTP, or on HTTPS with the certificates that are made in a folder."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -186,7 +186,7 @@ class Cluster:
         self.kubeconfig = ""
 
     def node(self, name: str, role: str = "master", ready: bool = True, address: str = "") -> None:
-        """A node of the cluster."""
+        """Add a node of the cluster."""
         labels = {f"node-role.kubernetes.io/{role}": ""} if role else {}
         conditions = [
             {"type": "MemoryPressure", "status": "False" if ready else "True"},
@@ -198,14 +198,14 @@ class Cluster:
         self.answers["/api/v1/nodes"]["items"].append(item)
 
     def event(self, namespace: str, name: str, reason: str = "") -> None:
-        """An event of the cluster."""
+        """Add an event of the cluster."""
         events = self.answers.setdefault(f"/api/v1/namespaces/{namespace}/events", {"items": []})
         events["items"].append({"metadata": {"name": name}, "reason": reason})
 
 
 @contextmanager
 def api_server(folder: Path) -> Iterator[Cluster]:
-    """The API on HTTPS; ``kubeconfig`` holds what opens it."""
+    """Provide the API on HTTPS; ``kubeconfig`` holds what opens it."""
     make_tls(folder)
     cluster = Cluster()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.crt"))
@@ -284,17 +284,17 @@ class Site:
         self.meanwhile.pop(0)()
 
     def client(self, url: str = "") -> AssistedClient:
-        """An agent's client of the service, or of another."""
+        """Return an agent's client of the service, or of another."""
         client = AssistedClient(endpoint(url or self.service.url), Scheme.AGENT, "the token")
         self.clients.append(client)
         return client
 
     def reporter(self) -> Reporter:
-        """A reporter of this host's stages."""
+        """Return a reporter of this host's stages."""
         return Reporter(self.client(), "i", "c", "h", sleep=self.sleep)
 
     def run(self, role: str, count: int, **plan: Any) -> Run:
-        """A run of the orchestrator in this role, in a control plane of `count`."""
+        """Return a run of the orchestrator in this role, in a control plane of `count`."""
         planned = Plan(role=role, boot_device="/dev/disk/by-id/wanted", control_plane_count=count, **plan)
         return Run(plan=planned, host=self.host, reporter=self.reporter(), sleep=self.sleep)
 

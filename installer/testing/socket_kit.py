@@ -126,5 +126,5 @@ def until_closed(service: SocketService, connection: socket.socket, stream: Any)
 
 
 def reset(connection: socket.socket) -> None:
-    """The next close sends a reset."""
+    """Let the next close send a reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -82,7 +82,7 @@ class World:
         return events
 
     def rest(self, path: str, headers: Any) -> tuple[int, Any]:
-        """The service's answer: status and body."""
+        """Return the service's answer: status and body."""
         if headers.get(HEADERS[Scheme.WATCHER]) != TOKEN:
             self.refused.append(path)
             return 401, {"code": 401, "message": "token is unknown"}
@@ -104,7 +104,7 @@ class World:
         }.get(path, (404, {"code": "404", "reason": f"no {path}"}))
 
     def kube(self, path: str, headers: Any) -> tuple[int, Any]:
-        """The answer of the cluster's API: status and body."""
+        """Return the answer of the cluster's API: status and body."""
         if path == "/version":
             # Asked first in each evaluation, whether or not it answers.
             self.look()
@@ -202,7 +202,7 @@ def _serving(signer: Pair) -> Pair:
 
 
 def _foreign(part: dict[str, Any]) -> dict[str, Any]:
-    """What openshift-install keeps of what is in our part of the state."""
+    """Return openshift-install's own form of our part of the state."""
     expected = part["expectedHosts"]
     deployment = {"clusterName": part["clusterName"], "baseDomain": part["baseDomain"]}
     wanted = {"controlPlaneAgents": expected["controlPlane"]}
@@ -270,12 +270,12 @@ class Run:
             return execute(target, self.dir, timeout, replace(settings, rest_port=rest.server_port))
 
     def lines(self, level: str = "") -> list[str]:
-        """What was logged at a level, or at all levels."""
+        """List the messages of a level, or of all levels."""
         return [r.message for r in self.caplog.records if r.name == "installer.waitfor" and level in ("", r.levelname)]
 
 
 def host(name: str, status: str, stage: str = "", info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
-    """A host as the service lists it; `checks` are its validations: status and message."""
+    """Return a host as the service lists it; `checks` are its validations: status and message."""
     validations = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
     validations.append({"id": "has-inventory", "status": "success", "message": "Valid inventory exists for the host"})
     return {
@@ -286,12 +286,12 @@ def host(name: str, status: str, stage: str = "", info: str = "", **checks: tupl
 
 
 def event(message: str, severity: str = "info") -> dict[str, Any]:
-    """An event of the service."""
+    """Return an event of the service."""
     return {"event_time": "2024-01-01T00:00:00Z", "name": "n", "severity": severity, "message": message}
 
 
 def cluster(status: str, info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
-    """A cluster as the service shows it; `checks` are its validations: status and message."""
+    """Return a cluster as the service shows it; `checks` are its validations: status and message."""
     validations = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
     return {
         "status": status,
@@ -310,12 +310,12 @@ TOO_SMALL = ("failure", "Too little memory for any role: found 2048 MiB, at leas
 
 
 def config_map(**data: str) -> dict[str, Any]:
-    """A ConfigMap with these data."""
+    """Return a ConfigMap with these data."""
     return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": data}
 
 
 def conditions(**states: tuple[str, str]) -> dict[str, Any]:
-    """The status of an object with these conditions: status and message."""
+    """Return the status of an object with these conditions: status and message."""
     since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"conditions": [
         {"type": kind, "status": status, "message": message, "reason": "R", "lastTransitionTime": since}
@@ -324,19 +324,19 @@ def conditions(**states: tuple[str, str]) -> dict[str, Any]:
 
 
 def version(available: str, progressing: str, message: str) -> dict[str, Any]:
-    """The ClusterVersion."""
+    """Return the ClusterVersion."""
     return {"metadata": {"name": "version"}, "status": conditions(
         Available=(available, "m"), Failing=("False", ""), Progressing=(progressing, message))}  # fmt: skip
 
 
 def operator(name: str, progressing: str = "False", available: str = "True") -> dict[str, Any]:
-    """A ClusterOperator."""
+    """Return a ClusterOperator."""
     return {"metadata": {"name": name}, "status": conditions(
         Available=(available, "it is"), Progressing=(progressing, "p"), Degraded=("False", ""))}  # fmt: skip
 
 
 def nodes(**ready: str) -> dict[str, Any]:
-    """A NodeList: status of the condition Ready by the node's name with _ for -."""
+    """Return a NodeList: status of the condition Ready by the node's name with _ for -."""
     items = [
         {"metadata": {"name": name.replace("_", "-")}, "status": conditions(Ready=(status, f"it is {status}"))}
         for name, status in ready.items()

@@ -13,7 +13,7 @@ from installer.testing.service.rendezvous_kit import Running, free_port
 
 
 def asset_dir(path: Path, service: Running) -> Path:
-    """What `create image` would have left, for this service; its cluster's API never comes up."""
+    """Make what `create image` would have left, for this service; its cluster's API never comes up."""
     (path / "auth").mkdir(parents=True)
     part = {
         "rendezvousIP": "127.0.0.1",

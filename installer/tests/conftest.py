@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A host to install, with programs of its own, and a service on HTTP."""
+    """Provide a host to install, with programs of its own, and a service on HTTP."""
     from installer.testing.orchestrator_kit import Service, Site, Timeline, serving
 
     with serving(Service(Timeline(tmp_path / "timeline"))) as service:

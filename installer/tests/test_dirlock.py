@@ -44,7 +44,7 @@ def holder(folder):
 
 
 def started(code, folder):
-    """A Python with the standard library and this checkout alone, which takes half as long to start."""
+    """Return a Python with the standard library and this checkout alone, which takes half as long to start."""
     command = [sys.executable, "-S", "-c", code, str(folder)]
     return subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -130,7 +130,7 @@ def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatc
 
 
 def filled(directory: Path) -> Path:
-    """An asset directory with both configs."""
+    """Return an asset directory with both configs."""
     directory.mkdir()
     (directory / "install-config.yaml").write_text(yaml.safe_dump(SNO))
     (directory / "agent-config.yaml").write_text(yaml.safe_dump(AGENT))

@@ -55,7 +55,7 @@ With more than one lab, say which: --lab ID. Topologies are presets or YAML file
 
 @cache
 def parser() -> argparse.ArgumentParser:
-    """The command line. It is made once a process, which takes 20 ms."""
+    """Make the command line, once a process, which takes 20 ms."""
     parser = argparse.ArgumentParser(
         prog="node0-lab",
         description="Virtual bare metal: machines behind Redfish BMCs, with DNS, DHCP, NTP and a registry.",
@@ -131,7 +131,7 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 
 
 def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments. One too many may be meant to say which lab: then the error says how that is done."""
+    """Return the arguments. One too many may be meant to say which lab: then the error says how that is done."""
     arguments, unknown = commands.parse_known_args(argv)
     if unknown:
         unrecognized = f"unrecognized arguments: {' '.join(unknown)}"
@@ -186,7 +186,7 @@ def _chosen(wanted: str | None) -> records.Record:
 
 
 def _expect_no_lab(arguments: argparse.Namespace) -> None:
-    """Raises UnknownLabError where a lab's name stands in the place of a machine's, or before a command."""
+    """Raise UnknownLabError where a lab's name stands in the place of a machine's, or before a command."""
     if getattr(arguments, "lab", "") is not None:
         return
     name = getattr(arguments, "node", None) or next(iter(getattr(arguments, "words", ())), None)
@@ -199,7 +199,7 @@ def _attached(arguments: argparse.Namespace) -> Lab:
 
 
 def _entered(arguments: argparse.Namespace) -> records.Record:
-    """The lab to enter. Raises where it has ended: its first process' pid may be another's by now."""
+    """Return the lab to enter. Raises where it has ended: its first process' pid may be another's by now."""
     return watch.running(_chosen(arguments.lab).id)
 
 
@@ -290,7 +290,7 @@ def _tell_what_ended(lab_dir: records.LabDirectory) -> None:
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:
-    """The command after the other arguments, with or without `--` before it."""
+    """Return the command after the other arguments, with or without `--` before it."""
     return [word for index, word in enumerate(arguments.words) if (index, word) != (0, "--")]
 
 

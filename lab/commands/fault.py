@@ -70,13 +70,13 @@ _WITHOUT = {"card": "all", "disk": "the one to install on", "node": "any that th
 
 
 def _kinds() -> Mapping[str, type[msgspec.Struct]]:
-    """The faults by their names on the command line: LinkDown is link-down."""
+    """Return the faults by their names on the command line: LinkDown is link-down."""
     return {re.sub(r"(?<=.)([A-Z])", r"-\1", kind.__name__).lower(): kind for kind in get_args(Fault)}
 
 
 def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """The options of a fault by their names: its fields, with their types, defaults and choices. A machine whose cables
-    are what fails may be named as a link."""
+    """Yield the options of a fault by their names: its fields, with their types, defaults and choices. A machine whose
+    cables are what fails may be named as a link."""
     hints = get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
         hint = hints[field.name]
@@ -128,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.A
 
 
 def fault_of(arguments: argparse.Namespace) -> Fault:
-    """The fault that the options describe. Raises LabError."""
+    """Return the fault that the options describe. Raises LabError."""
     kind = _kinds()[arguments.fault]
     values = {field.name: getattr(arguments, field.name) for field in msgspec.structs.fields(kind)}
     try:

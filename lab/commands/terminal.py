@@ -62,7 +62,7 @@ def describe(record: Record) -> None:
 
 
 def cards(topology: Topology, node: NodeSpec) -> list[str]:
-    """A line for each card or bond of a machine: where it is attached."""
+    """Return a line for each card or bond of a machine: where it is attached."""
     lines = []
     for link in topology.links(node):
         ends = [link.network.name] if link.network else []

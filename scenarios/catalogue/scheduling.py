@@ -75,7 +75,7 @@ class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ha
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Assign the longest unit that is left. Behind the only test of a unit the next one waits for all of that: at the
+        """Assign the longest unit that is left. Behind a unit's only test the next one waits for all of that: at the
         end it is the shortest, so that who is free first has the longest."""
         assigned = [*self.assigned_work[node].values()]
         if assigned and len(assigned[-1]) == 1 and len(self.workqueue) <= len(self.nodes):

@@ -11,7 +11,7 @@ from installer.credentials.certificates import authority
 
 
 def pem(content: bytes) -> str:
-    """A certificate's text around any bytes."""
+    """Return a certificate's text around any bytes."""
     body = base64.encodebytes(content).decode().strip()
     return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----"
 
@@ -25,7 +25,7 @@ GOOD = {
 
 
 def asset_dir(path: Path, part: dict[str, Any]) -> Path:
-    """An asset directory whose state says ``part`` of node0."""
+    """Return an asset directory whose state says ``part`` of node0."""
     (path / "auth").mkdir()
     (path / "auth" / "kubeconfig").write_text("{}")
     (path / ".openshift_install_state.json").write_text(json.dumps({"node0": part}))

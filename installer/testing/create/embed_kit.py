@@ -11,7 +11,7 @@ KARGS = "coreos.liveiso=vol ignition.firstboot"
 def make_iso(
     tmp: Path, *, igninfo: dict[str, Any] | None, kargs: bool = True, area: int = 262144, flags: tuple[str, ...] = ()
 ) -> Path:
-    """A live ISO with an embed area of `area` bytes; its igninfo.json and kargs areas as asked for."""
+    """Return a live ISO with an embed area of `area` bytes; its igninfo.json and kargs areas as asked for."""
     root = tmp / "root"
     for name in ("images/pxeboot", "coreos", "EFI/fedora", "isolinux", "many"):
         (root / name).mkdir(parents=True)

@@ -42,13 +42,15 @@ def named_components() -> dict[str, str]:
 
 
 def components(server: Registry, iso: Path) -> dict[str, str]:
-    """The images of a release by tag: machine-os-images with the base ISO, which is pushed, and others by name."""
+    """Return the images of a release by tag: machine-os-images with the base ISO, which is pushed, and others by
+    name."""
     return {**named_components(), "machine-os-images": server.push([base_iso_files(iso)], "mos", "zstd")}
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, str]]:
-    """A registry with a release, the pullspec of that release, and of one whose base ISO is not what it says."""
+    """Provide a registry with a release, the pullspec of that release, and of one whose base ISO is not what it
+    says."""
     folder = tmp_path_factory.mktemp("payload")
     iso = make_iso(folder, igninfo={"file": "images/ignition.img"})
     with registry(folder / "registry") as server:
@@ -74,7 +76,8 @@ def inputs(
 def asset_directory(
     server: Registry, release: str, parent: Path, monkeypatch: pytest.MonkeyPatch, *, cache: Path
 ) -> Path:
-    """A new directory in `parent` with the inputs of one node; the environment names the release and the cache."""
+    """Return a new directory in `parent` with the inputs of one node; the environment names the release and the
+    cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
     monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
@@ -86,7 +89,8 @@ def asset_directory(
 
 @pytest.fixture
 def directory(lab: tuple[Registry, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An asset directory with the inputs of one node, installed from the registry's release; its caches are empty."""
+    """Provide an asset directory with the inputs of one node, installed from the registry's release; its caches are
+    empty."""
     return asset_directory(*lab[:2], tmp_path, monkeypatch, cache=tmp_path / "cache")
 
 

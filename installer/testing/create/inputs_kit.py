@@ -136,7 +136,7 @@ AGENT: dict[str, Any] = {
 
 
 def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """`base` with the field at a dotted path (numbers are indices) set, or removed where value is ...."""
+    """Copy `base` with the field at a dotted path (numbers are indices) set, or removed where value is ...."""
     result = copy.deepcopy(base)
     container: Any = result
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")] if path else [""]

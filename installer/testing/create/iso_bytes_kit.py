@@ -12,12 +12,12 @@ from installer.image.iso.overlay import Overlay
 
 
 def both(value: int) -> bytes:
-    """A number of 32 bits in both byte orders (ECMA-119 §7.3.3)."""
+    """Return a number of 32 bits in both byte orders (ECMA-119 §7.3.3)."""
     return struct.pack("<I", value) + struct.pack(">I", value)
 
 
 def record(name: bytes, sector: int, length: int, flags: int = 0, *, system_use: bytes = b"") -> bytes:
-    """A directory record (ECMA-119 §9.1)."""
+    """Return a directory record (ECMA-119 §9.1)."""
     padded = name + (b"" if len(name) % 2 else b"\0")
     size = 33 + len(padded) + len(system_use)
     head = bytes([size + size % 2, 0]) + both(sector) + both(length) + bytes(7) + bytes([flags, 0, 0, 1, 0, 1, 0])
@@ -25,7 +25,7 @@ def record(name: bytes, sector: int, length: int, flags: int = 0, *, system_use:
 
 
 def volume(root_sector: int, root_length: int, blocks: int, kind: int = 1) -> bytes:
-    """A volume descriptor (ECMA-119 §8.4)."""
+    """Return a volume descriptor (ECMA-119 §8.4)."""
     sector = bytearray(SECTOR)
     sector[:8] = bytes([kind]) + b"CD001\x01\0"
     sector[40:72] = b"VOLUME".ljust(32)
@@ -38,7 +38,8 @@ END = b"\xffCD001\x01".ljust(SECTOR, b"\0")
 
 
 def image(files: dict[str, bytes], *, extra: tuple[bytes, ...] = (), root: bytes | None = None) -> bytearray:
-    """An ISO with files in its root: descriptors from sector 16, the root directory behind them, then the files."""
+    """Return an ISO with files in its root: descriptors from sector 16, the root directory behind them, then the
+    files."""
     at = 16 + 1 + len(extra) + 1
     place, entries, content = at + 1, record(b"\0", at, SECTOR, 2) + record(b"\1", at, SECTOR, 2), b""
     for name, data in files.items():
@@ -50,7 +51,7 @@ def image(files: dict[str, bytes], *, extra: tuple[bytes, ...] = (), root: bytes
 
 
 def opened(data: bytes) -> Iso:
-    """The image with these bytes."""
+    """Return the image with these bytes."""
     return Iso(io.BytesIO(bytes(data)), "x.iso")
 
 
@@ -62,7 +63,7 @@ KARGS = "a=1 b"
 
 
 def live(*, info: dict[str, Any] | None = None, kargs: dict[str, Any] | None = None, text: str = "") -> bytearray:
-    """An image with an area of 4096 bytes, a place for kernel arguments, and what coreos/ says of both."""
+    """Return an image with an area of 4096 bytes, a place for kernel arguments, and what coreos/ says of both."""
     image_bytes = image(
         {"K.CFG;1": (text or "head" + (KARGS + "\n").ljust(20, "#")).encode(), "IGN.IMG;1": bytes(4096)}
     )

@@ -24,7 +24,7 @@ SMALL = b'{"ignition":{"version":"3.2.0"}}'
 
 
 def config_of(size: int) -> bytes:
-    """An Ignition config of about `size` bytes that does not compress."""
+    """Return an Ignition config of about `size` bytes that does not compress."""
     noise = base64.b64encode(random.Random(size).randbytes(size)).decode()
     return json.dumps({"ignition": {"version": "3.2.0"}, "noise": noise}).encode()
 
@@ -64,7 +64,7 @@ def kargs_text(size: int, entry: dict[str, str]) -> str:
 
 
 def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Path:
-    """A live ISO of the layout `name` (LAYOUTS); sizes in bytes."""
+    """Return a live ISO of the layout `name` (LAYOUTS); sizes in bytes."""
     info, kargs, header, joliet = LAYOUTS[name]
     root = tmp / "root"
     for folder in ("images/pxeboot", "coreos", "EFI/redhat", "isolinux"):
@@ -124,5 +124,5 @@ def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Pat
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The live ISO of a layout, made when a test first asks for it."""
+    """Provide the live ISO of a layout, made when a test first asks for it."""
     return functools.cache(lambda name: build(tmp_path_factory.mktemp("iso"), name))

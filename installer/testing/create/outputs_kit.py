@@ -30,7 +30,7 @@ MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, Path]]:
-    """A registry with a release in it, the release's pullspec, and its base ISO."""
+    """Provide a registry with a release in it, the release's pullspec, and its base ISO."""
     folder = tmp_path_factory.mktemp("payload")
     iso = build(folder, "2023-07.x86_64")
     with registry(folder / "registry") as server:
@@ -39,7 +39,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, st
 
 @pytest.fixture
 def directory(lab: tuple[Registry, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with inputs for the release, which the environment names. A module's tests share their caches."""
+    """Provide a directory with inputs for the release, which the environment names. A module's tests share their
+    caches."""
     server, release, _iso = lab
     return asset_directory(server, release, tmp_path, monkeypatch, cache=server.folder / "cache")
 
@@ -55,7 +56,7 @@ def names(directory: Path) -> list[str]:
 
 
 def kernel_line(path: Path) -> list[str]:
-    """The kernel arguments in an ISO's kargs area."""
+    """Return the kernel arguments in an ISO's kargs area."""
     with path.open("rb") as file:
         iso = Iso(file, path)
         area = kargs_area(iso)

@@ -23,7 +23,7 @@ def why_not(daemon: bool = False) -> str:
 
 
 def canonical(text: str) -> tuple[str, str]:
-    """(what NetworkManager writes for the profile that it read from this keyfile, its complaint)."""
+    """Return (what NetworkManager writes for the profile that it read from this keyfile, its complaint)."""
     done = subprocess.run(
         ["nmcli", "--offline", "connection", "modify", "connection.autoconnect-priority", "1"],
         input=text,
@@ -36,7 +36,7 @@ def canonical(text: str) -> tuple[str, str]:
 
 
 def ask_daemon(profiles: Mapping[str, str], questions: Sequence[str], scratch: Path) -> tuple[list[str], str]:
-    """Loads keyfiles into a private NetworkManager; returns its answers (nmcli's output) and its log."""
+    """Load keyfiles into a private NetworkManager; returns its answers (nmcli's output) and its log."""
     for name, text in profiles.items():
         path = scratch / "profiles" / name
         path.parent.mkdir(exist_ok=True)

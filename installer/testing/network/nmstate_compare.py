@@ -32,7 +32,7 @@ def parse(text: str) -> dict[str, dict[str, str]]:
 
 
 def pull_rules(files: Parsed) -> list[str]:
-    """Takes the routing rules out of the files, and returns them sorted."""
+    """Take the routing rules out of the files, and returns them sorted."""
     rules = []
     for sections in files.values():
         for keys in sections.values():
@@ -87,7 +87,7 @@ def compare(case: Path) -> tuple[str, list[str]]:
 
 
 def main(argv: list[str]) -> int:
-    """Prints one line a case, and what differs."""
+    """Print one line a case, and what differs."""
     where = argv[0] if argv else os.environ.get("NODE0_NMSTATE_FIXTURES", "")
     if not where or not Path(where).is_dir():
         print(__doc__, file=sys.stderr)

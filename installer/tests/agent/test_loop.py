@@ -37,7 +37,7 @@ Sleep = Callable[[float], None]
 def agent_with(
     client: Any, pauses: list[float] | None = None, sleep: Sleep | None = None, **table: steps.Step
 ) -> Agent:
-    """An agent of a host without media; its steps are those of ``table``, with dashes for underscores."""
+    """Return an agent of a host without media; its steps are those of ``table``, with dashes for underscores."""
     wait = sleep or (pauses.append if pauses is not None else (lambda seconds: None))
     by_step = {name.replace("_", "-"): step for name, step in table.items()} or steps.TABLE
     return Agent(steps.StepContext(host=NOWHERE, agent=AGENT, client=client, table=by_step), 1.0, wait)
@@ -53,7 +53,7 @@ def work(agent: Agent, kind: str, *args: str, times: int = 1, number: int = 1) -
 
 
 def says(*outputs: str | Exception) -> steps.Step:
-    """A step that answers these in turn, the last one for ever."""
+    """Return a step that answers these in turn, the last one for ever."""
     left = list(outputs)
 
     def step(context: Any, args: list[str]) -> str:
@@ -340,7 +340,8 @@ class _Stop(BaseException):
 
 @contextmanager
 def _one_node(service: Running) -> Iterator[tuple[AssistedClient, str]]:
-    """A single node that the agent's own loop serves, over the service's real API: (user's client, cluster id)."""
+    """Provide a single node that the agent's own loop serves, over the service's real API: (user's client, cluster
+    id)."""
     user = service.client()
     network = IPv4Network("10.64.0.0/16")
     [infra_env] = swarm.make_infra_envs(user, network, 1, 1)

@@ -35,7 +35,7 @@ def raises(error: BaseException) -> Callable[[], str]:
 
 
 def with_media(root: Path) -> Path:
-    """The host's discovery medium, which is there; its device."""
+    """Return the host's discovery medium, which is there; its device."""
     host = Host(root)
     host.path("/run/media/iso").mkdir(parents=True)
     host.write("/proc/1/mountinfo", MOUNT)

@@ -46,7 +46,7 @@ class Whole(dict[str, Any]):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """The state that `create image` leaves, with files of every kind."""
+    """Provide the state that `create image` leaves, with files of every kind."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "install-config.yaml").write_text(yaml.safe_dump(SNO))
     (folder / "agent-config.yaml").write_text(yaml.safe_dump(AGENT))
@@ -65,7 +65,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 @pytest.fixture(scope="module")
 def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The state where cluster-manifests/ was the input."""
+    """Provide the state where cluster-manifests/ was the input."""
     state = State(tmp_path_factory.mktemp("manifests"), copy.deepcopy(whole))
     files = state.files(INSTALL_CONFIG) | state.files(states.AGENT_CONFIG)
     state.data.pop(INSTALL_CONFIG)
@@ -95,7 +95,7 @@ def parsed_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that the manifests name."""
+    """Name the release as the manifests do."""
     monkeypatch.setenv(RELEASE_OVERRIDE, RELEASE)
 
 
@@ -108,7 +108,7 @@ def uses(directory: Path, *, configs: bool) -> Iterator[Callable[[], Any]]:
 
 
 def prepared(directory: Path, text: str) -> Path:
-    """An asset directory whose inputs are in its state. Who reads a state writes nothing there."""
+    """Return an asset directory whose inputs are in its state. Who reads a state writes nothing there."""
     (directory / "auth").mkdir(parents=True, exist_ok=True)
     (directory / "auth/kubeconfig").write_text("{}")
     (directory / FILE).write_text(text)

@@ -30,7 +30,8 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def stopping(arguments):
-    """The command, which stops itself as soon as the ISO's copy is begun: seen from outside it may be over by then."""
+    """Return the command, which stops itself as soon as the ISO's copy is begun: seen from outside it may be over by
+    then."""
     begin = Partial.__init__
 
     def begun(self, dest, *args):
@@ -244,7 +245,8 @@ NO_ROOM = 99
 
 
 def on_a_file_system_of(kib, directory, mounted, after):
-    """The command with a copy of the directory on a small file system, which is copied in its turn in the end."""
+    """Return the command with a copy of the directory on a small file system, which is copied in its turn in the
+    end."""
 
     def run(arguments):
         assert ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0

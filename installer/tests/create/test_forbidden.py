@@ -24,7 +24,7 @@ PR_CAPBSET_DROP = 24
 
 
 def heeding_modes(arguments):
-    """The command without the right to pass over modes, which root has; nor has it what the command starts."""
+    """Return the command without the right to pass over modes, which root has; nor has it what the command starts."""
     libc, dropped = ctypes.CDLL(None), (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)
     for capability in dropped:
         assert libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0

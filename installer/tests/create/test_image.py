@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join
 
 @pytest.fixture(autouse=True)
 def shared_cache(directory, lab, monkeypatch):
-    """The release and its base ISO are fetched by the first test."""
+    """Fetch the release and its base ISO before the other tests."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(lab[0].folder / "cache"))
 
 

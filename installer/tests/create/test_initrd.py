@@ -33,7 +33,7 @@ EXTRA = gzip.compress(b"".join(pieces([("agent-files/a", 0o100555, b"x" * 70_001
 
 
 def initrd_of(iso: Path) -> bytes:
-    """The initrd, as xorriso reads it."""
+    """Return the initrd, as xorriso reads it."""
     out = iso.parent / "extracted"
     for path in (INITRD, INITRD.upper()):  # how it is named depends on the layout
         out.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def test_a_boot_image_with_its_own_initrd_is_left_alone(bases):
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A registry with three releases: with agent-tui, with an image that lacks it, and without that image."""
+    """Provide a registry with three releases: with agent-tui, with an image that lacks it, and without that image."""
     folder = tmp_path_factory.mktemp("payload")
     iso = build(folder, "2023-07.x86_64")
     with registry(folder / "registry") as server:

@@ -31,7 +31,7 @@ GATED = {**COMPACT, "featureSet": "DevPreviewNoUpgrade"}
 
 
 def once(caplog):
-    """The messages, each once: other tests may have left the handler at a logger."""
+    """Return the messages, each once: other tests may have left the handler at a logger."""
     return list(dict.fromkeys(caplog.messages))
 
 
@@ -163,7 +163,7 @@ BAREMETAL = "platform.baremetal"
 
 
 def reachable(cls, seen, table=FIELDS):
-    """The types whose fields are judged one by one: those below fields that are carried."""
+    """Return the types whose fields are judged one by one: those below fields that are carried."""
     seen.add(cls)
     hints = typing.get_type_hints(cls)
     for name, use in table.get(cls, {}).items():

@@ -66,7 +66,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """An sshd on two addresses of loopback; its journal is a script's."""
+    """Provide an sshd on two addresses of loopback; its journal is a script's."""
     folder = tmp_path_factory.mktemp("sshd")
     for name in ("host", "user", "stranger"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]

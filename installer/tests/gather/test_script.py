@@ -117,7 +117,7 @@ class Sandbox:
         path.write_bytes(program())
 
     def run(self, *args: str, text: bytes | None = None) -> tuple[dict[str, str], str]:
-        """The files that were collected by their path below the one folder, and what was said."""
+        """Return the files that were collected by their path below the one folder, and what was said."""
         command = [str(self.bin / "bash"), *(["-s", "--"] if text else [str(SCRIPT)]), "-O", *args]
         environment = {"PATH": str(self.bin), "PATH_PREFIX": str(self.root), "TMPDIR": str(self.root.parent)}
         done = subprocess.run(command, input=text, capture_output=True, env=environment, timeout=120, check=False)

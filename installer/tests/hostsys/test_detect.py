@@ -11,7 +11,7 @@ from installer.hostsys import system
 
 @pytest.fixture
 def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The host's first process, as a container among the host's processes sees it."""
+    """Provide the host's first process, as a container among the host's processes sees it."""
     process = tmp_path / "proc/1"
     (process / "ns").mkdir(parents=True)
     (process / "ns/mnt").symlink_to("mnt:[1]")

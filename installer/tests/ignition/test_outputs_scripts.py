@@ -36,7 +36,7 @@ def test_syntax(script):
 
 @pytest.fixture
 def host(tmp_path):
-    """A live host under a prefix; `mount` copies the file that stands for the device's content."""
+    """Provide a live host under a prefix; `mount` copies the file that stands for the device's content."""
     root = tmp_path / "root"
     for name in ("usr/local/bin", "etc/assisted/manifests", "run", "etc/issue.d"):
         (root / name).mkdir(parents=True)

@@ -26,7 +26,7 @@ def test_hostname_by_mac(tmp_path):
 
 
 def sandbox(tmp: Path, **stubs: str) -> dict[str, str]:
-    """The scripts with their absolute paths led into `tmp`, and stub commands in front of PATH."""
+    """Return the scripts with their absolute paths led into `tmp`, and stub commands in front of PATH."""
     bin_dir, stub_dir = tmp / "usr/local/bin", tmp / "stubs"
     for folder in (bin_dir, stub_dir, tmp / "etc/assisted", tmp / "usr/local/share/start-cluster", tmp / "etc/issue.d"):
         folder.mkdir(parents=True)

@@ -30,7 +30,7 @@ bases = iso_kit.bases
 
 @pytest.fixture(scope="module", autouse=True)
 def compressed_once():
-    """A large config is compressed to the same each time, and that takes longer than all else in here."""
+    """Compress a large config once: it comes out the same each time, and takes longer than all else in here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpio, "compress", functools.cache(cpio.compress))
         yield

@@ -151,7 +151,7 @@ def test_host_problems(nics, config, text):
 
 
 def boot(root, **nics):
-    """The profiles that the script places on a machine with these NICs (name to MAC address), by name."""
+    """Return the profiles that the script places on a machine with these NICs (name to MAC address), by name."""
     for name, mac in nics.items():
         nic = root / "sys/class/net" / name
         nic.mkdir(parents=True)

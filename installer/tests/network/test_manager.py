@@ -55,7 +55,7 @@ WORDS = {
 
 
 def meant(section, key, value):
-    """A key in a form in which both writers' spellings are equal."""
+    """Return a key in a form in which both writers' spellings are equal."""
     if match := re.fullmatch(r"(route\d+)_options", key):
         return set(value.split(","))
     if re.fullmatch(r"route\d+", key):
@@ -75,7 +75,7 @@ def meant(section, key, value):
 
 
 def not_understood(text, answer):
-    """The keys of a keyfile that NetworkManager's own writing of it lacks or has otherwise."""
+    """Return the keys of a keyfile that NetworkManager's own writing of it lacks or has otherwise."""
     read = parse(answer)
     odd = []
     for section, keys in parse(text).items():
@@ -194,7 +194,8 @@ def documents(draw):
 
 
 def kept(document):
-    """The document without the parts that are refused one by one, so that most examples get to NetworkManager."""
+    """Return the document without the parts that are refused one by one, so that most examples get to
+    NetworkManager."""
     for _ in range(12):
         try:
             return keyfiles(document)

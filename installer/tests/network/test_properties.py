@@ -49,7 +49,7 @@ LINE = re.compile(r"\[[a-z0-9-]+\]|[A-Za-z0-9_.:-]+=[^\n]+|")
 
 
 def places(value, path=()):
-    """The path of every value inside a document, at any depth."""
+    """Return the path of every value inside a document, at any depth."""
     paths = [path]
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
@@ -71,7 +71,7 @@ PARTS = st.one_of(
 
 @st.composite
 def damaged_documents(draw):
-    """A good document of which a few values are replaced, by any others or by parts of good documents."""
+    """Draw a good document of which a few values are replaced, by any others or by parts of good documents."""
     document = copy.deepcopy(draw(st.sampled_from(GOOD)))
     for _ in range(draw(st.integers(1, 3))):
         path = draw(st.sampled_from([path for path in places(document) if path] or [("interfaces",)]))

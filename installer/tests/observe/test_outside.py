@@ -23,14 +23,14 @@ needs = pytest.mark.skipif(bool(registry_kit.MISSING), reason=f"not installed: {
 
 @pytest.fixture
 def listening() -> Iterator[int]:
-    """A port that accepts connections."""
+    """Provide a port that accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.fixture
 def closed() -> int:
-    """A port that refuses them."""
+    """Provide a port that refuses them."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

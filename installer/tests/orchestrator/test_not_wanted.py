@@ -12,7 +12,7 @@ from installer.testing.orchestrator_kit import Site
 
 
 def refusing(site: Site, refused: Callable[[dict[str, str]], bool], status: int = 409, hosts: int = 200) -> None:
-    """The service takes no progress from the first report on that fits; ``hosts``: its answer when asked why."""
+    """Let the service take no progress from the first report on that fits; ``hosts``: its answer when asked why."""
     answer, over = site.service.answer, False
 
     def scripted(method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:

@@ -244,7 +244,7 @@ def test_interrupt(run, monkeypatch):
 
 
 def installing(stage: str, words: str = "") -> dict[str, Any]:
-    """A host at this stage, with these words."""
+    """Return a host at this stage, with these words."""
     return host("master-0", "installing-in-progress") | {"progress": {"current_stage": stage, "progress_info": words}}
 
 

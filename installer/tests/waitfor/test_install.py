@@ -78,7 +78,8 @@ def test_install_complete_without_a_console(run):
 
 @pytest.fixture
 def hour(run, monkeypatch):
-    """An hour passes for wait-for once it has looked at the cluster: however long that took, the time is up then."""
+    """Let an hour pass for wait-for once it has looked at the cluster: however long that took, the time is up
+    then."""
 
     def monotonic():
         has_looked = any(line.startswith("Still waiting for the cluster to initialize") for line in run.lines())

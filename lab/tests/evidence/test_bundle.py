@@ -12,7 +12,7 @@ from lab.evidence import bundle
 
 @pytest.fixture
 def node(tmp_path):
-    """A machine whose ssh is this script, with the words of a command as its arguments."""
+    """Provide a machine whose ssh is this script, with the words of a command as its arguments."""
 
     def make(script):
         program = tmp_path / "ssh-stand-in"

@@ -14,7 +14,7 @@ from installer.image.iso.overlay import Overlay
 
 
 def table(size: int, *, header_size: int = 92, count: int = 4, entry_size: int = 128, mbr: Any = None) -> bytearray:
-    """A disk image with a GPT over all of it: two partitions, the second up to the last usable sector."""
+    """Return a disk image with a GPT over all of it: two partitions, the second up to the last usable sector."""
     data = bytearray(size)
     sectors = size // 512
     for index, (start, length) in enumerate(mbr if mbr is not None else [(1, sectors - 1)]):

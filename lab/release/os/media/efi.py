@@ -43,7 +43,7 @@ def disk_config(partition: int, path: str) -> str:
 
 
 def make_esp(store: Store, grub: Path, image: Path, kib: int, *, more: Mapping[str, str] | None = None) -> None:
-    """Make a FAT file system of `kib` KiB with shim where UEFI looks for a boot loader on removable media, `grub` where shim
+    """Make a FAT file system of `kib` KiB with shim where UEFI looks for a boot loader, `grub` where shim
     does, and further files by their paths. Raises ToolMissing, CommandFailed."""
     log = store.log("os-esp")
     work = store.scratch("os-esp")
