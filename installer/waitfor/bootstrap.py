@@ -16,7 +16,7 @@ from installer.observe.service import hosts as hosts_of_service
 from installer.observe.state import Inputs
 from installer.waitfor import decide
 from installer.waitfor.errors import BootstrapFailed
-from installer.waitfor.evidence import Evidence
+from installer.waitfor.evidence import EVENTS, Evidence
 from installer.waitfor.model import ClusterSeen, HostSeen, cluster_of, host_of
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import Settings, duration
@@ -29,8 +29,8 @@ class Bootstrap:
 
     def __init__(self, inputs: Inputs, service: AssistedClient, kube: Kube, settings: Settings) -> None:
         self.inputs, self.service, self.kube, self.settings = inputs, service, kube, settings
-        self.report = Reporter()
         self.evidence = Evidence(inputs.logs, (inputs.token, inputs.password or ""))
+        self.report = Reporter(self.evidence.events())
         self.persistence = decide.Persistence(settings.failing_for, settings.failing_for_remeasured)
         self.kube_seen = self.rest_seen = self.complete = self.rebooting = False
         self.kube_state = self.rest_state = "never asked"
@@ -151,7 +151,7 @@ class Bootstrap:
     def _take_events(self, infra_env: str) -> None:
         if self.report.new_events(self.service.events(infra_env, len(self.report.events))):
             self.changed = time.monotonic()
-            self.evidence.put("events.json", self.report.events)
+            self.evidence.put(EVENTS, self.report.events)
 
     def _follow(self, infra_envs: list[dict[str, Any]]) -> None:
         """MonitorStatusFromAssistedService of the reference. Raises BootstrapFailed, ClientError."""
@@ -234,7 +234,7 @@ class Bootstrap:
         elif self.registered_since is None:
             self.registered_since = now
         elif now - self.registered_since >= self.settings.missing_after:
-            for index, line in enumerate(decide.missing(self.inputs.expected, hosts)):
+            for index, line in enumerate(decide.missing(self.inputs.expected, hosts, yet=True)):
                 self.report.once(f"missing {index}", line, logging.WARNING)
 
     def _tell_stages(self, hosts: tuple[HostSeen, ...], now: float) -> None:
@@ -372,7 +372,7 @@ class Bootstrap:
             if self.raw_cluster and logs_expected:
                 self.await_uploads()
         finally:
-            kept: dict[str, Any] = {"events.json": self.report.events} if self.report.events else {}
+            kept: dict[str, Any] = {EVENTS: self.report.events} if self.report.events else {}
             kept |= {"hosts.json": self.raw_hosts, "cluster.json": self.raw_cluster} if self.raw_cluster else {}
             for name, value in kept.items():
                 self.evidence.put(name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,6 +64,8 @@ MAJORITY_LEAST = 3
 # OpenSSL's words for a certificate that is not yet valid, or has expired: the clocks differ.
 OTHER_TIME = ("certificate is not yet valid", "certificate has expired")
 MOST_NAMED = 5
+# Digits in which two MAC addresses of one NIC may differ by a slip of the hand.
+MISTYPED = 2
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
@@ -273,18 +276,20 @@ def named(hosts: tuple[HostSeen, ...], expected: Expected) -> tuple[HostSeen, ..
     return tuple(replace(host, name=name) if host is unheard[0] else host for host in hosts)
 
 
-def missing(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
-    """One line per expected host that never registered: by MAC or name where it has one, the others by number."""
+def missing(expected: Expected, hosts: Sequence[HostSeen], *, yet: bool = False) -> tuple[str, ...]:
+    """List the expected hosts that never registered, or have not `yet`, a line each: by MAC or name, else by number."""
     short = expected.count - len(hosts)
     if short <= 0:
         return ()
-    tally = f"{len(hosts)} of {expected.count} expected hosts registered"
+    ends = ("has not registered yet", "have not registered yet") if yet else ("never registered", "never registered")
+    single, several = (f"{end} ({len(hosts)} of {expected.count} expected hosts registered)" for end in ends)
     seen = {mac for host in hosts for mac in host.macs}
     present = {host.name for host in hosts}
     if expected.macs and seen:
         # Machines none of whose MAC addresses a registered host has, whatever the hosts call themselves.
         lines = [
-            f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
+            f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} {single}"
+            f"{_mistyped(macs, expected, hosts)}"
             for name, macs in expected.macs
             if macs and not macs & seen
         ][:short]
@@ -292,12 +297,27 @@ def missing(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
         names = [name for name in expected.names if name not in present and name.split(".")[0] not in present]
         if len(names) > short:
             # Hosts that did register under other names (DHCP, say) may be among those looked for.
-            return (f"{short} of these hosts never registered ({tally}): {', '.join(names)}",)
-        lines = [f"Host {name} never registered ({tally})" for name in names]
+            return (f"{short} of these hosts {several}: {', '.join(names)}",)
+        lines = [f"Host {name} {single}" for name in names]
     if short > len(lines):
         what = "that the configuration does not describe" if expected.macs else "without a configured hostname"
-        lines.append(f"{short - len(lines)} host(s) {what} never registered ({tally})")
+        lines.append(f"{short - len(lines)} host(s) {what} {several}")
     return tuple(lines)
+
+
+def _mistyped(macs: frozenset[str], expected: Expected, hosts: Sequence[HostSeen]) -> str:
+    """Return the end of a line: the host that nobody described, and whose MAC address differs in a digit or two."""
+    described = {mac for _, others in expected.macs for mac in others}
+    for host in hosts:
+        for mac, wanted in itertools.product(sorted(host.macs), sorted(macs)):
+            if not host.macs & described and _nearly_equal(mac, wanted):
+                return f"; {host.name} registered with {mac}: is one of the two mistyped?"
+    return ""
+
+
+def _nearly_equal(mac: str, other: str) -> bool:
+    same_length = len(mac) == len(other) >= len("52:54:00:00:00:01")
+    return same_length and 0 < sum(a != b for a, b in zip(mac, other, strict=True)) <= MISTYPED
 
 
 def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
@@ -325,6 +345,7 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     tally = f"{len(hosts)} hosts registered, not described by the configuration: {strangers}"
     return tuple(
         f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
+        f"{_mistyped(macs, expected, hosts)}"
         for name, macs in expected.macs
         if macs and not registered & macs
     )

@@ -10,13 +10,16 @@ from typing import Any
 
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
+from installer.common.formats import jsontext
 from installer.common.redact import Redactor
 from installer.files import hidden, write_whole
+from installer.inputs import read_input
 from installer.observe.archive import GZIP, unpack
 
 log = logging.getLogger("installer.waitfor")
 ARCHIVE = "cluster-logs"
 UNPACKED = "cluster"
+EVENTS = "events.json"
 # Names of what was left out of an archive that are told.
 MOST_NAMES = 20
 
@@ -36,6 +39,14 @@ class Evidence:
             write_whole(self.folder / name, f"{json.dumps(self._redactor.value(value), indent=1)}\n".encode())
         except OSError as error:
             self._tell(f"cannot write {self.folder / name}: {error.strerror}")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events that an earlier command has kept; none if there are none that can be read."""
+        try:
+            kept = jsontext.loads(read_input(self.folder / EVENTS))
+        except (OSError, ValueError):
+            return []
+        return [event for event in kept if isinstance(event, dict)] if isinstance(kept, list) else []
 
     def _tell(self, text: str) -> None:
         if text != self._trouble:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity
@@ -12,13 +13,24 @@ from installer.waitfor.model import Check, ClusterSeen, HostSeen
 
 log = logging.getLogger("installer.waitfor")
 TRACE = 5
+# A stage's percentage: the first of a stage is news, the others are for who looks closely.
+_PERCENTAGE = re.compile(r"(.*reached installation stage .+): \d+%")
+_VALIDATION = re.compile(r"(.*[Vv]alidation '.+') (that used to succeed is now failing|is now fixed)")
+
+
+def _identity(event: Mapping[str, Any]) -> list[str]:
+    """Return what tells events of two installations apart. A kept message may lack secrets."""
+    return [str(event.get(field)) for field in ("event_time", "name", "host_id", "cluster_id")]
 
 
 class Reporter:
-    """Remembers what it has logged, so that each thing is logged once until it changes."""
+    """A log of changes, each of which is logged once. `known`: the first events, as an earlier command for the same
+    installation has kept them when it logged them."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Sequence[Mapping[str, Any]] = ()) -> None:
         self.events: list[dict[str, Any]] = []
+        self._known = [_identity(event) for event in known]
+        self._begun: set[str] = set()  # stages whose percentages come, and validations that were reported as failing
         self._last_texts: dict[str, str] = {}
         self._checks: dict[tuple[str, str], Check] = {}
         self._status = ""
@@ -30,12 +42,28 @@ class Reporter:
         self._last_texts[topic] = text
 
     def new_events(self, events: Sequence[dict[str, Any]]) -> bool:
-        """Log and keeps the new events. Returns whether there were any."""
+        """Log and keep the new events. Returns whether there were any."""
         for event in events:
+            number = len(self.events)
             self.events.append(event)
             text = str(event.get("message") or event.get("name") or "")
-            log.log(logging.INFO if event.get("severity") == Severity.INFO else logging.WARNING, text)
+            if not self._is_news(text) or self._known[number : number + 1] == [_identity(event)]:
+                log.debug(text)
+            else:
+                log.log(logging.INFO if event.get("severity") == Severity.INFO else logging.WARNING, text)
         return bool(events)
+
+    def _is_news(self, text: str) -> bool:
+        """Return whether this is neither a further percentage of a stage nor the mend of what was never broken."""
+        if percentage := _PERCENTAGE.fullmatch(text):
+            seen = percentage[1] in self._begun
+            self._begun.add(percentage[1])
+            return not seen
+        if validation := _VALIDATION.fullmatch(text):
+            if validation[2] == "is now fixed":
+                return validation[1] in self._begun
+            self._begun.add(validation[1])
+        return True
 
     def validations(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
         """Log validations that are new or whose message changed."""

@@ -32,10 +32,9 @@ class Settings(Reach):
     failing_for_remeasured: float = 75.0
     ready_limit: float = 60.0
     notice_every: float = 30.0
-    # A host that boots more slowly than the others is no news; one that never registers must be named long before the
-    # time-out.
-    missing_after: float = 300.0
-    unreachable_after: float = 120.0
+    # A host that boots a little more slowly than the others is no news.
+    missing_after: float = 60.0
+    unreachable_after: float = 60.0
     lost_after: float = 30.0
     # An installation reports something within minutes; only the reboot of a large machine may take as long.
     unchanged_for: float = 300.0

@@ -46,6 +46,9 @@ SINGLE_NODE = [
 ]  # fmt: skip
 
 
+EVENTS = ["registered", "slow disk", "rebooting"]
+
+
 def test_single_node_through_its_reboot(run):
     assert run([*SINGLE_NODE, Moment(kube=DONE)]) == 0
     info, all_lines = run.lines("INFO"), run.lines()
@@ -61,8 +64,27 @@ def test_single_node_through_its_reboot(run):
     assert "slow disk" in run.lines("WARNING")
     assert not run.lines("ERROR")
     kept = json.loads((run.dir / "logs" / "events.json").read_text())
-    assert [item["message"] for item in kept] == ["registered", "slow disk", "rebooting"]
+    assert [item["message"] for item in kept] == EVENTS
     assert not run.world.refused
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        (json.dumps([event("an earlier command has shown this")]), ["slow disk", "rebooting"]),
+        (json.dumps([event("registered") | {"event_time": "of another installation"}]), EVENTS),
+        ("[", EVENTS),
+        ('{"a": 1}', EVENTS),
+    ],
+)
+def test_events_that_an_earlier_command_has_shown_are_not_shown_again(run, kept, shown):
+    (run.dir / "logs").mkdir(parents=True)
+    (run.dir / "logs" / "events.json").write_text(kept)
+    assert run([*SINGLE_NODE, Moment(kube=DONE)]) == 0
+    assert [line for line in run.lines("INFO") + run.lines("WARNING") if line in EVENTS] == [
+        *(text for text in shown if text != "slow disk"), "slow disk",
+    ]  # fmt: skip
+    assert [item["message"] for item in json.loads((run.dir / "logs" / "events.json").read_text())] == EVENTS
 
 
 def test_a_time_out_tells_first_that_the_api_has_never_answered(run):

@@ -206,6 +206,34 @@ def test_events_are_told_in_order_by_severity(caplog):
     assert reporter.events == [first, second, first]
 
 
+def shown(caplog, events: list[dict[str, Any]], known: list[dict[str, Any]] | None = None) -> list[str]:
+    caplog.set_level(logging.INFO, "installer.waitfor")
+    caplog.clear()
+    reporter = Reporter(known or [])
+    assert reporter.new_events(events)
+    assert reporter.events == events
+    return [record.message for record in caplog.records]
+
+
+def event(message: str, time: str = "t", **more: Any) -> dict[str, Any]:
+    return {"event_time": time, "name": "n", "severity": "info", "message": message, **more}
+
+
+def test_events_that_are_no_news_are_not_shown(caplog):
+    writing = [event(f"Host: m, reached installation stage Writing image to disk: {n}%") for n in (5, 10, 100)]
+    other = event("Host: w, reached installation stage Writing image to disk: 40%")
+    broken, fixed = (
+        event(f"Host m: validation 'ntp-synced' {words}")
+        for words in ("that used to succeed is now failing", "is now fixed")
+    )
+    cluster = event("Cluster validation 'ntp-synced' is now fixed")
+    assert shown(caplog, [*writing, other]) == [writing[0]["message"], other["message"]]
+    assert shown(caplog, [fixed, broken, fixed, cluster]) == [broken["message"], fixed["message"]]
+    # An earlier command for this installation has shown these.
+    known = [event("[redacted]"), event("b")]
+    assert shown(caplog, [event("a"), event("b", "u"), event("c")], known) == ["b", "c"]
+
+
 def test_validation_lines(caplog):
     caplog.set_level(1, "installer.waitfor")
     reporter, cluster = Reporter(), ClusterSeen("c", "insufficient")

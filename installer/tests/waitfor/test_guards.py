@@ -255,6 +255,33 @@ def test_missing_by_mac():
     )
 
 
+def test_missing_so_far():
+    assert decide.missing(expected(1, ("a",)), [], yet=True) == (
+        "Host a has not registered yet (0 of 1 expected hosts registered)",
+    )
+    assert decide.missing(expected(3, ("a", "b", "c")), [host("x")], yet=True) == (
+        "2 of these hosts have not registered yet (1 of 3 expected hosts registered): a, b, c",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mac", "is_near"),
+    [
+        ("52:54:00:aa:00:02", True),
+        ("52:54:00:ab:00:02", True),
+        ("52:54:00:ab:01:02", False),
+        ("52:54:00:aa:00:01", False),
+        ("52:54:00:aa:00", False),
+    ],
+)
+def test_a_mac_address_with_a_slip_of_the_hand(mac, is_near):
+    wanted = expected(2, ("a", "b"), (("a", frozenset({"52:54:00:aa:00:01"})), ("b", frozenset({"52:54:00:bb:00:09"}))))
+    there = [host("b", macs=frozenset({"52:54:00:bb:00:09"})), host("s", macs=frozenset({mac}))]
+    end = f"; s registered with {mac}: is one of the two mistyped?"
+    for lines in (decide.missing(wanted, there[1:]), decide.others_instead(wanted, there)):
+        assert any(line.endswith(end) for line in lines) == is_near, lines
+
+
 def test_missing_by_name():
     assert decide.missing(expected(1, ("a",)), [host("b")]) == ()
     assert decide.missing(expected(1, ("a",)), [host("b"), host("c")]) == ()
