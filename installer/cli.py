@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import stat
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 
 from installer import logs, signals
 from installer.common import numbers
+from installer.common.commandline import add_completion, complete, print_completion, print_group_help
 from installer.common.streams import with_streams
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
@@ -227,12 +227,9 @@ def parser() -> argparse.ArgumentParser:
     helped = _command(commands, "help", "Print the help of a command")
     helped.add_argument("words", nargs="*", metavar="COMMAND", help="its words, such as agent create")
     completion = _command(
-        commands,
-        "completion",
-        "Print a script by which a shell completes this program's command lines",
-        epilog='in ~/.bashrc: eval "$(node0 completion bash)"',
+        commands, "completion", "Print a script by which a shell completes this program's command lines"
     )
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that reads the script")
+    add_completion(completion, "node0")
     return top
 
 
@@ -328,18 +325,11 @@ def _commit() -> str:
         return ""
 
 
-def _completion(shell: str) -> int:
-    from argcomplete.shell_integration import shellcode
-
-    print(shellcode(["node0"], shell=shell))
-    return 0
-
-
 def _run(args: argparse.Namespace) -> int:
     if args.command == "version":
         return _version()
     if args.command == "completion":
-        return _completion(args.shell)
+        return print_completion("node0", args.shell)
     if args.command == "graph":
         return _graph(args.output_file)
     if args.command == "help":
@@ -371,8 +361,7 @@ def _run(args: argparse.Namespace) -> int:
     return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
 
 
-def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    command_line = parser()
+def _parsed(command_line: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
     for word in argv:
         if word.startswith("--") and word.endswith("=--"):
             # argparse would take the -- away, and leave a list where there is to be a value.
@@ -397,17 +386,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
-    if "_ARGCOMPLETE" in os.environ:
-        import argcomplete
-
-        argcomplete.autocomplete(parser(), always_complete_options="long")  # ends the process
+    command_line = parser()
+    complete(command_line)
     if words[:1] == ["help"] and not any(word.startswith("-") for word in words):
         words = [*words[1:], "--help"]
     if words[:1] == ["swarm"]:
         from installer.agent.swarm import command as swarm
 
         return swarm.main(words[1:])
-    args = _parsed(words)
+    if print_group_help(command_line, words):
+        return 0
+    args = _parsed(command_line, words)
     directory = args.dir if args.command == "agent" else None
     if getattr(args, "target", None) == "agent-config-template":  # needs no asset directory
         with contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from ci.informer.commands import after, hosts, imported, judging, nightly, runs
 from ci.informer.commands.common import BAD_INPUT, shown
 from ci.informer.errors import InformerError
+from installer.common.commandline import add_completion, complete, print_completion, print_group_help
 from installer.common.streams import output_is_lost, with_streams
 from lab.errors import LabError
 
@@ -81,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
 
     for module in (runs, nightly, judging, after, imported, hosts):
         module.add(command)
+    completion = command(
+        "completion",
+        lambda arguments: print_completion("node0-ci", arguments.shell),
+        "print a script by which a shell completes this program's command lines",
+    )
+    add_completion(completion, "node0-ci")
     return parser
 
 
@@ -97,7 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    complete(parser)
+    if print_group_help(parser, sys.argv[1:] if argv is None else argv):
+        return 0
+    arguments = parser.parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a name is no reason to end.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -14,6 +14,7 @@ from pathlib import Path
 from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
+from installer.common.commandline import add_completion, print_completion, print_group_help
 from installer.common.streams import discard_output, output_is_lost
 from lab import topology
 from lab.bmcs.profile import profile
@@ -64,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
+    parser.add_argument("--lab", metavar="ID", help="which lab, if several run; also after the command")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -122,11 +124,19 @@ def parser() -> argparse.ArgumentParser:
     command("gc", _gc, "remove what crashed labs left behind")
     for sub in (ssh, execute, console, shot, collect, down):
         _add_lab(sub)
+    completed = command(
+        "completion",
+        lambda arguments: print_completion("node0-lab", arguments.shell),
+        "print a script by which a shell completes this program's command lines",
+    )
+    add_completion(completed, "node0-lab")
     return parser
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lab", metavar="ID", help="which lab, if several run (see node0-lab ls)")
+    # Without a default, which would hide what stands before the command.
+    text = "which lab, if several run (see node0-lab ls)"
+    parser.add_argument("--lab", metavar="ID", default=argparse.SUPPRESS, help=text)
     parser.set_defaults(of_a_lab=parser)
 
 
@@ -135,9 +145,11 @@ def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> ar
     arguments, unknown = commands.parse_known_args(argv)
     if unknown:
         unrecognized = f"unrecognized arguments: {' '.join(unknown)}"
-        if getattr(arguments, "lab", "") is None:
-            arguments.of_a_lab.error(f"{unrecognized} (which lab is said with --lab ID)")
+        if arguments.lab is None and (of_a_lab := getattr(arguments, "of_a_lab", None)):
+            of_a_lab.error(f"{unrecognized} (which lab is said with --lab ID)")
         commands.error(unrecognized)
+    if arguments.lab is not None and not hasattr(arguments, "of_a_lab"):
+        commands.error(f"argument --lab: {arguments.command} is not about one lab")
     return arguments
 
 
@@ -148,6 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     commands = parser()
     completion.offer(commands, _chosen)
+    if print_group_help(commands, sys.argv[1:] if argv is None else argv):
+        return 0
     arguments = _parsed(commands, argv)
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
@@ -187,7 +201,7 @@ def _chosen(wanted: str | None) -> records.Record:
 
 def _expect_no_lab(arguments: argparse.Namespace) -> None:
     """Raise UnknownLabError where a lab's name stands in the place of a machine's, or before a command."""
-    if getattr(arguments, "lab", "") is not None:
+    if arguments.lab is not None or not hasattr(arguments, "of_a_lab"):
         return
     name = getattr(arguments, "node", None) or next(iter(getattr(arguments, "words", ())), None)
     if name is not None and any(name == lab_dir.id for lab_dir in records.look()):

@@ -1,12 +1,13 @@
-"""Completion in the shell: `eval "$(register-python-argcomplete node0-lab)"`. It offers names of what exists now."""
+"""Completion in the shell with names of what exists now: labs, machines, NICs, faults."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from installer.common.commandline import actions, complete
 from lab.errors import LabError
 from lab.faults import active
 from lab.host import records
@@ -22,20 +23,10 @@ def offer(parser: argparse.ArgumentParser, chosen: Chosen) -> None:
     """Print completions and exit if the shell asks for them; else do nothing. `chosen` finds a command's lab."""
     if "_ARGCOMPLETE" not in os.environ:
         return
-    import argcomplete
-
-    for action in _actions(parser):
+    for action in actions(parser):
         if (find := _NAMES.get(action.dest)) is not None and not action.choices:
             action.completer = _completer(find, chosen)  # type: ignore[attr-defined]
-    argcomplete.autocomplete(parser, always_complete_options="long")
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for sub in action.choices.values():
-                yield from _actions(sub)
+    complete(parser)
 
 
 def _labs(_lab: records.Record | None) -> Sequence[str]:

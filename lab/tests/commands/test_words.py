@@ -45,6 +45,19 @@ def test_what_means_no_lab_is_not_told_the_option(line, capsys):
     assert stderr == f"node0-lab: error: unrecognized arguments: {line.split()[-1]}"
 
 
+def test_a_command_about_all_labs_takes_none(capsys):
+    stderr, _ = refused(capsys, "--lab", "sno-1a2b", "ls")
+    assert stderr == "node0-lab: error: argument --lab: ls is not about one lab"
+
+
+@pytest.mark.parametrize(
+    "line", ["--lab nope down", "down --lab nope", "--lab other console --lab nope m", "--lab nope fault ls"]
+)
+def test_the_lab_is_said_before_the_command_or_after_it(line, labs, capsys):
+    assert cli.main(line.split()) == 1
+    assert "no lab 'nope' here" in capsys.readouterr().err
+
+
 def test_ssh_needs_a_machine_and_no_command(capsys):
     stderr, _ = refused(capsys, "ssh")
     assert stderr == "node0-lab ssh: error: the following arguments are required: NODE"
