@@ -3,7 +3,7 @@
 No registry that can be reached offline has binaries of it. Debian bookworm's source package holds the whole tree; it is
 built with Debian's Go 1.19 in GOPATH mode (its go.mod is too old for module mode), after one vendored library is
 replaced by Debian's newer one: reflect2 1.0.1 makes the server fault on the first object with a filled map. A few
-periods are others (PACES).
+lines are others (CHANGES).
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ REFLECT2 = Path("/usr/share/gocode/src/github.com/modern-go/reflect2")
 VENDORED_REFLECT2 = Path("vendor/github.com/modern-go/reflect2")
 INFO = "kubernetes.json"
 
-#: Rhythms of the kubelet and of the API server, as (file below the source tree, text, text in its place). What a node
-#: does stays the same.
+#: Changes of the sources, as (file below the source tree, text, text in its place). All but the last are rhythms of the
+#: kubelet and of the API server: what a node does stays the same.
 #: The first six look less often, since emulated processors cannot bear it: measured on an idle one-node cluster under
 #: TCG, 0.20 of a core for the kubelet and 0.07 for containerd, which it asks each second, and 42 % of the API server
 #: for histograms that take a sample a millisecond.
 #: The others wait less: a kubelet slept 5 s at each start for a docker that is not there, and a node that came up
 #: before its API server lost up to a minute, since what had failed meanwhile (its CSR, its look at Node and Pod) was
 #: tried again only each half minute, and a new certificate was noticed only each 10 s.
-PACES: tuple[tuple[str, str, str], ...] = (
+#: The last: built with Go 1.19, whose DeepEqual looks into reflect.Values, the API server took an empty text for null,
+#: and refused definitions and objects with `""` in a field that has a type.
+CHANGES: tuple[tuple[str, str, str], ...] = (
     ("pkg/kubelet/kubelet.go", "housekeepingPeriod = time.Second * 2", "housekeepingPeriod = time.Second * 10"),
     (
         "pkg/kubelet/kubelet.go",
@@ -85,6 +87,11 @@ PACES: tuple[tuple[str, str, str], ...] = (
         "return updateTransport(stopCh, 10*time.Second,",
         "return updateTransport(stopCh, 2*time.Second,",
     ),
+    (
+        "vendor/k8s.io/kube-openapi/pkg/validation/validate/type.go",
+        "if data == nil || reflect.DeepEqual(reflect.Zero(reflect.TypeOf(data)), reflect.ValueOf(data)) {",
+        "if data == nil {",
+    ),
 )
 
 #: The environment of make, in addition to paths. The caller's environment is not used.
@@ -115,19 +122,19 @@ class Inputs:
     upstream: str
     binaries: tuple[str, ...]
     packages: Mapping[str, str]
-    paces: tuple[tuple[str, str, str], ...]
+    changes: tuple[tuple[str, str, str], ...]
     environment: Mapping[str, str]
     link_flags: str
 
     @classmethod
     def now(cls) -> Inputs:
-        """As this module and this host have them. Raises ToolMissing."""
+        """Return them as this module and this host have them. Raises ToolMissing."""
         packages = host_packages(*_HOST_PACKAGES)
-        return cls(SOURCE, UPSTREAM, BINARIES, packages, PACES, ENVIRONMENT, LINK_FLAGS)
+        return cls(SOURCE, UPSTREAM, BINARIES, packages, CHANGES, ENVIRONMENT, LINK_FLAGS)
 
 
 def build_kubernetes(cache: Path | None = None) -> Path:
-    """Directory with kube-apiserver, kube-controller-manager and kubelet (static, stripped, amd64).
+    """Return the directory with kube-apiserver, kube-controller-manager and kubelet (static, stripped, amd64).
 
     Built once for all Inputs (about 8 minutes of CPU); later calls return at once. The directory also holds
     ``kubernetes.json``: the source package's version and each binary's SHA-256.
@@ -142,7 +149,7 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
     try:
         tree, version = _source(store, inputs, work)
         _replace_reflect2(tree)
-        _set_paces(tree, inputs.paces)
+        _change(tree, inputs.changes)
         built = _make(store, inputs, work, tree)
         for name in inputs.binaries:
             shutil.copy2(built / name, out / name)
@@ -160,7 +167,7 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
 
 
 def _source(store: Store, inputs: Inputs, work: Path) -> tuple[Path, str]:
-    """Download and unpack the source package; its tree and its Debian version."""
+    """Download and unpack the source package; return its tree and its Debian version."""
     apt = open_apt(store, "deb-src")
     try:
         apt.get(["source", "--download-only", inputs.source], "kubernetes-source", cwd=work)
@@ -195,9 +202,9 @@ def _replace_reflect2(tree: Path) -> None:
         shutil.copy(path, vendored / path.name)
 
 
-def _set_paces(tree: Path, paces: Iterable[tuple[str, str, str]]) -> None:
-    """Put these rhythms into the tree; RecipeMismatch when it has not the text that one replaces."""
-    for name, old, new in paces:
+def _change(tree: Path, changes: Iterable[tuple[str, str, str]]) -> None:
+    """Make these changes in the tree; RecipeMismatch when it has not the text that one replaces."""
+    for name, old, new in changes:
         path = tree / name
         text = path.read_text() if path.is_file() else ""
         if old not in text:
@@ -206,7 +213,7 @@ def _set_paces(tree: Path, paces: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _make(store: Store, inputs: Inputs, work: Path, tree: Path) -> Path:
-    """Run the tree's own make (its generators are needed); the directory with the binaries."""
+    """Run the tree's own make (its generators are needed); return the directory with the binaries."""
     home = work / "home"
     home.mkdir()
     version_file = work / "version.sh"

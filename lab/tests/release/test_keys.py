@@ -170,7 +170,7 @@ def asked(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("owner", "name", "function"),
     [
-        (kubernetes, "PACES", lambda store: kubernetes.build_kubernetes(store.cache)),
+        (kubernetes, "CHANGES", lambda store: kubernetes.build_kubernetes(store.cache)),
         (kubernetes, "ENVIRONMENT", lambda store: kubernetes.build_kubernetes(store.cache)),
         (debian, "BASE_PACKAGES", debian.base),
         (debian, "SUITE", debian.base),
