@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import get_args
 
 from lab.cleanup import afterwards
+from lab.commands.liveview import LiveView, last_time, note_time
 from lab.commands.terminal import describe
 from lab.deploy import Deployment, inputs, topology_for, unadaptable
 from lab.derive.settings import changed
@@ -19,7 +24,7 @@ from lab.inputs import ztp
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
 from lab.subject.options import OPTIONS, add_options, choose
-from lab.topology import Bmc, MachineKind
+from lab.topology import Bmc, MachineKind, Topology
 
 KINDS = get_args(MachineKind)
 BMCS = get_args(Bmc)
@@ -114,16 +119,17 @@ def run(arguments: argparse.Namespace) -> int:
         lines += unadaptable(arguments.directory)
     if lines:
         raise TopologyError(str(arguments.directory), lines)
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_Elapsed("%(message)s"))
-    logging.getLogger().setLevel(logging.INFO)
     chosen = choose(lambda name: _asked(arguments, name))
     skip = (labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts")
     inputs(arguments.directory, skip)
     lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
-    with lab:
+    kind = f"{len(topology.nodes)} {topology.machine}, {topology.boot}"
+    begin, durations = time.monotonic(), cache_dir() / "deployments.json"
+    with _progress(arguments, topology, last_time(durations, kind)) as view, lab:
         work = Deployment(lab, chosen.installer, chosen.subject)
         describe(records.read(lab.id))
+        if view is not None:
+            view.machines, view.events = list(lab.nodes), work.directory / "logs/events.json"
         done = False
 
         def keep() -> None:
@@ -142,9 +148,23 @@ def run(arguments: argparse.Namespace) -> int:
             work.boot(image=arguments.iso)
             if work.kubeconfig.exists():
                 work.wait()
+                note_time(durations, kind, time.monotonic() - begin)
             lab.check()
             done = True
     return 0
+
+
+def _progress(
+    arguments: argparse.Namespace, topology: Topology, expected: float | None
+) -> AbstractContextManager[LiveView | None]:
+    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose."""
+    logging.getLogger().setLevel(logging.INFO)
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not arguments.verbose:
+        count = len(topology.nodes)
+        return LiveView(f"{topology.name}: {count} {topology.machine}{'s' * (count > 1)}", expected)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Elapsed("%(message)s"))
+    return nullcontext()
 
 
 def _asked(arguments: argparse.Namespace, option: str) -> str | None:

@@ -1,0 +1,95 @@
+"""The compact view of a deployment on a terminal."""
+
+import io
+import json
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from lab.commands import liveview
+
+log = logging.getLogger("lab.test")
+
+
+@pytest.fixture(autouse=True)
+def _level():
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.INFO)
+    yield
+    root.setLevel(level)
+
+
+def shown(act, events=None, machines=(), expected=None, width=100):
+    """Return the screen's text at the end of a view during which `act` was called."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, height=60, force_terminal=False)
+    with liveview.LiveView("ostest: 2 containers", expected, console=console) as view:
+        view.machines, view.events = machines, events
+        act()
+    return file.getvalue()
+
+
+def test_steps_hosts_and_times(tmp_path):
+    events = tmp_path / "events.json"
+    messages = ["Starting installation", "Writing image to disk: 45%"]
+    events.write_text(
+        json.dumps([{"message": f"Host: master-0, reached installation stage {text}"} for text in messages])
+    )
+
+    def act():
+        log.info("phase %s", "create image")
+        log.info("phase %s: %s after %.1f s", "create image", "passed", 6.2)
+        log.info("phase power on")
+        log.info("phase power on: failed after 61.0 s")
+        log.info("phase wait-for bootstrap-complete")
+        log.info('level=info msg="Waiting for cluster install to initialize"')
+        log.info('level=warning msg="slow \\"disk\\""')
+
+    text = shown(act, events, ["master-0", "worker-0"], 227.0)
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[0] == 'warning: slow "disk"'
+    assert lines[1] == "ostest: 2 containers  0:00 (last time 3:47)"
+    assert lines[2:5] == ["✓ create image  0:06", "✗ power on  1:01", "… wait-for bootstrap-complete  0:00"]
+    assert lines[5].startswith("master-0")
+    assert lines[5].endswith("Writing image to disk: 45%")
+    assert lines[6].startswith("worker-0")
+    assert "initialize" not in text, "the last message goes with the end"
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1, {}]", '[{"message": null}]', None])
+def test_events_that_are_none_show_no_hosts(content, tmp_path):
+    events = tmp_path / "events.json"
+    if content is not None:
+        events.write_text(content)
+    assert "master-0" not in shown(lambda: log.info("x"), events, ["master-0"])
+
+
+@given(st.text(), st.integers(20, 200))
+def test_any_message_is_shown_as_it_is(text, width):
+    """Neither markup nor a terminal's commands of a peer's words are obeyed."""
+    out = shown(lambda: log.warning("%s", f"[bold red]x[/] \x1b[2J {text}"), width=width)
+    assert "[bold red]x[/]" in out.replace("\n", "")
+    assert "\x1b" not in out
+
+
+def test_other_handlers_come_back():
+    before = logging.getLogger().handlers
+    shown(lambda: None)
+    assert logging.getLogger().handlers is before
+
+
+def test_the_last_time_of_a_kind_is_known(tmp_path):
+    file = tmp_path / "cache" / "deployments.json"
+    assert liveview.last_time(file, "3 container") is None
+    liveview.note_time(file, "3 container", 226.54)
+    liveview.note_time(file, "1 vm", 5)
+    assert (liveview.last_time(file, "3 container"), liveview.last_time(file, "1 vm")) == (226.5, 5)
+    file.write_text('["damaged"')
+    assert liveview.last_time(file, "1 vm") is None
+    liveview.note_time(file, "1 vm", 7)
+    assert liveview.last_time(file, "1 vm") == 7
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
