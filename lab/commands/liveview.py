@@ -27,6 +27,7 @@ STAGES = (
 _PHASE = re.compile(r"phase (?P<name>.+?)(?:: (?P<outcome>passed|failed) after (?P<seconds>[0-9.]+) s)?")
 _LOGGED = re.compile(r"(?:time=\S+ )?level=(?P<level>\w+) msg=(?P<text>.*)")
 _STAGE = re.compile(r"Host: (?P<host>\S+), reached installation stage (?P<stage>.*)")
+LAST_WITH_HOSTS = "wait-for bootstrap-complete"
 _BAR = 24
 _MOST_EVENTS = 64 << 20
 _QUIET = ("debug", "info", "trace")
@@ -98,7 +99,9 @@ class LiveView(logging.Handler):
             parts.append(
                 Text.assemble((f" {mark} ", style), f"{name}  {clock(now - begin if seconds is None else seconds)}")
             )
-        if stages := self._stages():
+        # After the bootstrap no service says any more how far a host is.
+        over = any(name == LAST_WITH_HOSTS and seconds is not None for name, _, seconds, _ in steps)
+        if not over and (stages := self._stages()):
             parts.append(self._hosts(stages))
         if self._last:
             last = Text(f"   {self._last}", "dim", no_wrap=True, overflow="ellipsis")
