@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.formats.yamltext import load
 from installer.credentials.certificates import SERVING_SIGNERS, Pair, leaf
-from installer.errors import YamlError
 
 _PASSWORD = re.compile(r"[!-~]{5,72}")
 _HASH = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from installer.common.formats import YamlError
 from installer.common.formats.yamltext import load_all
 from installer.config.load import decoded_text
-from installer.errors import ConfigError, YamlError
+from installer.errors import ConfigError
 from installer.manifests.goyaml import dump
 
 

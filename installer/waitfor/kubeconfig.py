@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import YamlError
 from installer.dirlock import locked
-from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError, YamlError
+from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
 from installer.files import write_whole
 from installer.inputs import read_text
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.redact import shortened
-from installer.errors import YamlError
 
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128

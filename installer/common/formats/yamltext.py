@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.formats.composer import Composer
-from installer.errors import YamlError
 
 __all__ = ["CORE", "GO", "compose", "compose_all", "construct", "dump", "go_text", "is_null", "load", "load_all"]
 

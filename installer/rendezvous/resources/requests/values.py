@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
-from installer.common.formats import yamltext
+from installer.common.formats import YamlError, yamltext
 from installer.common.redact import shortened, shown_registry, without_login
-from installer.errors import YamlError
 
 Check = Callable[[str], str | None]
 

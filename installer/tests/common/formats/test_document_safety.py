@@ -11,9 +11,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from installer.common.formats import composer
+from installer.common.formats import YamlError, composer
 from installer.common.formats.yamltext import CORE, compose, construct, dump, load, load_all
-from installer.errors import YamlError
 from installer.testing.yaml_kit import HARM, laughs
 
 
