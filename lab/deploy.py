@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
+from installer.common.formats import YamlError, yamltext
 from lab import boots, textfiles
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.fields import Field, Problems, label, spelled
@@ -31,7 +32,6 @@ from lab.inputs import ztp
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
-from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.seam import tools
 from lab.subject import Subject
@@ -53,10 +53,10 @@ STATE = ".openshift_install_state.json"
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        document = yamltext.load_once(textfiles.first_document(textfiles.read_stored(path)))
+        document = yamltext.load(textfiles.read_stored(path))
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     if not isinstance(document, dict):
         kind = "nothing" if document is None else type(document).__name__

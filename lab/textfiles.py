@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import errno
-import re
 from pathlib import Path
 
 #: More than any config or topology has, trust bundles included; YAML of this size is read for half a minute.
 MOST_BYTES = 8 << 20
-# Wherever one stands at the beginning of a line, blocks of text included (YAML 1.2, 9.1.2).
-_MARKER = re.compile(rb"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_WORDLESS = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n)*\Z")
 
 
 def read(path: Path) -> bytes:
@@ -27,12 +23,3 @@ def read_stored(path: Path) -> bytes:
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return read(path)
-
-
-def first_document(text: bytes) -> bytes:
-    """A YAML text up to the end of its first document: Go's library, which the installer has, looks at no other."""
-    markers = list(_MARKER.finditer(text))
-    if markers and markers[0][0] == b"---" and _WORDLESS.match(text[: markers[0].start()]):
-        # It is the first document's own.
-        del markers[0]
-    return text[: markers[0].start()] if markers else text

@@ -15,11 +15,11 @@ import bcrypt
 import msgspec
 import yaml
 
+from installer.common.formats import yamltext
 from lab.cleanup import finish
 from lab.daemons.switch import rogue
 from lab.errors import LabError
 from lab.faults.values import check_address
-from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.running import RunningLab
 from lab.subject.contents import manifest

@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
+from installer.common.formats import YamlError, yamltext
 from lab import textfiles
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import ConfigsError, TopologyError
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
-from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.topology import Topology
 
@@ -48,7 +48,7 @@ def _documents(directory: Path, name: str) -> list[Any]:
         return []
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     # `oc get -o yaml` of several objects writes a List, in which no field is where it is looked for.
     kinds = [one.get("kind") for one in documents if isinstance(one, dict)]

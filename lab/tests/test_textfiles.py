@@ -42,23 +42,6 @@ def test_a_key_that_stands_twice_is_told(tmp_path):
     assert lines == ['line 3: key "platform" already set in map', 'line 3: key "role" already set in map']
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        (b"a: 1\n", b"a: 1\n"),
-        (b"a: 1\n---\nb: [\n", b"a: 1\n"),
-        (b"\xef\xbb\xbf# words\n\n---\r\na: 1\n--- # next\nb: 2\n", b"\xef\xbb\xbf# words\n\n---\r\na: 1\n"),
-        (b"%YAML 1.1\n--- {a: 1}\n...\nb: 2\n", b"%YAML 1.1\n--- {a: 1}\n"),
-        (b"---\n---\na: 1\n", b"---\n"),
-        (b"a: |\n  x\n  ---\n  y\nb: ---z\n---z: 1\n", b"a: |\n  x\n  ---\n  y\nb: ---z\n---z: 1\n"),
-        (b"a: 1\n---", b"a: 1\n"),
-        (b"", b""),
-    ],
-)
-def test_of_several_documents_the_first_is_read(text, first):
-    assert textfiles.first_document(text) == first
-
-
 def test_what_follows_the_first_document_of_a_config_is_nobodys(tmp_path):
     (tmp_path / "install-config.yaml").write_text("---\nbaseDomain: a.b\n---\nx: [\n")
     (tmp_path / "agent-config.yaml").write_text("rendezvousIP: 10.0.0.1\n...\n---\nkind: ConfigMap\n")

@@ -1,6 +1,6 @@
-"""Reading YAML as OpenShift's installer does: strictly, with the line that each complaint is about.
+"""The reader of YAML: as strict as Go's, with the line that each complaint is about.
 
-All YAML that the installer reads is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
+All YAML is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
 is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
 so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of are ignored here.
 """
@@ -72,14 +72,14 @@ _resolvers(
 )
 
 
-def compose(text: str | bytes, schema: type[Any] = GO) -> yaml.Node | None:
-    """The node tree of a text's first document, None if it is empty. Raises YamlError.
+def compose(text: str | bytes, schema: type[Any] = GO, *, alone: bool = False) -> yaml.Node | None:
+    """Return the node tree of a text's first document, None if it is empty. Raises YamlError.
 
-    Go's library does not read what follows it; nmstate's, which is CORE's, refuses it.
+    Go's library does not read the rest; nmstate's, which is CORE's, refuses more, and so do we if it is to be `alone`.
     """
     documents = Composer(text, schema).documents()
     node = next(documents, None)
-    if schema is CORE and (more := next(documents, None)) is not None:
+    if (alone or schema is CORE) and (more := next(documents, None)) is not None:
         raise YamlError(more.start_mark.line + 1, "only one document is expected")
     return None if node is None or is_null(node) else node
 
@@ -207,9 +207,9 @@ def _go_float(value: float) -> str:
     return f"{single:.{max(0, count - 1 - exponent)}f}"
 
 
-def load(text: str | bytes, schema: type[Any] = GO) -> Any:
-    """A one-document text as plain data, None if it is empty. Raises YamlError."""
-    node = compose(text, schema)
+def load(text: str | bytes, schema: type[Any] = GO, *, alone: bool = False) -> Any:
+    """Return a text's first document as plain data, None if it is empty (`compose`). Raises YamlError."""
+    node = compose(text, schema, alone=alone)
     return None if node is None else construct(node, schema)
 
 
