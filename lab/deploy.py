@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from installer.common.formats import YamlError, yamltext
+from installer.common.secretfiles import write_private
 from lab import boots, textfiles
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.fields import Field, Problems, label, spelled
@@ -32,7 +33,6 @@ from lab.inputs import ztp
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
-from lab.release.cluster.private import write_private
 from lab.seam import tools
 from lab.subject import Subject
 from lab.subject.installer import default_installer, is_ours

@@ -1,7 +1,7 @@
-"""Places for secrets that a program wants by path: in memory; or in a directory that ends with its process.
+"""Files that hold secrets: for their owner alone; in memory; or in a directory that ends with its process.
 
-Nothing of it is left behind: memory goes with the process whatever ends it, a directory is removed at the end of its
-block, and one that a killed process has left is removed by the next that makes one.
+Nothing of the latter two is left over: memory goes with the process whatever ends it, a directory is removed at the end
+of its block, and a directory of a killed process by the next process that makes one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MAKING = ".new-"
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file that has mode 0600 from its first byte on, whatever it had before; folders above it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, 0)
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 class MemoryFile:

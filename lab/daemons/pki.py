@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from lab.release.cluster.private import write_private
+from installer.common.secretfiles import write_private
 
 # P-521's coordinates in bytes (RFC 7518 §6.2.1.2).
 _COORDINATE = 66

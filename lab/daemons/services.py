@@ -14,6 +14,7 @@ import bcrypt
 import msgspec
 import yaml
 
+from installer.common.secretfiles import write_private
 from lab.bmcs.profile import profile
 from lab.daemons import balancer, disks, dns, iscsi
 from lab.daemons.pki import Authority, make_ssh_key, make_tang_keys, tang_thumbprint
@@ -34,7 +35,6 @@ from lab.layout import (
     bracketed,
 )
 from lab.machines import failing
-from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
 from lab.topology import NodeSpec
 

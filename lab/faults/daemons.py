@@ -16,11 +16,11 @@ import msgspec
 import yaml
 
 from installer.common.formats import yamltext
+from installer.common.secretfiles import write_private
 from lab.cleanup import finish
 from lab.daemons.switch import rogue
 from lab.errors import LabError
 from lab.faults.values import check_address
-from lab.release.cluster.private import write_private
 from lab.running import RunningLab
 from lab.subject.contents import manifest
 from lab.subject.stores import RegistryStorage

@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from installer.common.formats import YamlError, yamltext
+from installer.common.secretfiles import write_private
 from lab import textfiles
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import ConfigsError, TopologyError
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
-from lab.release.cluster.private import write_private
 from lab.topology import Topology
 
 PULL_SECRET = f"{FOLDER}/pull-secret.yaml"

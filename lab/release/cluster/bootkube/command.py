@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster import templates
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.ignition import document as ignition
@@ -32,7 +33,6 @@ from lab.release.cluster.pki import tls
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
 from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
-from lab.release.cluster.private import write_private
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import yaml
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster.errors import ClusterError, ConfigError
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition import machineconfig
@@ -29,7 +30,6 @@ from lab.release.cluster.kube import kubeconfig, payload, resources
 from lab.release.cluster.openshift_install import bootstrap
 from lab.release.cluster.pki import tls
 from lab.release.cluster.pki.certs import KeyPair
-from lab.release.cluster.private import write_private
 
 RELEASE_ENV = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
 STATE = ".openshift_install_state.json"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cryptography import x509
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.pki import certs
 from lab.release.cluster.pki.certs import BOTH, CLIENT, SERVER, SHORT, TEN_YEARS, YEAR, KeyPair
-from lab.release.cluster.private import write_private
 
 #: CAs: asset name (their CN too) and lifetime.
 SIGNERS = {

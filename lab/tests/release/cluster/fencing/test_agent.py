@@ -10,12 +10,12 @@ import subprocess
 import pytest
 import requests
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster.fencing import agent, host
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes.etcdapi import Etcd
 from lab.release.cluster.pki import certs
 from lab.release.cluster.pods import assets, pacemaker
-from lab.release.cluster.private import write_private
 from lab.testing.scaling import CONFIG, etcd_argv
 from lab.waiting import wait_until
 

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from installer.common.secretfiles import write_private
 from lab.daemons.pki import Authority
 from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
@@ -21,7 +22,6 @@ from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes import View
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
-from lab.release.cluster.private import write_private
 from lab.testing.clusterapi import Api, node
 from lab.testing.scaling import CONFIG, etcd_argv
 
