@@ -150,16 +150,16 @@ def _secrets(files: InputFiles, inputs: Inputs) -> Secrets:
 def certificates(directory: Path) -> None:
     """Write tls/: the four signers, kubeadmin's password and its hash; those of the state where it has them."""
     secrets = saved_secrets(State.load(directory)) or background.make()
-    files: dict[str, bytes] = {}
+    files: dict[str, str] = {}
     for name, pair in secrets.signers.items():
         files |= {f"tls/{name}.crt": pair.certificate, f"tls/{name}.key": pair.key}
     files |= {
-        "tls/kubeadmin-password": secrets.password.encode(),
-        "tls/kubeadmin-password.hash": secrets.password_hash.encode(),
+        "tls/kubeadmin-password": secrets.password,
+        "tls/kubeadmin-password.hash": secrets.password_hash,
     }
     with Outputs(directory) as outputs:
-        for name, data in files.items():
-            outputs.put(name, data)
+        for name, text in files.items():
+            outputs.put(name, text.encode())
         outputs.commit()
     log.info("%s", created_in("certificates", directory, files))
 

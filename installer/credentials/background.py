@@ -6,7 +6,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from installer.credentials.certificates import SIGNERS, Pair, signer
+from installer.common.certificates import Pair, authority
+
+# RSA, since openshift-install reads nothing else (names, lifetimes and use: reference/cluster.md §7.2).
+SIGNERS = (
+    "admin-kubeconfig-signer",
+    "kube-apiserver-lb-signer",
+    "kube-apiserver-localhost-signer",
+    "kube-apiserver-service-network-signer",
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,9 @@ class BackgroundCredentials:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(2, "credentials")
-        self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
+        self._signers: dict[str, Future[Pair]] = {
+            name: self._pool.submit(authority, name, unit="openshift", with_rsa=True) for name in SIGNERS
+        }
         self._password: Future[tuple[str, str]] = self._pool.submit(password_and_hash)
 
     def __enter__(self) -> BackgroundCredentials:

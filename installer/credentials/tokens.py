@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from installer.common.certificates import ec_key, public_pem
+
 SCHEMES = ("agentAuth", "userAuth", "watcherAuth")
 
 
@@ -65,7 +67,6 @@ def check(tokens: Tokens) -> None:
 
 def make_tokens() -> Tokens:
     """A new key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    key = ec_key()
     agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in SCHEMES)
-    return Tokens(public.decode(), agent, user, watcher)
+    return Tokens(public_pem(key), agent, user, watcher)
